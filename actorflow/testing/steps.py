@@ -1,0 +1,347 @@
+"""One sequence of steps on a behaviour, watched from outside: the inside of `check_behaviour`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from math import isfinite, isnan
+from typing import TYPE_CHECKING, Any
+
+from behaviours.base import Behaviour, Fate, Item, adapt, unwrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["Broken", "Run"]
+
+RULES = {
+    "length": "len() is the number of messages held: accepted, not handed over, not displaced",
+    "refusal": "a message that add refuses leaves the behaviour as it was",
+    "once": "each accepted message is handed over at most once, and nothing else is",
+    "progress": "as long as len() > 0, take hands something over (after ready_at, where timed)",
+    "hands off": "a batch that was handed over is not touched again",
+    "limit": "take(limit) hands over at most that many messages",
+    "peek": "peek gives the first message of the next batch, and takes nothing",
+    "oldest": "drop_oldest forgets the message that has waited longest, and returns it",
+    "grows": "grows(message) tells whether add makes it longer, and changes nothing",
+    "extend": "extend does what add does for one message after the other",
+    "time": "ready_at gives a time, the same one when asked again",
+    "tickets": "each ticket leaves exactly once: with its message, or reported in gone",
+    "check": "its own check() passes",
+    "errors": "only add may raise, to refuse a message",
+}
+
+
+class Broken(Exception):
+    """A rule does not hold."""
+
+    def __init__(self, rule: str, what: str) -> None:
+        super().__init__(what)
+        self.rule = rule
+
+
+class Run:
+    """Performs steps, keeps the books, and writes down the steps as code."""
+
+    def __init__(
+        self,
+        factory: Callable[[], Any],
+        *,
+        unpack: Callable[[Any], Iterable[Any]] | None,
+        displaces: bool,
+        serial: bool,
+    ) -> None:
+        self.name = getattr(factory, "__name__", repr(factory))
+        if not self.name.isidentifier():
+            self.name = "factory"
+        self.behaviour = adapt(factory)
+        # A behaviour with an extend of its own gets a twin to which messages are added singly.
+        own = type(self.behaviour).extend is not Behaviour.extend
+        self.twin = adapt(factory) if own else None
+        self.traits = self.behaviour.traits
+        self.unpack = unpack or _messages
+        self.displaces = displaces
+        self.serial: int | None = 0 if serial else None
+        self.now = 0.0
+        self.accepted = self.handed = self.shed = 0
+        self.outstanding: list[Any] = []
+        self.past: list[Any] = []
+        self.batches: list[tuple[list[Any], list[Any]]] = []
+        self.tickets: dict[str, int] = {}
+        self.gone: list[tuple[Item, Fate]] | None = None
+        self.twin_gone: list[tuple[Item, Fate]] = []
+        self.code: list[str] = []
+
+    def report(self, broken: Broken) -> str:
+        """Say which rule is broken, how, and by which steps."""
+        shown = repr(self.behaviour) if self.name == "factory" else self.name
+        lines = [
+            f"{shown} breaks the rule {broken.rule!r}: {RULES[broken.rule]}.",
+            f"What happened: {broken}",
+            "",
+            "from behaviours import Item, adapt",
+            "",
+            f"behaviour = adapt({self.name})",
+            *self.code,
+        ]
+        return "\n".join(lines)
+
+    def go(self, steps: Sequence[tuple[str, Any]]) -> None:
+        """Perform all steps, then drain."""
+        self._audit()
+        if self.traits.timed:
+            self._tell()
+        for name, argument in steps:
+            if name in ("take", "peek", "drop_oldest") and not len(self.behaviour):
+                continue
+            getattr(self, f"_{name}")(argument)
+            self._audit()
+        self._drain()
+
+    # --- the steps -------------------------------------------------------------------------------
+
+    def _add(self, drawn: Any, ticket: str | None = None) -> None:
+        message = self._message(drawn)
+        item = message if ticket is None else Item(message, (ticket,))
+        shown = repr(message) if ticket is None else f"Item({message!r}, ({ticket!r},))"
+        if self.traits.shrinks:
+            self.code.append(f"behaviour.grows({shown})")
+            expected = self._ask(lambda: self.behaviour.grows(item))
+            self._audit("grows")
+        self.code.append(f"behaviour.add({shown})")
+        before, displaced = len(self.behaviour), self._displaced()
+        refused = _refused(self.behaviour, item)
+        if refused is not None:
+            self.code[-1] += f"  # raises {type(refused).__name__}"
+            self._require("refusal", len(self.behaviour) == before, "len() changed")
+        else:
+            self._accept(message, ticket)
+            if self.traits.shrinks and displaced == self._displaced():
+                grew = len(self.behaviour) > before
+                what = f"grows said {expected}, and len() went {before} -> {len(self.behaviour)}"
+                self._require("grows", grew == expected, what)
+        if self.twin is not None:
+            twin_item = message if ticket is None else Item(message, (ticket,))
+            twin_refused = _refused(self.twin, twin_item)
+            same = type(refused) is type(twin_refused)
+            self._require("extend", same, f"{refused!r}, but {twin_refused!r} when added singly")
+
+    def _add_ticket(self, drawn: Any) -> None:
+        if self.gone is None:
+            gone = self.gone = []
+            self.code += ["gone = []", "behaviour.track(gone)"]
+            self._ask(lambda: self.behaviour.track(gone))
+            if self.twin is not None:
+                self.twin.track(self.twin_gone)
+        self._add(drawn, f"ticket {len(self.tickets)}")
+
+    def _extend(self, drawn: list[Any]) -> None:
+        messages = [self._message(one) for one in drawn]
+        self.code.append(f"behaviour.extend({messages!r})")
+        refusals = self._ask(lambda: self.behaviour.extend(list(messages)))
+        refused = [message for some, _ in refusals for message in some]
+        for message in messages:
+            if not _remove(refused, message):
+                self._accept(message, None)
+        self._require("extend", not refused, f"it refuses {refused!r}, which it was not given")
+        if self.twin is not None:
+            singly = [message for message in messages if _refused(self.twin, message) is not None]
+            together = [message for some, _ in refusals for message in some]
+            what = f"it refuses {together!r}, and {singly!r} when added singly"
+            self._require("extend", _same(singly, together), what)
+
+    def _take(self, limit: int | None) -> None:
+        if self.traits.timed:
+            self._tell()
+        self.code.append(f"behaviour.take({'' if limit is None else limit})")
+        payload = self._ask(lambda: self._take_from(self.behaviour, limit))
+        self.code[-1] += f"  # {payload!r}"
+        items = [payload] if type(payload) is Item else list(self.unpack(payload))
+        if limit is not None:
+            self._require("limit", len(items) <= limit, f"{len(items)} messages")
+        self._hand_over(items)
+        if isinstance(payload, list):
+            self.batches.append((payload, list(payload)))
+        if self.twin is not None:
+            other = self._take_from(self.twin, limit)
+            theirs = [other] if type(other) is Item else list(self.unpack(other))
+            same = [unwrap(one) for one in items] == [unwrap(one) for one in theirs]
+            self._require("extend", same, f"{theirs!r} when messages were added singly")
+
+    def _take_from(self, behaviour: Behaviour, limit: int | None) -> Any:
+        if self.traits.timed and behaviour is self.twin:
+            behaviour.ready_at(self.now)
+        return behaviour.take() if limit is None else behaviour.take(limit)
+
+    def _peek(self, _: None) -> None:
+        if self.traits.timed:
+            self._tell()
+        self.code.append("behaviour.peek()")
+        if self.twin is not None:
+            with suppress(IndexError):
+                self.twin.peek()
+        try:
+            first = self.behaviour.peek()
+            self.code[-1] += f"  # {first!r}"
+        except IndexError:
+            if self.traits.expires:
+                return
+            raise Broken("peek", "IndexError although len() > 0") from None
+        self._audit("peek")
+        before = self.handed
+        self._take(1)
+        if self.handed > before:
+            same = unwrap(first) == self.past[-1]
+            self._require("peek", same, f"peek gave {first!r}, take {self.past[-1]!r}")
+
+    def _drop_oldest(self, _: None) -> None:
+        before = len(self.behaviour)
+        self.code.append("behaviour.drop_oldest()")
+        item = self._ask(self.behaviour.drop_oldest)
+        self.code[-1] += f"  # {item!r}"
+        message = unwrap(item)
+        shrank = before - len(self.behaviour)
+        self._require("oldest", shrank == 1, f"len() fell by {shrank}, not by one")
+        if not (self.traits.shrinks or self.displaces) and self._displaced() == 0:
+            oldest = self.outstanding[0]
+            what = f"it gave {message!r}, and {oldest!r} came first"
+            self._require("oldest", message == oldest, what)
+        known = _remove(self.outstanding, message)
+        what = f"it gave {message!r}, which it did not hold"
+        self._require("oldest", known or self._merges(), what)
+        self.shed += 1
+        self._see_tickets(item)
+        if self.twin is not None:
+            self.twin.drop_oldest()
+
+    def _wait(self, by: float) -> None:
+        self.now += by
+        self._tell()
+
+    # --- the books -------------------------------------------------------------------------------
+
+    def _message(self, drawn: Any) -> Any:
+        if self.serial is None:
+            return drawn
+        self.serial += 1
+        return (drawn, self.serial)
+
+    def _accept(self, message: Any, ticket: str | None) -> None:
+        self.accepted += 1
+        self.outstanding.append(message)
+        if ticket is not None:
+            self.tickets[ticket] = 0
+
+    def _hand_over(self, items: list[Any]) -> None:
+        for item in items:
+            message = unwrap(item)
+            self.handed += 1
+            if not _remove(self.outstanding, message) and not self._merges():
+                again = any(message == one for one in self.past)
+                what = "was handed over before" if again else "was never accepted"
+                raise Broken("once", f"{message!r} {what}")
+            self.past.append(message)
+            self._see_tickets(item)
+
+    def _see_tickets(self, item: Any) -> None:
+        if type(item) is Item:
+            for ticket in item.tickets:
+                self._see(ticket)
+
+    def _see(self, ticket: str) -> None:
+        self.tickets[ticket] = self.tickets.get(ticket, 0) + 1
+        self._require("tickets", self.tickets[ticket] == 1, f"{ticket!r} left twice")
+
+    def _displaced(self) -> int:
+        tally = self.behaviour.tally()
+        return tally.replaced + tally.dropped + tally.expired + tally.merged
+
+    def _merges(self) -> bool:
+        return self.displaces or self.behaviour.tally().merged > 0
+
+    def _audit(self, rule: str = "length") -> None:
+        """Compare the books with what can be seen from outside."""
+        self._ask(self.behaviour.check, "check")
+        held = self._ask(self.behaviour.__len__)
+        left = self.accepted - self.handed - self.shed - self._displaced()
+        right = held <= left if self.displaces else held == left
+        what = f"len() is {held}, and {left} messages were accepted and are not accounted for"
+        self._require(rule, right, what)
+        for payload, copy in self.batches:
+            self._require("hands off", payload == copy, f"{copy!r} became {payload!r}")
+        if self.gone:
+            for item, _ in self.gone:
+                self._see_tickets(item)
+            self.gone.clear()
+        if self.twin is not None:
+            what = f"len() is {held}, and {len(self.twin)} when messages are added singly"
+            self._require("extend", len(self.twin) == held, what)
+
+    def _tell(self) -> float:
+        """Tell the time."""
+        ready = self._ask(lambda: self.behaviour.ready_at(self.now))
+        self.code.append(f"behaviour.ready_at({self.now})  # {ready}")
+        self._require("time", not isnan(ready), "it is NaN")
+        again = self._ask(lambda: self.behaviour.ready_at(self.now))
+        same = again == ready or max(again, ready) <= self.now
+        self._require("time", same, f"first {ready}, then {again}")
+        if self.twin is not None:
+            self.twin.ready_at(self.now)
+        return float(ready)
+
+    def _drain(self) -> None:
+        """Take until nothing is left: everything must come out."""
+        self.behaviour.flush()
+        if self.twin is not None:
+            self.twin.flush()
+        while len(self.behaviour):
+            if self.traits.timed:
+                ready = self._tell()
+                self._require("progress", isfinite(ready), f"it is ready at {ready}, that is never")
+                self.now = max(self.now, ready)
+            before = (self.handed, self._displaced(), len(self.behaviour))
+            self._take(None)
+            after = (self.handed, self._displaced(), len(self.behaviour))
+            what = "take handed nothing over, and the messages are still there"
+            self._require("progress", before != after, what)
+            self._audit()
+        for ticket, seen in self.tickets.items():
+            self._require("tickets", seen == 1, f"{ticket!r} never left")
+
+    def _ask(self, call: Callable[[], Any], rule: str = "errors") -> Any:
+        try:
+            return call()
+        except Broken:
+            raise
+        except Exception as error:
+            raise Broken(rule, f"{error!r}") from error
+
+    def _require(self, rule: str, holds: bool, what: str) -> None:  # noqa: FBT001 - a fact
+        if not holds:
+            raise Broken(rule, what)
+
+
+def _messages(payload: Any) -> list[Any]:
+    return payload if isinstance(payload, list) else [payload]
+
+
+def _refused(behaviour: Behaviour, item: Any) -> Exception | None:
+    try:
+        behaviour.add(item)
+    except Exception as error:  # noqa: BLE001 - the contract allows any
+        return error
+    return None
+
+
+def _remove(messages: list[Any], message: Any) -> bool:
+    """Remove one equal message; messages need not be hashable."""
+    for at, other in enumerate(messages):
+        if other is message or other == message:
+            del messages[at]
+            return True
+    return False
+
+
+def _same(some: list[Any], others: list[Any]) -> bool:
+    """Whether two lists hold the same messages, in any order."""
+    rest = list(others)
+    return len(some) == len(others) and all(_remove(rest, message) for message in some)

@@ -1,0 +1,210 @@
+"""`Bounded`: so many and no more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from behaviours.arguments import choice, count
+from behaviours.base import Fate, Item, Refusal, Tally
+from behaviours.errors import BadBehaviour, Full, WouldBlock
+from behaviours.wrapper import Wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CHOICES = ("reject", "drop_oldest", "drop_newest", "block")
+_EXAMPLE = "Bounded(Queue(), 1_000, when_full='reject')"
+_SLICE = 1_024
+"""Messages are added by slices of at least so many before the excess is dropped."""
+_FEW = 32
+"""With less room than this, messages that may replace others are added one by one."""
+
+
+class Bounded(Wrapper):
+    """At most `size` messages wait; `when_full` says what happens to the next one.
+
+    - `"reject"`: it is refused with `Full`;
+    - `"drop_oldest"`: it is accepted, and the message that has waited longest is dropped;
+    - `"drop_newest"`: it is dropped itself, without an error;
+    - `"block"`: the pusher is asked to wait (`WouldBlock`; a worker does that for you).
+
+    The batch in the hands of the job does not count. A message that only replaces another one
+    is always welcome.
+
+    >>> from behaviours import Queue, Unique
+    >>> newest = Bounded(Queue(), 2, when_full="drop_oldest")
+    >>> for message in "abc":
+    ...     newest.add(message)
+    >>> newest.take()
+    ['b', 'c']
+    >>> Bounded(Unique(key=0), 1_000, when_full="drop_oldest")
+    Bounded(Unique(key=0), 1000, when_full='drop_oldest')
+    """
+
+    __slots__ = ("_dropped", "_rejected", "_size", "_when_full")
+
+    def __init__(self, inner: Any, size: int, when_full: str = "reject") -> None:
+        self._size = count(size, "size", _EXAMPLE)
+        self._when_full = choice(when_full, "when_full", _CHOICES)
+        blocks = {"blocks": True} if when_full == "block" else {}
+        super().__init__(inner, bounded=True, **blocks)
+        if when_full == "drop_oldest" and not self.traits.ordered:
+            self._refuse(
+                f"Bounded(..., when_full='drop_oldest') needs to know the oldest message, and "
+                f"{self._inner!r} keeps no order of arrival; use when_full='reject', "
+                f"'drop_newest' or 'block', or bound a Queue, Stack or Unique"
+            )
+        self._dropped = 0
+        self._rejected = 0
+
+    def __repr__(self) -> str:
+        return f"Bounded({self._inner!r}, {self._size}, when_full={self._when_full!r})"
+
+    def add(self, message: Any) -> None:
+        """Accumulate one message if there is room, else do what `when_full` says. O(1) more.
+
+        >>> from behaviours import Full, Queue
+        >>> bounded = Bounded(Queue(), 1)
+        >>> bounded.add("a")
+        >>> try:
+        ...     bounded.add("b")
+        ... except Full as error:
+        ...     print(error)
+        full: 1 messages are waiting and the bound is 1; push later, ...
+        """
+        inner = self._inner
+        if len(inner) < self._size or not self._overflows(message):
+            inner.add(message)
+        elif self._when_full == "drop_oldest":
+            # Added first: if it is malformed, nothing was dropped for it.
+            inner.add(message)
+            self._trim()
+        elif self._when_full == "drop_newest":
+            self._drop((message,))
+        elif self._when_full == "block":
+            raise WouldBlock(self._size)
+        else:
+            self._rejected += 1
+            raise Full(self._size)
+
+    def extend(self, messages: list[Any]) -> Sequence[Refusal]:
+        """Accumulate many messages. If they fit, nothing is looked at singly. O(k).
+
+        >>> from behaviours import Queue
+        >>> bounded = Bounded(Queue(), 2)
+        >>> [(refused, reason)] = bounded.extend(["a", "b", "c", "d"])
+        >>> refused, bounded.take()
+        (['c', 'd'], ['a', 'b'])
+        """
+        if len(messages) <= self._size - len(self._inner):
+            return self._inner.extend(messages)
+        if self._when_full == "drop_oldest" and not self.traits.shrinks:
+            return self._pass_through(messages)
+        return self._fill(messages)
+
+    def tally(self) -> Tally:
+        """Count what was dropped and rejected here, and what the inner behaviour counts. O(1).
+
+        >>> from behaviours import Queue
+        >>> bounded = Bounded(Queue(), 2, when_full="drop_newest")
+        >>> _ = bounded.extend(["a", "b", "c"])
+        >>> bounded.tally().dropped
+        1
+        """
+        return self._inner.tally() + Tally(dropped=self._dropped, rejected=self._rejected)
+
+    def _overflows(self, message: Any) -> bool:
+        """Whether there is no room for a message although it would need some."""
+        inner, traits = self._inner, self.traits
+        if traits.expires:
+            inner.purge()
+            if len(inner) < self._size:
+                return False
+        return not traits.shrinks or inner.grows(message)
+
+    def _pass_through(self, messages: list[Any]) -> Sequence[Refusal]:
+        """Add all, slice by slice, dropping the oldest in between."""
+        inner = self._inner
+        step = max(self._size, _SLICE)
+        refused: list[Refusal] = []
+        for start in range(0, len(messages), step):
+            refused += inner.extend(messages[start : start + step])
+            if len(inner) > self._size:
+                inner.purge()
+                self._trim()
+        return refused
+
+    def _fill(self, messages: list[Any]) -> Sequence[Refusal]:
+        """Add what there is room for; to the rest happens what `when_full` says."""
+        inner, size, shrinks = self._inner, self._size, self.traits.shrinks
+        refused: list[Refusal] = []
+        full: list[Any] = []
+        purged = not self.traits.expires
+        start, end = 0, len(messages)
+        while start < end:
+            room = size - len(inner)
+            if room <= 0 and not purged:
+                # Once is enough: within one call no time goes by.
+                inner.purge()
+                purged = True
+            elif room > 0 and not (shrinks and purged and room < _FEW):
+                refused += inner.extend(messages[start : start + room])
+                start += room
+            elif shrinks:
+                self._add_singly(messages[start : start + _SLICE], refused, full)
+                start += _SLICE
+            else:
+                full = messages[start:]
+                break
+        if full:
+            self._turn_away(full, refused)
+        return refused
+
+    def _add_singly(self, messages: list[Any], refused: list[Refusal], full: list[Any]) -> None:
+        """Add messages of which some may replace others; `full` gets those that do not fit."""
+        inner, size = self._inner, self._size
+        keep_new = self._when_full == "drop_oldest"
+        for message in messages:
+            try:
+                if len(inner) < size or not inner.grows(message):
+                    inner.add(message)
+                elif keep_new:
+                    inner.add(message)
+                    self._trim()
+                else:
+                    full.append(message)
+            except Exception as error:  # noqa: BLE001 - a refusal concerns this message alone
+                refused.append(((message,), error))
+
+    def _turn_away(self, messages: list[Any], refused: list[Refusal]) -> None:
+        if self._when_full == "drop_newest":
+            self._drop(messages)
+        elif self._when_full == "block":
+            refused.append((messages, WouldBlock(self._size)))
+        else:
+            self._rejected += len(messages)
+            refused.append((messages, Full(self._size)))
+
+    def _trim(self) -> None:
+        """Drop the oldest messages until the rest fits."""
+        inner = self._inner
+        excess = len(inner) - self._size
+        while excess > 0:
+            if excess == 1:
+                self._drop((inner.drop_oldest(),))
+                return
+            self._drop(inner.drop_many(excess))
+            before, excess = excess, len(inner) - self._size
+            if excess >= before:
+                msg = f"drop_oldest of {inner!r} does not make it shorter; it must forget a message"
+                raise BadBehaviour(msg)
+
+    def _drop(self, messages: Sequence[Any]) -> None:
+        """Count what was dropped, and report who waits for it."""
+        if self.gone is None:
+            self._dropped += len(messages)
+            return
+        for message in messages:
+            self._dropped += 1
+            if type(message) is Item and message.tickets:
+                self.gone.append((message, Fate.DROPPED))

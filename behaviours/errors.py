@@ -1,0 +1,66 @@
+"""What can go wrong with a message or a behaviour: one base class and a short tree.
+
+`ActorflowError` is the base of every error that actorflow raises; it is defined here because
+this package is the lowest layer. `actorflow` re-exports it.
+"""
+
+from __future__ import annotations
+
+
+class ActorflowError(Exception):
+    """Base of every error raised by actorflow."""
+
+
+class Rejected(ActorflowError):
+    """A message was refused by the behaviour. Nothing else was lost.
+
+    `push_ack` and `push_block` raise it. A plain `push` is a cast: there the rejection is
+    counted and logged.
+    """
+
+
+class Full(Rejected):
+    """The behaviour holds as many messages as its bound allows."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(
+            f"full: {size} messages are waiting and the bound is {size}; "
+            "push later, raise the bound, or choose another when_full"
+        )
+        self.size = size
+
+
+class WouldBlock(Full):
+    """The behaviour is full and says that the pusher should wait (`when_full="block"`)."""
+
+
+class Malformed(Rejected):
+    """The behaviour cannot use this message: its key, priority or weight cannot be had."""
+
+    def __init__(self, message: object, why: str) -> None:
+        super().__init__(f"malformed message {message!r:.200}: {why}")
+        self.message = message
+
+
+class Displaced(ActorflowError):
+    """A message that had been accepted left without being processed. Subclasses say how."""
+
+
+class Replaced(Displaced):
+    """A newer message with the same key took this one's place."""
+
+
+class Dropped(Displaced):
+    """The message was dropped to make room (`when_full="drop_oldest"` or `"drop_newest"`)."""
+
+
+class Expired(Displaced):
+    """The message waited longer than its time to live."""
+
+
+class BadBehaviour(ActorflowError, ValueError):
+    """A behaviour was built or combined in a way that cannot work."""
+
+
+class AlreadyUsed(BadBehaviour):
+    """One behaviour instance was given to two owners. Each worker needs its own."""

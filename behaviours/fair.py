@@ -1,0 +1,199 @@
+"""`Fair`: round robin over keys."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from behaviours.arguments import key_function, shown
+from behaviours.base import Behaviour, Item, Refusal, Tally, Traits
+from behaviours.errors import Malformed
+from behaviours.queue import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_TRAITS = Traits(divisible=True, trackable=True)
+
+
+class Fair(Behaviour):
+    """All messages, one of each key in turn; within a key in order of arrival.
+
+    A noisy customer cannot make the others wait: with `Chunk`, each batch serves every key that
+    has something, before any key is served twice.
+
+    `key` is a function of the message or the index of an element; by default the first element.
+    A message without a usable key is refused alone, with `Malformed`.
+
+    >>> fair = Fair()
+    >>> for message in ("a", 1), ("a", 2), ("a", 3), ("b", 4):
+    ...     fair.add(message)
+    >>> fair.take()
+    [('a', 1), ('b', 4), ('a', 2), ('a', 3)]
+    """
+
+    __slots__ = ("_count", "_given", "_key", "_lines", "_rejected", "_turns")
+
+    traits = _TRAITS
+
+    def __init__(self, key: Any = 0) -> None:
+        super().__init__()
+        self._key: Callable[[Any], Any] = key_function(
+            key, "Fair(key=0) or Fair(key=lambda request: request.customer)"
+        )
+        self._given = key
+        self._lines: dict[Any, Queue] = {}
+        self._turns: deque[Any] = deque()
+        self._count = 0
+        self._rejected = 0
+
+    def __repr__(self) -> str:
+        return f"Fair(key={shown(self._given)})"
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        """Give the messages held, key by key. O(n)."""
+        return chain.from_iterable(self._lines.values())
+
+    def add(self, message: Any) -> None:
+        """Put a message last in the line of its key. O(1).
+
+        >>> fair = Fair(key=str.lower)
+        >>> for word in "a", "A", "b":
+        ...     fair.add(word)
+        >>> fair.take()
+        ['a', 'b', 'A']
+        """
+        plain = message.message if type(message) is Item else message
+        try:
+            key = self._key(plain)
+            line = self._lines.get(key)
+        except Exception as error:
+            self._rejected += 1
+            raise Malformed(plain, f"no key={shown(self._given)}: {error!r}") from error
+        if line is None:
+            line = self._line(key)
+        line.add(message)
+        self._count += 1
+
+    def extend(self, messages: list[Any]) -> Sequence[Refusal]:
+        """Add many messages. O(k).
+
+        >>> fair = Fair()
+        >>> fair.extend([("a", 1), ("a", 2), ("b", 3)])
+        ()
+        """
+        plain = messages
+        if self.gone is not None:
+            plain = [item.message if type(item) is Item else item for item in messages]
+        groups: dict[Any, list[Any]] = {}
+        try:
+            for key, message in zip(map(self._key, plain), messages, strict=True):
+                group = groups.get(key)
+                if group is None:
+                    groups[key] = [message]
+                else:
+                    group.append(message)
+        except Exception:  # noqa: BLE001 - one of them is malformed: find out which
+            return super().extend(messages)
+        for key, group in groups.items():
+            line = self._lines.get(key)
+            if line is None:
+                line = self._line(key)
+            line.extend(group)
+        self._count += len(messages)
+        return ()
+
+    def take(self, limit: int | None = None) -> list[Any]:
+        """Hand over all messages, or the next `limit` turns. O(k).
+
+        >>> fair = Fair()
+        >>> _ = fair.extend([("a", 1), ("a", 2), ("a", 3), ("b", 4)])
+        >>> fair.take(1), fair.take(2), fair.take()
+        ([('a', 1)], [('b', 4), ('a', 2)], [('a', 3)])
+        """
+        lines, turns = self._lines, self._turns
+        if limit is None or limit >= self._count:
+            held = [lines[key].take() for key in turns]
+            lines.clear()
+            turns.clear()
+            self._count = 0
+            return _deal(held)
+        batch: list[Any] = []
+        for _ in range(limit):
+            key = turns.popleft()
+            line = lines[key]
+            batch.append(line.drop_oldest())
+            if line:
+                turns.append(key)
+            else:
+                del lines[key]
+        self._count -= limit
+        return batch
+
+    def peek(self) -> Any:
+        """Return the message whose turn is next. O(1).
+
+        >>> fair = Fair()
+        >>> _ = fair.extend([("a", 1), ("b", 2)])
+        >>> fair.peek()
+        ('a', 1)
+        """
+        return self._lines[self._turns[0]].peek()
+
+    def forget(self, dead: Callable[[Any], bool]) -> Sequence[Any]:
+        """Forget the oldest messages of each key while dead. O(k + keys) on average.
+
+        >>> fair = Fair()
+        >>> _ = fair.extend([("a", 1), ("b", 2), ("a", 3)])
+        >>> fair.forget(lambda message: message[1] < 3)
+        [('a', 1), ('b', 2)]
+        """
+        forgotten: list[Any] = []
+        for line in self._lines.values():
+            forgotten += line.forget(dead)
+        self._lines = {key: line for key, line in self._lines.items() if line}
+        self._turns = deque(key for key in self._turns if key in self._lines)
+        self._count -= len(forgotten)
+        return forgotten
+
+    def tally(self) -> Tally:
+        """Count what was rejected. O(1).
+
+        >>> Fair().tally().rejected
+        0
+        """
+        return Tally(rejected=self._rejected)
+
+    def check(self) -> None:
+        """Verify that each key that has messages has one turn. O(n)."""
+        lines = self._lines
+        assert len(self._turns) == len(lines), "a key has no turn, or two"  # noqa: S101
+        assert set(self._turns) == set(lines), "a turn without a line"  # noqa: S101
+        assert all(lines.values()), "an empty line was kept"  # noqa: S101
+        assert self._count == sum(map(len, lines.values())), "the count is wrong"  # noqa: S101
+
+    def _line(self, key: Any) -> Queue:
+        """Open a line for a new key, which is served after all others."""
+        line = self._lines[key] = Queue()
+        self._turns.append(key)
+        return line
+
+
+def _deal(lines: list[list[Any]]) -> list[Any]:
+    """Give one message of each line in turn until all are empty. O(n), most of it in C.
+
+    As long as no line runs out, whole columns are dealt at once.
+    """
+    batch: list[Any] = []
+    start = 0
+    while lines:
+        end = min(map(len, lines))
+        columns = zip(*[line[start:end] for line in lines], strict=True)
+        batch.extend(chain.from_iterable(columns))
+        start = end
+        lines = [line for line in lines if len(line) > end]
+    return batch

@@ -1,0 +1,184 @@
+"""One message per key, keys in the order in which they came: `Unique` and `Coalesce`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from behaviours.arguments import key_function, shown
+from behaviours.base import Behaviour, Item, Traits, unwrap
+from behaviours.errors import Malformed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_TRAITS = Traits(ordered=True, divisible=True, shrinks=True, trackable=True)
+
+
+class Keyed(Behaviour):
+    """A dict from key to message; a key that is there keeps its place in line.
+
+    A dict gives its first entry slowly once many before it were deleted. So when keys are taken
+    in parts, `_order` holds a copy of the keys, oldest at the end, and they leave from there;
+    keys that come later wait in the dict for the next copy.
+    """
+
+    __slots__ = ("_given", "_key", "_order", "_rejected", "_table", "_turned")
+
+    traits = _TRAITS
+
+    _order: list[Any] | None
+
+    def __init__(self, key: Any, example: str) -> None:
+        super().__init__()
+        self._key: Callable[[Any], Any] = key_function(key, example)
+        self._given = key
+        self._table: dict[Any, Any] = {}
+        self._order = None
+        self._turned = 0
+        self._rejected = 0
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(key={shown(self._given)})"
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Give the messages held, in line. O(n)."""
+        return iter(self._table.values())
+
+    def grows(self, message: Any) -> bool:
+        """Whether the key of `message` is new. O(1).
+
+        >>> from behaviours import Unique
+        >>> unique = Unique()
+        >>> unique.add(("a", 1))
+        >>> unique.grows(("a", 2)), unique.grows(("b", 1))
+        (False, True)
+        """
+        try:
+            return self._key(unwrap(message)) not in self._table
+        except Exception:  # noqa: BLE001 - add will refuse it, so it does not grow
+            return False
+
+    def take(self, limit: int | None = None) -> list[Any]:
+        """Hand over one message per key, or the first `limit` in line. O(k) on average.
+
+        >>> from behaviours import Unique
+        >>> unique = Unique()
+        >>> _ = unique.extend([("a", 1), ("b", 2), ("a", 3)])
+        >>> unique.take(1), unique.take()
+        ([('a', 3)], [('b', 2)])
+        """
+        if limit is None or limit >= len(self._table):
+            batch = list(self._table.values())
+            self._table = {}
+            self._order = None
+            self._turned = 0
+            return batch
+        keys = self._leave(limit)
+        return list(map(self._table.pop, keys))
+
+    def peek(self) -> Any:
+        """Return the first message in line. O(1) on average.
+
+        >>> from behaviours import Unique
+        >>> unique = Unique()
+        >>> _ = unique.extend([("a", 1), ("b", 2)])
+        >>> unique.peek()
+        ('a', 1)
+        """
+        if not self._table:
+            msg = f"peek at an empty {self!r}"
+            raise IndexError(msg)
+        key = self._line()[-1]
+        return self._table[key]
+
+    def drop_oldest(self) -> Any:
+        """Forget the message whose key has waited longest, and return it. O(1) on average.
+
+        >>> from behaviours import Unique
+        >>> unique = Unique()
+        >>> _ = unique.extend([("a", 1), ("b", 2), ("a", 3)])
+        >>> unique.drop_oldest()
+        ('a', 3)
+        """
+        key = self._line().pop()
+        return self._table.pop(key)
+
+    def drop_many(self, count: int) -> Sequence[Any]:
+        """Forget the messages of the `count` keys that have waited longest. O(count) on average.
+
+        >>> from behaviours import Unique
+        >>> unique = Unique()
+        >>> _ = unique.extend([("a", 1), ("b", 2), ("c", 3)])
+        >>> unique.drop_many(2)
+        [('a', 1), ('b', 2)]
+        """
+        return self.take(count) if count else ()
+
+    def forget(self, dead: Callable[[Any], bool]) -> Sequence[Any]:
+        """Forget the dead messages. O(n): a replaced message keeps its place but is younger.
+
+        >>> from behaviours import Unique
+        >>> unique = Unique()
+        >>> _ = unique.extend([("a", 1), ("b", 2)])
+        >>> unique.forget(lambda message: message[1] < 2)
+        [('a', 1)]
+        """
+        forgotten = [message for message in self._table.values() if dead(message)]
+        if forgotten:
+            alive = {key: value for key, value in self._table.items() if not dead(value)}
+            self._table = alive
+            self._order = None
+        return forgotten
+
+    def check(self) -> None:
+        """Verify that the copied keys stand in line. O(n)."""
+        if self._order:
+            line = list(islice(self._table, len(self._order)))
+            assert line == self._order[::-1], "the copied keys differ from the line"  # noqa: S101
+
+    def _line(self) -> list[Any]:
+        """Give the copy of the keys, oldest at the end, never empty unless the table is.
+
+        It may put a new table in the place of the old one.
+        """
+        if not self._order:
+            if self._turned > len(self._table):
+                # More was deleted before these keys than there are: close the gap.
+                self._table = dict(self._table)
+            self._order = list(self._table)
+            self._order.reverse()
+            self._turned = len(self._order)
+        return self._order
+
+    def _leave(self, count: int) -> list[Any]:
+        """Give the first `count` keys, which the caller deletes from the table."""
+        line = self._line()
+        keys = line[-count:]
+        keys.reverse()
+        del line[-count:]
+        if len(keys) < count:
+            # The copy ends here; those that came after it stand behind it in the table.
+            keys += islice(self._table, len(keys), count)
+            self._order = None
+        return keys
+
+    def _key_of(self, message: Any) -> Any:
+        """Give the key of a message.
+
+        Raises:
+            Malformed: the key function raised, or gave something that cannot be a key.
+
+        """
+        if type(message) is Item:
+            message = message.message
+        try:
+            key = self._key(message)
+            hash(key)
+        except Exception as error:
+            self._rejected += 1
+            raise Malformed(message, f"no key={shown(self._given)}: {error!r}") from error
+        return key

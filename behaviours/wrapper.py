@@ -1,0 +1,92 @@
+"""What all wrappers share: they claim a behaviour, derive its traits and pass calls on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from behaviours.base import Behaviour, Fate, Item, Refusal, Tally, Traits, adapt, release
+from behaviours.errors import BadBehaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Wrapper(Behaviour):
+    """A behaviour around another one, given as an instance, a class or a factory."""
+
+    __slots__ = ("_inner", "traits")
+
+    def __init__(self, inner: Any, **changed: bool) -> None:
+        super().__init__()
+        self._inner: Behaviour = adapt(inner)
+        self.traits: Traits = replace(self._inner.traits, **changed)
+
+    def _refuse(self, why: str) -> NoReturn:
+        """Refuse the combination; the inner behaviour is free again."""
+        release(self._inner)
+        raise BadBehaviour(why)
+
+    def add(self, message: Any) -> None:
+        """Pass one message on. Costs what the inner behaviour costs."""
+        self._inner.add(message)
+
+    def extend(self, messages: list[Any]) -> Sequence[Refusal]:
+        """Pass many messages on. Costs what the inner behaviour costs."""
+        return self._inner.extend(messages)
+
+    def take(self, limit: int | None = None) -> Any:
+        """Hand over a batch of the inner behaviour. Costs what the inner behaviour costs."""
+        return self._inner.take() if limit is None else self._inner.take(limit)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def drop_oldest(self) -> Any:
+        """Forget the oldest message of the inner behaviour and return it."""
+        return self._inner.drop_oldest()
+
+    def drop_many(self, count: int) -> Sequence[Any]:
+        """Forget the `count` oldest messages of the inner behaviour and return them."""
+        return self._inner.drop_many(count)
+
+    def peek(self) -> Any:
+        """Return the message that the inner behaviour would hand over first."""
+        return self._inner.peek()
+
+    def grows(self, message: Any) -> bool:
+        """Whether `message` makes the inner behaviour longer."""
+        return self._inner.grows(message)
+
+    def ready_at(self, now: float) -> float:
+        """Tell the inner behaviour the time, and pass on its answer."""
+        return self._inner.ready_at(now)
+
+    def track(self, gone: list[tuple[Item, Fate]]) -> None:
+        """Let messages come wrapped in `Item`, here and inside."""
+        self.gone = gone
+        self._inner.track(gone)
+
+    def forget(self, dead: Callable[[Any], bool]) -> Sequence[Any]:
+        """Forget the dead messages of the inner behaviour and return them."""
+        return self._inner.forget(dead)
+
+    def purge(self) -> None:
+        """Let the inner behaviour forget what has grown too old."""
+        self._inner.purge()
+
+    def observe(self, size: int, took: float) -> None:
+        """Let the inner behaviour know how long the job took."""
+        self._inner.observe(size, took)
+
+    def flush(self) -> None:
+        """Let the inner behaviour stop waiting for more."""
+        self._inner.flush()
+
+    def tally(self) -> Tally:
+        """Count what the inner behaviour counts."""
+        return self._inner.tally()
+
+    def check(self) -> None:
+        """Verify the invariants of the inner behaviour."""
+        self._inner.check()

@@ -1,0 +1,355 @@
+"""`check_behaviour` passes what is right and finds what is wrong, each by its rule."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import strategies as st
+
+from actorflow.testing.behaviours import check_behaviour
+from behaviours import (
+    AlreadyUsed,
+    Base,
+    Behaviour,
+    Bounded,
+    Chunk,
+    Coalesce,
+    Debounce,
+    Expire,
+    Fair,
+    Linger,
+    Malformed,
+    Priority,
+    Queue,
+    Stack,
+    TableUnique,
+    Throttle,
+    Traits,
+    Unique,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def total(old: Any, new: Any) -> Any:
+    return (old[0], old[1] + new[1])
+
+
+GOOD: list[Callable[[], Any]] = [
+    Queue,
+    Stack,
+    Unique,
+    TableUnique,
+    Priority,
+    Fair,
+    Base,
+    lambda: Coalesce(0, total),
+    lambda: Throttle(Queue(), 2.0),
+    lambda: Bounded(Queue(), 3),
+    lambda: Bounded(Unique(), 2, when_full="drop_oldest"),
+    lambda: Bounded(Stack(), 2, when_full="drop_oldest"),
+    lambda: Bounded(Priority(), 2, when_full="drop_newest"),
+    lambda: Bounded(Queue(), 2, when_full="block"),
+    lambda: Chunk(Fair(), 2),
+    lambda: Chunk(Unique(), 4, weight=lambda message: message[0]),
+    lambda: Linger(Queue(), 1.0, size=3),
+    lambda: Debounce(Unique(), 1.0, at_most=2.0),
+    lambda: Expire(Queue(), 2.0),
+    lambda: Bounded(Expire(Unique(), 2.0), 2, when_full="drop_oldest"),
+    lambda: Chunk(Throttle(Linger(Priority(), 1.0), 2.0), 2),
+]
+
+
+@pytest.mark.parametrize("factory", GOOD, ids=lambda factory: repr(factory()))
+def test_w27_all_built_ins_conform(factory: Callable[[], Any]) -> None:
+    check_behaviour(factory, max_examples=40)
+
+
+class Plain:
+    """The least: three methods."""
+
+    def __init__(self) -> None:
+        self.held: list[Any] = []
+
+    def add(self, message: Any) -> None:
+        self.held.append(message)
+
+    def take(self) -> Any:
+        batch, self.held = self.held, []
+        return batch
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+
+class StackOneByOne(Base):
+    """The custom behaviour of the seed."""
+
+    def transform(self, messages: Any) -> Any:
+        return messages[0]
+
+    def clear(self, messages: Any) -> Any:
+        return messages[1:]
+
+
+class Newest(Base):
+    """A dict of the newest message per key: replaces without counting."""
+
+    def init(self) -> Any:
+        return {}
+
+    def add(self, messages: Any, message: Any) -> Any:
+        return messages | {message[0]: message}
+
+    def clear(self, messages: Any) -> Any:
+        return {}
+
+
+def test_w10_o15_o16_behaviours_of_ones_own_conform() -> None:
+    check_behaviour(Plain, max_examples=40)
+    check_behaviour(StackOneByOne, max_examples=40)
+    check_behaviour(Newest, unpack=dict.values, displaces=True, max_examples=40)
+    with pytest.raises(AssertionError, match="'length'"):
+        check_behaviour(Newest, unpack=dict.values)
+
+
+class Refusing(Plain):
+    """W25: add may refuse."""
+
+    def add(self, message: Any) -> None:
+        if message[0] == 1:
+            raise Malformed(message, "no ones")
+        super().add(message)
+
+
+def test_w25_a_behaviour_may_refuse() -> None:
+    check_behaviour(Refusing, max_examples=40)
+
+
+# --- planted bugs --------------------------------------------------------------------------------
+
+
+class LosesOne(Plain):
+    def add(self, message: Any) -> None:
+        if len(self.held) != 2:
+            super().add(message)
+
+
+class RepeatsOne(Plain):
+    def take(self) -> Any:
+        batch = super().take()
+        self.held = batch[2:3]
+        return batch
+
+
+class CountsWrong(Plain):
+    def __len__(self) -> int:
+        return min(len(self.held), 2)
+
+
+class SaysEmpty(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def add(self, message: Any) -> None:
+        super().add(message)
+        self.count += 1
+
+    def take(self) -> Any:
+        self.count = 0
+        return self.held.pop()
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class KeepsTheList(Plain):
+    def take(self) -> Any:
+        batch = self.held[:]
+        self.held.clear()
+        self.shared = getattr(self, "shared", [])
+        self.shared[:] = batch
+        return self.shared
+
+
+class DropsNewest(Plain):
+    def drop_oldest(self) -> Any:
+        return self.held.pop()
+
+
+class DropsNothing(Plain):
+    def drop_oldest(self) -> Any:
+        return self.held[0]
+
+
+class HalfRefuses(Plain):
+    def add(self, message: Any) -> None:
+        super().add(message)
+        if message[0] == 2:
+            raise Malformed(message, "too late")
+
+
+class NeverReady(Plain):
+    def ready_at(self, now: float) -> float:
+        return float("inf")
+
+
+class Invents(Plain):
+    def take(self) -> Any:
+        return [(9, 9)] * len(super().take())
+
+
+class Stuck(Plain):
+    def take(self) -> Any:
+        return [] if len(self.held) > 2 else super().take()
+
+
+class Raises(Plain):
+    def take(self) -> Any:
+        batch = super().take()
+        return batch[:1] if batch[0][0] == 0 else [batch[3], *batch]
+
+
+class WrongGrows(Plain):
+    def grows(self, message: Any) -> bool:
+        return bool(message[0] != 3)
+
+
+class OwnTraits(Behaviour):
+    """A behaviour with more abilities, right as it stands."""
+
+    traits = Traits(divisible=True, ordered=True, trackable=True)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Any] = []
+
+    def add(self, message: Any) -> None:
+        self.held.append(message)
+
+    def take(self, limit: int | None = None) -> Any:
+        limit = len(self.held) if limit is None else limit
+        batch, self.held = self.held[:limit], self.held[limit:]
+        return batch
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def peek(self) -> Any:
+        return self.held[0]
+
+    def drop_oldest(self) -> Any:
+        return self.held.pop(0)
+
+
+class IgnoresLimit(OwnTraits):
+    def take(self, limit: int | None = None) -> Any:
+        return super().take()
+
+
+class PeeksLast(OwnTraits):
+    def peek(self) -> Any:
+        return self.held[-1]
+
+
+class ForgetsTickets(OwnTraits):
+    def take(self, limit: int | None = None) -> Any:
+        return [getattr(item, "message", item) for item in super().take(limit)]
+
+
+class ExtendsBackwards(OwnTraits):
+    def extend(self, messages: list[Any]) -> Any:
+        self.held += messages[::-1]
+        return ()
+
+
+class ChecksItself(OwnTraits):
+    def check(self) -> None:
+        assert len(self.held) < 3, "three are too many"
+
+
+BAD = {
+    LosesOne: "length",
+    RepeatsOne: "length",
+    CountsWrong: "length",
+    SaysEmpty: "length",
+    KeepsTheList: "hands off",
+    DropsNewest: "oldest",
+    DropsNothing: "oldest",
+    HalfRefuses: "refusal",
+    NeverReady: "progress",
+    Invents: "once",
+    Stuck: "progress",
+    Raises: "errors|length|once",
+    WrongGrows: "grows",
+    IgnoresLimit: "limit",
+    PeeksLast: "peek",
+    ForgetsTickets: "tickets",
+    ExtendsBackwards: "extend",
+    ChecksItself: "check",
+}
+
+
+def test_the_base_of_the_planted_bugs_conforms() -> None:
+    check_behaviour(OwnTraits, max_examples=40)
+
+
+@pytest.mark.parametrize(
+    ("planted", "rule"), BAD.items(), ids=lambda one: getattr(one, "__name__", one)
+)
+def test_planted_bugs_are_found(planted: type, rule: str) -> None:
+    with pytest.raises(AssertionError, match=f"breaks the rule '({rule})'"):
+        check_behaviour(planted)
+
+
+class RepeatsInstead(Plain):
+    """Loses one and repeats another, so that the count is right."""
+
+    def take(self) -> Any:
+        batch = super().take()
+        return [batch[0], *batch[:-1]] if len(batch) > 2 else batch
+
+
+def test_a_repeated_message_is_found_although_the_count_is_right() -> None:
+    with pytest.raises(AssertionError, match="was handed over before"):
+        check_behaviour(RepeatsInstead)
+
+
+def test_the_report_is_the_shortest_steps_as_code() -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_behaviour(DropsNewest)
+    report = str(caught.value)
+    code = report[report.index("from behaviours") :]
+    assert code.count("behaviour.") == 3  # two messages come, one is dropped
+    namespace = {"DropsNewest": DropsNewest}
+    exec(code, namespace)  # noqa: S102 - that it runs is what is tested
+    assert len(namespace["behaviour"]) == 1  # type: ignore[arg-type]
+
+
+def test_messages_may_come_from_a_strategy() -> None:
+    check_behaviour(lambda: Unique(key=str.lower), message_strategy=st.text(), max_examples=40)
+    seen = []
+
+    class Looks(Plain):
+        def add(self, message: Any) -> None:
+            seen.append(message)
+            super().add(message)
+
+    check_behaviour(Looks, message_strategy=st.sampled_from([[], [1]]), max_examples=20)
+    assert all(message in ([], [1]) for message in seen)
+
+
+def test_a_factory_that_gives_one_instance_twice_is_refused() -> None:
+    queue = Queue()
+    with pytest.raises(AlreadyUsed):
+        check_behaviour(lambda: queue)
+
+
+def test_without_hypothesis_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install hypothesis"):
+        check_behaviour(Queue)

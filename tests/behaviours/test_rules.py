@@ -1,0 +1,360 @@
+"""The rules of spec/workers.md that concern behaviours, one by one."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from behaviours import (
+    BadBehaviour,
+    Base,
+    Behaviour,
+    Bounded,
+    Chunk,
+    Coalesce,
+    Debounce,
+    Expire,
+    Fair,
+    Fate,
+    Full,
+    Item,
+    Linger,
+    Malformed,
+    Priority,
+    Queue,
+    Stack,
+    TableUnique,
+    Throttle,
+    Unique,
+    WouldBlock,
+    adapt,
+)
+
+
+def filled(behaviour: Behaviour, *messages: Any) -> Behaviour:
+    for message in messages:
+        behaviour.add(message)
+    return behaviour
+
+
+class StackOneByOne(Base):
+    def transform(self, messages: Any) -> Any:
+        return messages[0]
+
+    def clear(self, messages: Any) -> Any:
+        return messages[1:]
+
+
+def test_w1_w7_o4_queue_is_as_received() -> None:
+    assert filled(Queue(), 2, 3).take() == [2, 3]
+
+
+def test_w4_bounded_rejects_what_is_over_and_accepts_after_a_take() -> None:
+    bounded = filled(Bounded(Queue(), 1), 2)
+    with pytest.raises(Full, match="full: 1 messages are waiting and the bound is 1"):
+        bounded.add(3)
+    assert bounded.take() == [2]
+    bounded.add(4)
+    assert bounded.take() == [4]
+    assert bounded.tally().rejected == 1
+
+
+def test_w5_o11_stack_is_newest_first() -> None:
+    assert filled(Stack(), 2, 3).take() == [3, 2]
+
+
+def test_w6_drop_oldest_on_a_stack() -> None:
+    bounded = Bounded(Stack(), 5, when_full="drop_oldest")
+    assert filled(bounded, *range(1, 11)).take() == [10, 9, 8, 7, 6]
+    assert bounded.tally().dropped == 5
+
+
+def test_w8_drop_oldest_on_a_queue() -> None:
+    bounded = Bounded(Queue(), 5, when_full="drop_oldest")
+    assert filled(bounded, *range(1, 11)).take() == [6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("kind", [Unique, TableUnique])
+def test_w9_o12_o13_unique_keeps_the_newest_per_key(kind: type[Unique]) -> None:
+    unique = filled(kind(), ("a", 2), ("b", 4), ("a", 3))
+    assert unique.take() == [("a", 3), ("b", 4)]
+    assert unique.tally().replaced == 1
+
+
+def test_w10_o16_stack_one_by_one() -> None:
+    driven = filled(adapt(StackOneByOne), 2, 3)
+    assert [driven.take(), len(driven), driven.take(), len(driven)] == [3, 1, 2, 0]
+
+
+def test_o15_base_is_a_stack() -> None:
+    assert filled(adapt(Base), 1, 2, 3).take() == [3, 2, 1]
+
+
+class Jumps:
+    """A custom aggregate that grows by two at a time, past any odd bound."""
+
+    def __init__(self) -> None:
+        self.held: list[Any] = []
+
+    def add(self, message: Any) -> None:
+        self.held += [message, message]
+
+    def take(self) -> Any:
+        batch, self.held = self.held, []
+        return batch
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+
+def test_w17_an_aggregate_that_jumps_past_the_bound_is_limited() -> None:
+    bounded = filled(Bounded(Jumps(), 3), 1, 2)
+    assert len(bounded) == 4
+    with pytest.raises(Full):
+        bounded.add(3)
+    [(refused, _)] = bounded.extend([4, 5])
+    assert list(refused) == [4, 5]
+
+
+@pytest.mark.parametrize("when_full", ["reject", "drop_oldest", "drop_newest", "block"])
+@pytest.mark.parametrize("kind", [Unique, TableUnique])
+def test_w18_overwriting_when_full_is_fine(kind: type[Unique], when_full: str) -> None:
+    bounded = filled(Bounded(kind(), 2, when_full=when_full), ("a", 1), ("b", 1))
+    bounded.add(("a", 2))
+    bounded.extend([("b", 2), ("b", 3), ("a", 3)])
+    assert bounded.take() == [("a", 3), ("b", 3)]
+    assert bounded.tally().dropped == bounded.tally().rejected == 0
+
+
+def one_way(inner: Any) -> Behaviour:
+    return Bounded(inner, 5, when_full="drop_oldest")
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: one_way(Priority()), ["Bounded", "Priority(key=0)", "drop_newest"]),
+        (lambda: one_way(Throttle(Fair(), 1)), ["Bounded", "Throttle(Fair(key=0), 1)", "reject"]),
+        (lambda: one_way(Base), ["Bounded", "Base()", "Queue"]),
+        (lambda: Chunk(StackOneByOne, 5), ["Chunk", "StackOneByOne()", "as a whole"]),
+        (lambda: Chunk(Bounded(Base, 9), 5), ["Chunk", "Bounded(Base(), 9", "take"]),
+        (lambda: Expire(Base, 5), ["Expire", "Base()", "trackable"]),
+        (lambda: Expire(Chunk(Expire(Queue, 1), 1), 5), ["Expire", "keep one Expire"]),
+    ],
+)
+def test_w19_impossible_combinations_are_refused_when_built(build: Any, words: list[str]) -> None:
+    with pytest.raises(BadBehaviour) as caught:
+        build()
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_w19_a_refused_combination_leaves_the_inner_behaviour_free() -> None:
+    priority = Priority()
+    with pytest.raises(BadBehaviour):
+        Bounded(priority, 5, when_full="drop_oldest")
+    with pytest.raises(BadBehaviour):
+        Throttle(priority, -1)
+    Bounded(priority, 5, when_full="drop_newest")
+    base = Base()
+    with pytest.raises(BadBehaviour):
+        Chunk(base, 5)
+    Bounded(base, 5)
+
+
+def test_w21_dropped_messages_that_are_waited_for_are_reported() -> None:
+    gone: list[tuple[Item, Fate]] = []
+    for when_full, loser in ("drop_oldest", "first"), ("drop_newest", "second"):
+        bounded = Bounded(Queue(), 1, when_full=when_full)
+        bounded.track(gone)
+        filled(bounded, Item("a", ("first",)), Item("b", ("second",)))
+        [(item, fate)] = gone
+        assert (item.tickets, fate) == ((loser,), Fate.DROPPED)
+        gone.clear()
+
+
+def test_w21_replaced_messages_that_are_waited_for_are_reported() -> None:
+    for kind in Unique, TableUnique:
+        gone: list[tuple[Item, Fate]] = []
+        unique = kind()
+        unique.extend([("a", 0), ("b", 0)])
+        unique.track(gone)
+        unique.add(Item(("a", 1), ("first",)))
+        unique.extend([("b", 1), ("a", 2)])
+        [(item, fate)] = gone
+        assert (item.message, item.tickets, fate) == (("a", 1), ("first",), Fate.REPLACED)
+        assert unique.take() == [("a", 2), ("b", 1)]
+
+
+@pytest.mark.parametrize("kind", [Unique, TableUnique, Priority, Fair])
+@pytest.mark.parametrize("bad", [(), 5, ([1], "unhashable, no number")])
+def test_w25_malformed_messages_are_refused_alone(kind: Any, bad: Any) -> None:
+    good = [(1, "a"), (2, "b")]
+    for tracked in False, True:
+        behaviour = kind()
+        if tracked:
+            behaviour.track([])
+        with pytest.raises(Malformed, match="malformed message") as caught:
+            behaviour.add(bad)
+        assert caught.value.message is bad
+        [(refused, reason)] = behaviour.extend([good[0], bad, good[1]])
+        assert list(refused) == [bad]
+        assert isinstance(reason, Malformed)
+        assert sorted(behaviour.take()) == good
+        assert behaviour.tally().rejected == 2
+
+
+@pytest.mark.parametrize("rank", [nan, "1", None, 1j, object()])
+def test_w25_a_priority_is_a_real_number(rank: Any) -> None:
+    priority = Priority()
+    with pytest.raises(Malformed, match="real number"):
+        priority.add((rank, "x"))
+    [(refused, _)] = priority.extend([(1, "a"), (rank, "x"), (inf, "b"), (-inf, "c")])
+    assert [message[1] for message in refused] == ["x"]
+    assert [message[1] for message in priority.take()] == ["b", "a", "c"]
+
+
+def test_w25_a_merge_that_fails_refuses_the_newer_message_alone() -> None:
+    coalesce = filled(Coalesce(0, lambda old, new: (old[0], old[1] + new[1])), ("a", 1))
+    with pytest.raises(Malformed, match="merge=<lambda> raised TypeError"):
+        coalesce.add(("a", None))
+    assert coalesce.take() == [("a", 1)]
+    coalesce = filled(Coalesce(0, lambda old, new: None), ("a", 1))
+    with pytest.raises(Malformed, match="returned None"):
+        coalesce.add(("a", 2))
+
+
+def test_o10_throttle_counts_from_the_start_of_the_call() -> None:
+    throttle = Throttle(Queue(), 10.0)
+    assert throttle.ready_at(1000.0) == 1000.0  # the first call: at once
+    assert filled(throttle, "a").take() == ["a"]
+    throttle.add("b")
+    assert throttle.ready_at(1003.0) == 1010.0  # a job of 3 s: the rest of the span
+    assert throttle.ready_at(1012.0) <= 1012.0  # a job of 12 s: the next batch at once
+    assert throttle.take() == ["b"]
+    throttle.add("c")
+    assert throttle.ready_at(1012.0) == 1022.0
+    assert throttle.ready_at(5000.0) <= 5000.0  # after a long pause: at once
+
+
+def test_o14_priority_is_higher_first_and_fifo_among_equals() -> None:
+    priority = filled(Priority(), (1, "b"), (2, "c"), (1, "d"), (3, "e"))
+    assert priority.take() == [(3, "e"), (2, "c"), (1, "b"), (1, "d")]
+
+
+def test_o14_fifo_among_equals_holds_across_partial_takes() -> None:
+    priority = Chunk(Priority(), 2)
+    filled(priority, (1, "a"), (1, "b"), (1, "c"), (2, "d"))
+    assert priority.take() == [(2, "d"), (1, "a")]
+    filled(priority, (1, "e"), (2, "f"))
+    assert [priority.take(), priority.take()] == [[(2, "f"), (1, "b")], [(1, "c"), (1, "e")]]
+
+
+def test_an_updated_key_keeps_its_place_so_that_no_key_starves() -> None:
+    chunk = Chunk(Unique(), 1)
+    filled(chunk, ("a", 1), ("b", 1), ("a", 2))
+    assert chunk.take() == [("a", 2)]
+    chunk.add(("a", 3))
+    assert chunk.take() == [("b", 1)]
+
+
+def test_block_takes_what_fits_and_asks_for_patience_with_the_rest() -> None:
+    bounded = Bounded(Queue(), 2, when_full="block")
+    [(refused, reason)] = bounded.extend([1, 2, 3, 4])
+    assert list(refused) == [3, 4]
+    assert isinstance(reason, WouldBlock)
+    assert bounded.tally().rejected == 0  # they may come again
+    with pytest.raises(WouldBlock):
+        bounded.add(5)
+    assert bounded.traits.blocks
+
+
+def test_bounded_is_not_full_of_expired_messages() -> None:
+    bounded = Bounded(Expire(Throttle(Unique(), 1), 5.0), 2)
+    bounded.ready_at(0.0)
+    bounded.extend([("a", 1), ("b", 1)])
+    bounded.ready_at(6.0)
+    bounded.add(("c", 1))
+    assert bounded.take() == [("c", 1)]
+    assert (bounded.tally().expired, bounded.tally().rejected) == (2, 0)
+
+
+def test_expire_may_give_an_empty_batch_and_throttle_does_not_count_it() -> None:
+    throttle = Throttle(Expire(Queue(), 5.0), 100.0)
+    assert throttle.traits.expires
+    throttle.ready_at(0.0)
+    throttle.add("old")
+    throttle.ready_at(6.0)
+    assert throttle.take() == []
+    throttle.add("new")
+    assert throttle.ready_at(6.0) <= 6.0
+
+
+def test_what_is_exactly_as_old_as_allowed_is_handed_over() -> None:
+    expire = Expire(Queue(), 5.0)
+    expire.ready_at(1.0)
+    expire.add("a")
+    expire.ready_at(6.0)
+    assert expire.take() == ["a"]
+
+
+def test_linger_leaves_by_time_by_size_and_when_flushed() -> None:
+    linger = Chunk(Linger(Queue(), 5.0, size=3), 1)
+    assert linger.ready_at(0.0) == inf
+    linger.add("a")
+    linger.ready_at(1.0)
+    linger.add("b")
+    assert linger.ready_at(1.0) == 5.0
+    linger.add("c")
+    assert linger.ready_at(1.0) <= 1.0
+    assert linger.take() == ["a"]
+    assert linger.ready_at(1.0) <= 1.0  # the rest is due at once
+    assert [linger.take(), linger.take()] == [["b"], ["c"]]
+    linger.add("d")
+    assert linger.ready_at(2.0) == 6.0  # the message came at 1.0
+    linger.flush()
+    assert linger.ready_at(2.0) <= 2.0
+
+
+def test_debounce_leaves_when_quiet_and_at_most_later() -> None:
+    debounce = Debounce(Queue(), 2.0, at_most=5.0)
+    for now, ready in (0.0, 2.0), (1.5, 3.5), (3.0, 5.0), (4.5, 5.0):
+        debounce.ready_at(now)
+        debounce.add(now)
+        assert debounce.ready_at(now) == ready
+    assert debounce.take() == [0.0, 1.5, 3.0, 4.5]
+    debounce.add("next")
+    assert debounce.ready_at(4.5) == 6.5
+
+
+def test_merging_keeps_the_tickets_of_both() -> None:
+    gone: list[tuple[Item, Fate]] = []
+    coalesce = Coalesce(0, lambda old, new: (old[0], old[1] + new[1]))
+    coalesce.add(("a", 1))
+    coalesce.track(gone)
+    coalesce.extend([Item(("a", 2), ("x",)), Item(("a", 3), ("y",)), ("a", 4)])
+    [item] = coalesce.take()
+    assert (item.message, item.tickets, gone) == (("a", 10), ("x", "y"), [])
+
+
+def test_fair_serves_every_key_before_any_twice() -> None:
+    chunk = Chunk(Fair(), 3)
+    chunk.extend([("a", n) for n in range(5)] + [("b", 0), ("c", 0)])
+    assert chunk.take() == [("a", 0), ("b", 0), ("c", 0)]
+    chunk.add(("d", 0))
+    assert chunk.take() == [("a", 1), ("d", 0), ("a", 2)]
+
+
+def test_a_heavy_message_travels_alone() -> None:
+    chunk = Chunk(Queue(), 10, weight=len)
+    chunk.extend(["x" * 4, "x" * 4, "x" * 20, "x", "x" * 9, "x"])
+    assert [list(map(len, chunk.take())) for _ in range(4)] == [[4, 4], [20], [1, 9], [1]]
+
+
+def test_w27_len_counts_what_is_held() -> None:
+    for kind in Queue, Stack, Unique, TableUnique, Priority, Fair:
+        behaviour = kind()
+        assert len(behaviour) == 0
+        behaviour.extend([(1, "a"), (2, "b")])
+        assert len(behaviour) == 2
