@@ -1,0 +1,108 @@
+"""actorflow: executor actors fronted by accumulators that batch what arrives while they are busy.
+
+import actorflow as af
+
+with af.spawn(job, behaviour=Unique(key=0)) as worker:
+worker.push(message)
+"""
+
+from __future__ import annotations
+
+from actorflow.runtime.actor import Actor, Stop
+from actorflow.runtime.childspec import Backoff, BadChild, BadFlags, Child
+from actorflow.runtime.embedded import Workers
+from actorflow.runtime.errors import (
+    ActorflowError,
+    AlreadyStarted,
+    AlreadyUsed,
+    BadBehaviour,
+    BadJob,
+    BadOption,
+    Displaced,
+    Dropped,
+    Expired,
+    Full,
+    Malformed,
+    NotParked,
+    PushTimeout,
+    Rejected,
+    Replaced,
+    RequestRefused,
+    StartFailed,
+    StopTimeout,
+    UnknownWorker,
+    WorkerCrashed,
+    WorkerStopped,
+    WouldDeadlock,
+)
+from actorflow.runtime.executor import Executor
+from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
+from actorflow.runtime.failure import Breaker, DeadLetter, DeadLetters, Drop, Isolate, Retry
+from actorflow.runtime.foreground import ExitCode, run
+from actorflow.runtime.orders import WorkerStatus
+from actorflow.runtime.registry import whereis
+from actorflow.runtime.server import Restart, Server
+from actorflow.runtime.statistics import WorkerStatistics
+from actorflow.runtime.supervisor import IGNORE, Supervisor, SupervisorRef
+from actorflow.runtime.tree import Tree
+from actorflow.runtime.worker import Worker, WorkerRef, spawn
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "IGNORE",
+    "Actor",
+    "ActorflowError",
+    "AlreadyStarted",
+    "AlreadyUsed",
+    "Backoff",
+    "BadBehaviour",
+    "BadChild",
+    "BadFlags",
+    "BadJob",
+    "BadOption",
+    "Breaker",
+    "Child",
+    "Crash",
+    "DeadLetter",
+    "DeadLetters",
+    "Displaced",
+    "Drop",
+    "Dropped",
+    "Executor",
+    "ExitCode",
+    "ExitReason",
+    "Expired",
+    "Full",
+    "Isolate",
+    "Killed",
+    "Malformed",
+    "Normal",
+    "NotParked",
+    "PushTimeout",
+    "Rejected",
+    "Replaced",
+    "RequestRefused",
+    "Restart",
+    "Retry",
+    "Server",
+    "Shutdown",
+    "StartFailed",
+    "Stop",
+    "StopTimeout",
+    "Supervisor",
+    "SupervisorRef",
+    "Tree",
+    "UnknownWorker",
+    "Worker",
+    "WorkerCrashed",
+    "WorkerRef",
+    "WorkerStatistics",
+    "WorkerStatus",
+    "WorkerStopped",
+    "Workers",
+    "WouldDeadlock",
+    "run",
+    "spawn",
+    "whereis",
+]

@@ -1,0 +1,42 @@
+"""The command `actorflow`. It needs the extra `cli`; importing this module does not."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
+
+
+def application() -> typer.Typer:
+    """Build the command line; raise ImportError where typer is not installed."""
+    import typer  # noqa: PLC0415 - an extra, and slow to import
+
+    app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+    @app.callback()
+    def actorflow() -> None:
+        """Workers that take everything that arrived while they were busy."""
+
+    @app.command()
+    def version() -> None:
+        """Print the version of actorflow."""
+        from actorflow import __version__  # noqa: PLC0415 - so that --help does not load the library
+
+        typer.echo(__version__)
+
+    return app
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    try:
+        app = application()
+    except ImportError as error:
+        sys.exit(f"the command line needs {error.name}: pip install 'actorflow[cli]'")
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The runtime: actors on lanes, workers, servers, supervisors."""

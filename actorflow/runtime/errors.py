@@ -1,0 +1,158 @@
+"""The errors of the runtime: one base, a short tree, each message with what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+import pykka
+
+from behaviours.errors import (
+    ActorflowError,
+    AlreadyUsed,
+    BadBehaviour,
+    Displaced,
+    Dropped,
+    Expired,
+    Full,
+    Malformed,
+    Rejected,
+    Replaced,
+    WouldBlock,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "ActorflowError",
+    "AlreadyStarted",
+    "AlreadyUsed",
+    "BadBehaviour",
+    "BadJob",
+    "BadOption",
+    "Displaced",
+    "Dropped",
+    "Expired",
+    "Full",
+    "Malformed",
+    "NotParked",
+    "PushTimeout",
+    "Rejected",
+    "Replaced",
+    "RequestRefused",
+    "StartFailed",
+    "StopTimeout",
+    "UnknownWorker",
+    "WorkerCrashed",
+    "WorkerStopped",
+    "WouldBlock",
+    "WouldDeadlock",
+    "near",
+]
+
+
+class WorkerStopped(ActorflowError, pykka.ActorDeadError):
+    """The worker (or actor) has stopped, so this message will not be processed.
+
+    You get it from every push after the stop, and from a waiting `push_ack` or `push_block`
+    whose message was still accumulated when the worker stopped. You do not get it for messages
+    that `stop(drain=True)` still processed.
+    """
+
+
+class WorkerCrashed(WorkerStopped):
+    """The worker died of an exception in its job; the exception is the `__cause__`.
+
+    The callers whose messages were in the failing batch get that exception itself. Everybody
+    else (messages still accumulated, later pushes) gets this.
+    """
+
+
+class StartFailed(ActorflowError):
+    """An actor could not start: its `on_start` raised or asked to stop; see `reason`."""
+
+    def __init__(self, what: str, reason: object) -> None:
+        super().__init__(f"{what} did not start: {reason}")
+        self.reason = reason
+
+
+class AlreadyStarted(ActorflowError):
+    """A worker of that name is running already; `ref` is that one."""
+
+    def __init__(self, name: object, ref: Any) -> None:
+        super().__init__(
+            f"a worker named {name!r} is running already; use af.whereis({name!r}), "
+            "stop it first, or choose another name"
+        )
+        self.name = name
+        self.ref = ref
+
+
+class PushTimeout(ActorflowError, TimeoutError):
+    """The answer did not come in time. The message is still accumulated and will be processed."""
+
+
+class StopTimeout(ActorflowError, TimeoutError):
+    """The worker did not stop in time. It goes on stopping in the background."""
+
+
+class NotParked(ActorflowError):
+    """Only a worker whose breaker has tripped can be resumed."""
+
+
+class WouldDeadlock(ActorflowError):
+    """The call would wait for the very actor that makes it."""
+
+
+class BadJob(ActorflowError, TypeError):
+    """What was given as a job cannot be called as one."""
+
+
+class BadOption(ActorflowError, ValueError):
+    """An option has a value that cannot work."""
+
+
+class RequestRefused(ActorflowError):
+    """A supervisor did not grant a request, and nothing has changed; `why` is a `Refusal`.
+
+    `ref` is the child that is in the way, `reason` why a start failed, where there is one.
+    """
+
+    def __init__(self, why: Any, *, ref: Any = None, reason: Any = None) -> None:
+        text = why.name.lower().replace("_", " ")
+        if ref is not None:
+            text += f": {ref!r}"
+        if reason is not None:
+            text += f": {reason.describe()}"
+        super().__init__(text)
+        self.why = why
+        self.ref = ref
+        self.reason = reason
+        self.__cause__ = getattr(reason, "exception", None)
+
+
+class UnknownWorker(ActorflowError, KeyError):
+    """The server has no worker of that id."""
+
+    def __init__(self, worker_id: object, known: Iterable[object]) -> None:
+        known = list(known)
+        super().__init__(worker_id)
+        self.worker_id = worker_id
+        self.known = known
+
+    def __str__(self) -> str:
+        hint = near(self.worker_id, self.known)
+        return f"no worker {self.worker_id!r} here{hint}"
+
+
+def near(given: object, known: Iterable[object]) -> str:
+    """Say which of the known names is meant, as the end of an error message."""
+    names = [str(name) for name in known]
+    close = difflib.get_close_matches(str(given), names, n=3, cutoff=0.5)
+    if close:
+        return f"; did you mean {' or '.join(repr(name) for name in close)}?"
+    if not names:
+        return "; there are none at all"
+    shown = ", ".join(repr(name) for name in names[:10])
+    return f"; there are {shown}{', ...' if len(names) > 10 else ''}"  # noqa: PLR2004

@@ -1,0 +1,624 @@
+"""The executor: the half of a worker that calls the job, one batch at a time.
+
+An executor is an actor whose messages are batches. It takes them from its accumulator; what
+arrives by `tell`, `ask` or a proxy is served between two batches. Jobs come in three forms, all
+of them an `Executor` in the end: a function `(batch, state) -> state`, a coroutine function of
+the same shape, or a subclass with hooks.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import pykka
+from pykka import messages
+
+from actorflow.runtime.accumulation import Batch
+from actorflow.runtime.actor import CURRENT, Actor, Stop, reply
+from actorflow.runtime.deferred import Deferred
+from actorflow.runtime.dispatcher import LOOP, POOL, ThreadLane
+from actorflow.runtime.errors import (
+    BadJob,
+    BadOption,
+    StartFailed,
+    WorkerCrashed,
+    WorkerStopped,
+    near,
+)
+from actorflow.runtime.events import log
+from actorflow.runtime.exits import Crash
+from actorflow.runtime.orders import Order, StopMode
+from actorflow.runtime.registry import ROSTER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from pykka._envelope import Envelope
+
+    from actorflow.runtime.accumulation import Ticket
+    from actorflow.runtime.accumulator import Accumulator
+    from actorflow.runtime.dispatcher import Lane
+    from actorflow.runtime.exits import ExitReason
+
+__all__ = ["Executor", "FunctionExecutor", "executor_maker", "lane_for"]
+
+_ROUNDS = 16  # batches that a worker processes before it lets others run
+
+
+class Executor(Actor):
+    """A job with hooks. Subclass it, implement `handle`, and `spawn` the class.
+
+    The hooks run one at a time, in some thread of the worker's lane. If one of them is an
+    `async def`, they all run on the event loop. Each may return or raise `Stop(reason)` to end
+    the worker; any other exception is a crash, except one raised while answering an `ask`, which
+    is the caller's (see `Actor.ask_failures`).
+    """
+
+    state: Any = None
+    """What `spawn` was given as `state`; the executor may use it as it likes."""
+
+    idle_timeout: float | None = None
+    """Seconds without anything to do after which `on_idle` is called; see there."""
+
+    parked: Crash | None = None
+    """Why it was not started again after its crash: the breaker has tripped."""
+
+    is_cut_off: bool = False
+    """It has ended, or was left behind: its accumulator does not listen to it any more."""
+
+    current: Batch | None = None
+    """The batch, or the part of one, that `handle` was last called with."""
+
+    _inbox: Any = ()
+    _asynchronous: bool = False
+    _accumulator: Accumulator
+
+    def __init__(self) -> None:
+        """Prepare; do what can fail in `on_start`, from where it reaches whoever spawns."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        hooks = ("on_start", "handle", "handle_message", "on_idle", "on_stop")
+        cls._asynchronous = any(inspect.iscoroutinefunction(getattr(cls, hook)) for hook in hooks)
+
+    def handle(self, batch: Any) -> Any:
+        """Process one batch: a list, unless the behaviour hands over something else.
+
+        If it raises, the worker crashes; those who wait for a message of this batch get the
+        exception itself.
+        """
+        msg = f"{type(self).__name__} must define handle(self, batch)"
+        raise BadJob(msg)
+
+    def handle_message(self, message: Any) -> Any:
+        """Answer what comes by `worker.executor.tell` or `.ask`, between two batches."""
+        return super().on_receive(message)
+
+    def on_receive(self, message: Any) -> Any:
+        """Hand over to `handle_message`; that is the one to override."""
+        return self.handle_message(message)
+
+    def on_idle(self) -> Any:
+        """React to `idle_timeout` seconds without work. By default the worker ends.
+
+        It is called once for each stretch of idleness.
+        """
+        return Stop("idle")
+
+    # Scheduling.
+
+    def bind(self, accumulator: Accumulator) -> None:
+        """Join the accumulator: it schedules, with one token for both."""
+        self._accumulator = accumulator
+        self._idle = accumulator.idle
+        self._lane = accumulator.lane
+
+    def put(self, envelope: Envelope[Any]) -> None:
+        """Put an envelope in; it is served before the next batch. Any thread. O(1)."""
+        if self._is_over():
+            raise self.dead_error()
+        if type(self._inbox) is tuple:
+            with self._accumulator.lock:
+                if type(self._inbox) is tuple:
+                    self._inbox = deque()
+        self._inbox.append(envelope)
+        self._accumulator.call_executor()
+        if self._is_over():
+            self.refuse_mail()  # it ended just now: nobody else looks at the inbox
+
+    def _is_over(self) -> bool:
+        if self.exit_reason is not None or self.parked is not None:
+            return True
+        return self._accumulator.exit_reason is not None  # cut off, with a job that still runs
+
+    def _claim_death(self, reason: ExitReason) -> bool:
+        with self._accumulator.lock:
+            if self.exit_reason is not None:
+                return False
+            self.exit_reason = reason
+            self.is_cut_off = True
+            return True
+
+    def _cut_off(self) -> None:
+        self.refuse_mail()
+
+    def refuse_mail(self) -> None:
+        """Tell all who wait for an answer that none will come. Any thread."""
+        self._refuse_asked()
+        if self._inbox:
+            self._refuse_inbox()
+
+    def begin(self, started: Ticket) -> None:
+        """Enter the roster and run `on_start` in the lane; `started` hears how that went."""
+        ROSTER.add(self)
+        self._lane.submit(_Steps(self, partial(self._start, started)))
+
+    @property
+    def has_mail(self) -> bool:
+        """Whether something is to be served before the next batch."""
+        return bool(self._inbox)
+
+    @property
+    def needs_start(self) -> bool:
+        """Whether there is an `on_start` to run."""
+        return type(self).on_start is not pykka.Actor.on_start
+
+    def run(self) -> None:
+        """Process batches, for a while. Only the lane calls this; the token is out."""
+        if self._asynchronous:
+            self._drive(self._work())
+            return
+        before = CURRENT.set(self)
+        try:
+            self._work_now()
+        finally:
+            CURRENT.reset(before)
+
+    def _work_now(self) -> None:
+        """Do as `_work`, at a third of its cost, for as long as nothing but batches comes up."""
+        accumulator = self._accumulator
+        step = accumulator.first_step(self)
+        for _ in range(_ROUNDS):
+            if step is None:
+                step = accumulator.next_step(self)
+                if step is None:
+                    return
+            if type(step) is not Batch or self._inbox:
+                self._drive(self._work(step))
+                return
+            if not self._process_now(step):
+                return
+            step = None
+        self._lane.submit(self)
+
+    def _process_now(self, batch: Batch) -> bool:
+        """Call the job without a generator; tell whether it went as jobs usually go."""
+        self.current = batch
+        begin = perf_counter()
+        try:
+            outcome = self.handle(batch.payload)
+        except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
+            self._drive(self._work_on(batch, begin, error))
+            return False
+        if outcome is not None and isinstance(outcome, (Stop, Deferred)):
+            self._drive(self._work_on(batch, begin, outcome))
+            return False
+        if self.exit_reason is not None:
+            return False  # it was cut off meanwhile, and all have been told
+        self._accumulator.finished(batch, begin)
+        return True
+
+    def help(self, batch: Batch) -> None:
+        """Process one batch in the thread of a caller who waits for it (`help=True`)."""
+        before = CURRENT.set(self)
+        self.current = batch
+        begin = perf_counter()
+        try:
+            try:
+                outcome = self.handle(batch.payload)
+            except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
+                outcome = error
+            if isinstance(outcome, (BaseException, Deferred)):
+                self._drive(self._help_on(batch, begin, outcome))
+                return
+            try:
+                self._processed(batch, begin, None)
+            finally:  # Ctrl-C lands in the caller's thread, and may do so after the job
+                if self.exit_reason is None:
+                    self._accumulator.proceed(self)
+        finally:
+            CURRENT.reset(before)
+
+    def _drive(self, steps: Generator[Any, Any, None]) -> None:
+        """Run the steps to their end. They yield what is to be awaited, or a `Deferred`."""
+        if self._asynchronous:
+            LOOP.spawn(partial(self._drive_async, steps))
+            return
+        before = CURRENT.set(self)
+        try:
+            for deferred in steps:
+                deferred.then(partial(self._go_on_later, steps))
+                return
+        finally:
+            CURRENT.reset(before)
+
+    def _go_on_later(self, steps: Generator[Any, Any, None], error: BaseException | None) -> None:
+        """Go on in the lane with steps that a `Deferred` has held up."""
+        if error is not None:
+            steps = _raising(steps, error)
+        self._lane.submit(_Steps(self, lambda: steps))
+
+    async def _drive_async(self, steps: Generator[Any, Any, None]) -> None:
+        CURRENT.set(self)
+        try:
+            value = next(steps)
+            while True:
+                try:
+                    if inspect.isawaitable(value):
+                        value = await value
+                except BaseException as error:  # noqa: BLE001 - the steps know what to do
+                    value = steps.throw(error)
+                else:
+                    value = steps.send(value)
+        except StopIteration:
+            return
+
+    # What the executor does. Each `yield` gives a hook's result to be awaited on the loop.
+
+    def _start(self, started: Ticket) -> Generator[Any, Any, None]:
+        reason: ExitReason | None = None
+        try:
+            outcome: Any = self.on_start()  # type: ignore[func-returns-value]
+            if self._asynchronous:
+                outcome = yield outcome
+            if isinstance(outcome, Stop):
+                reason = outcome.reason
+        except Stop as stop:
+            reason = stop.reason
+        except BaseException as error:  # noqa: BLE001 - given to whoever starts it
+            reason = Crash(error)
+        if reason is not None:
+            self.die(reason)
+            failure = StartFailed(repr(self), reason.describe())
+            failure.__cause__ = reason.exception if isinstance(reason, Crash) else None
+            started.resolve(failure)
+            return
+        self._accumulator.proceed(self)  # idle before the starter goes on and pushes
+        started.resolve()
+
+    def _work_on(self, batch: Batch, begin: float, outcome: Any) -> Generator[Any, Any, None]:
+        """Go on with a batch whose job raised, wants to stop, or finishes later; then work."""
+        yield from self._settle(batch, begin, outcome)
+        if self.exit_reason is None:
+            yield from self._work()
+
+    def _help_on(self, batch: Batch, begin: float, outcome: Any) -> Generator[Any, Any, None]:
+        """Do as `_work_on`, but leave what comes next to the lane."""
+        try:
+            yield from self._settle(batch, begin, outcome)
+        finally:
+            if self.exit_reason is None:
+                self._accumulator.proceed(self)
+
+    def _settle(self, batch: Batch, begin: float, outcome: Any) -> Generator[Any, Any, None]:
+        """Finish a batch whose job raised (`outcome` is what), wants to stop, or needs time."""
+        try:
+            if isinstance(outcome, Deferred):
+                outcome = yield outcome
+        except BaseException as failure:  # noqa: BLE001 - as if the job had raised it
+            outcome = failure
+        if isinstance(outcome, BaseException) and not isinstance(outcome, Stop):
+            yield from self._recover(batch, outcome)
+        else:
+            self._processed(batch, begin, outcome)
+
+    def _work(self, step: Any = None) -> Generator[Any, Any, None]:
+        accumulator = self._accumulator
+        if step is None:
+            step = accumulator.first_step(self)
+        for _ in range(_ROUNDS):
+            if self._inbox:
+                yield from self._serve()
+            if self.exit_reason is not None:
+                return
+            if step is None:
+                step = accumulator.next_step(self)
+                if step is None:
+                    return
+            if type(step) is Batch:
+                error = yield from self._process(step)
+                if error is not None:
+                    yield from self._recover(step, error)
+            else:
+                yield from self._obey(step)
+            step = None
+        if self.exit_reason is None:
+            self._lane.submit(self)
+
+    def _obey(self, order: Any) -> Generator[Any, Any, None]:
+        """Do what the accumulator says besides giving a batch."""
+        if isinstance(order, Exception):
+            self._crash(order)
+        elif order is Order.IDLE:
+            yield from self._call(self.on_idle)
+        elif order is Order.END:
+            yield from self._end()
+
+    def _process(self, batch: Batch) -> Generator[Any, Any, BaseException | None]:
+        """Call the job, and tell those who wait; give what it raised."""
+        self.current = batch
+        begin = perf_counter()
+        try:
+            outcome = self.handle(batch.payload)
+            if self._asynchronous or type(outcome) is Deferred:
+                outcome = yield outcome
+        except Stop as stop:
+            outcome = stop
+        except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
+            return error
+        self._processed(batch, begin, outcome)
+        return None
+
+    def _processed(self, batch: Batch, begin: float, outcome: Any) -> None:
+        """Account for a batch whose job has returned."""
+        if self.exit_reason is None:  # else it was cut off meanwhile, and all have been told
+            self._accumulator.finished(batch, begin)
+            if isinstance(outcome, Stop):
+                self._accumulator.stop_from_within(self, outcome.reason)
+
+    def _recover(self, batch: Batch, error: BaseException) -> Generator[Any, Any, None]:
+        """Deal with a batch that failed, as the policy says."""
+        todo = self._instead(batch, error)
+        while todo:
+            part = todo.pop()
+            failure = yield from self._process(part)
+            if failure is not None:
+                todo.extend(self._instead(part, failure))
+            if self.exit_reason is not None:
+                for lost in reversed(todo):
+                    lost.resolve(failure or error)
+                return
+
+    def _instead(self, batch: Batch, error: BaseException) -> list[Batch]:
+        """Find what to run instead of a batch that failed, last part first."""
+        if self.exit_reason is not None:
+            return []
+        policy = self._accumulator.policy
+        batch.failures += 1
+        contained = isinstance(error, Exception)  # SystemExit and the like always end it
+        parts = policy.parts(batch) if contained else None
+        if parts is not None:
+            return parts[::-1]
+        if policy.buries and contained:
+            self._accumulator.bury(batch, error)
+        else:
+            self._accumulator.executor_crashed(self, batch, error)
+        return []
+
+    def _serve(self) -> Generator[Any, Any, None]:
+        """Answer what came by `tell`, `ask` or a proxy."""
+        while self._inbox and self.exit_reason is None:
+            envelope = self._inbox.popleft()
+            reply_to = envelope.reply_to
+            if isinstance(envelope.message, messages._ActorStop):  # noqa: SLF001
+                self._accumulator.stop_asked(reply_to)
+                continue
+            self._asked = reply_to
+            try:
+                answer = self._handle_receive(envelope.message)
+                if self._asynchronous:
+                    answer = yield answer
+                if isinstance(answer, Stop):
+                    raise answer  # noqa: TRY301 - returned or raised, it means the same
+            except Stop as stop:
+                self._asked = None
+                self._accumulator.stop_from_within(self, stop.reason)
+                self._accumulator.stop_asked(reply_to)
+            except BaseException as error:  # noqa: BLE001 - the caller's, or a crash
+                self._asked = None
+                self._answer_with(reply_to, error)
+            else:
+                self._asked = None
+                if reply_to is not None:
+                    reply(reply_to, answer)
+
+    def _call(self, hook: Callable[[], Any]) -> Generator[Any, Any, None]:
+        """Call a hook outside of any batch."""
+        try:
+            outcome = hook()
+            if self._asynchronous:
+                outcome = yield outcome
+        except Stop as stop:
+            outcome = stop
+        except BaseException as error:  # noqa: BLE001 - a hook that raises is a crash
+            self._accumulator.executor_crashed(self, None, error)
+            return
+        if isinstance(outcome, Stop):  # what has arrived meanwhile is not lost
+            self._accumulator.stop_from_within(self, outcome.reason, StopMode.DRAIN)
+
+    def _end(self) -> Generator[Any, Any, None]:
+        """Run `on_stop`, then tell the accumulator that this is the end."""
+        try:
+            outcome: Any = self.on_stop()  # type: ignore[func-returns-value]
+            if self._asynchronous:
+                yield outcome
+        except BaseException as error:  # noqa: BLE001 - it ends all the same
+            log.error("on_stop failed", actor=repr(self), error=repr(error), exc_info=error)
+        self._accumulator.ended(self)
+
+    def _crash(self, error: BaseException) -> None:
+        self._accumulator.executor_crashed(self, None, error)
+
+    def park(self, reason: Crash) -> None:
+        """Put the death off, and so the restart, until `unpark`: the breaker has tripped."""
+        self.is_cut_off = True
+        self.parked = reason
+        self.refuse_mail()
+
+    def unpark(self) -> None:
+        """Die after all, so that the supervisor hears of it."""
+        if self.parked is not None:
+            self.die(self.parked)
+
+    def dead_error(self) -> WorkerStopped:
+        """Make the error for those who come too late, or while the executor is parked."""
+        if self.exit_reason is None and self.parked is not None:
+            error = WorkerCrashed(f"{self!r} is parked after too many crashes")
+            error.__cause__ = self.parked.exception
+            return error
+        if self.exit_reason is None:
+            return self._accumulator.dead_error()
+        return super().dead_error()
+
+    def report_failure(self, error: BaseException) -> None:
+        """Call `on_failure`, whatever it does. In the lane's thread."""
+        try:
+            self.on_failure(type(error), error, error.__traceback__)
+        except BaseException as second:  # noqa: BLE001 - it ends all the same
+            log.error("on_failure failed", actor=repr(self), error=repr(second), exc_info=second)
+
+
+class _Steps:
+    """Runs some steps of an executor in its lane."""
+
+    __slots__ = ("_executor", "_make")
+
+    def __init__(self, executor: Executor, make: Callable[[], Generator[Any, Any, None]]) -> None:
+        self._executor = executor
+        self._make = make
+
+    def run(self) -> None:
+        """Run them. Only the lane calls this."""
+        self._executor._drive(self._make())  # noqa: SLF001
+
+
+def _raising(steps: Generator[Any, Any, None], error: BaseException) -> Generator[Any, Any, None]:
+    """Go on with steps by raising an exception where they wait."""
+    try:
+        value = steps.throw(error)
+    except StopIteration:
+        return
+    while True:
+        sent = yield value
+        try:
+            value = steps.send(sent)
+        except StopIteration:
+            return
+
+
+class FunctionExecutor(Executor):
+    """A job that is a function `(batch, state) -> state`."""
+
+    def __init__(self, job: Callable[[Any, Any], Any]) -> None:
+        self._job = job
+
+    def __repr__(self) -> str:
+        return f"job {getattr(self._job, '__qualname__', repr(self._job))}"
+
+    def handle(self, batch: Any) -> Any:
+        """Call the function and keep what it returns as the new state."""
+        outcome = self._job(batch, self.state)
+        if isinstance(outcome, Stop):
+            return outcome
+        self.state = outcome
+        return None
+
+
+class CoroutineExecutor(FunctionExecutor):
+    """A job that is a coroutine function `(batch, state) -> state`."""
+
+    async def handle(self, batch: Any) -> Any:
+        """Await the function and keep what it returns as the new state."""
+        outcome = await self._job(batch, self.state)
+        if isinstance(outcome, Stop):
+            return outcome
+        self.state = outcome
+        return None
+
+
+_RIGHT = "a job is called as job(batch, state) and returns the new state"
+
+
+def executor_maker(job: Any) -> Callable[[Any], Executor]:
+    """Find what makes the executors of a job, one now and another after a crash: `make(job)`.
+
+    Raises:
+        BadJob: it cannot be called as a job.
+
+    """
+    target = job.func if isinstance(job, partial) else job
+    if isinstance(target, type) and issubclass(target, Executor):
+        if target.handle is Executor.handle:
+            msg = f"{target.__name__} must define handle(self, batch)"
+            raise BadJob(msg)
+        return _make_own
+    if isinstance(job, Executor):
+        msg = (
+            f"give spawn the class, not an instance: spawn({type(job).__name__}, ...); "
+            f"for arguments use functools.partial({type(job).__name__}, ...)"
+        )
+        raise BadJob(msg)
+    if not callable(job):
+        msg = f"{job!r} cannot be called; {_RIGHT}, as in spawn(lambda batch, state: state)"
+        raise BadJob(msg)
+    _check_signature(job)
+    return CoroutineExecutor if _is_async(target) else FunctionExecutor
+
+
+def _is_async(target: Any) -> bool:
+    code = getattr(target, "__code__", None)
+    if code is not None:
+        return bool(code.co_flags & inspect.CO_COROUTINE)
+    call = getattr(target, "__call__", None)  # noqa: B004 - an object may have an async __call__
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(call)
+
+
+def _make_own(job: Any) -> Executor:
+    executor: Executor = job()
+    return executor
+
+
+def _check_signature(job: Any) -> None:
+    code = getattr(job, "__code__", None)
+    if code is not None and code.co_argcount == 2 and not code.co_kwonlyargcount:  # noqa: PLR2004
+        return  # the usual case, a plain function, without the slow road below
+    try:
+        signature = inspect.signature(job)
+    except (TypeError, ValueError):
+        return  # a builtin that does not say; the first call will
+    try:
+        signature.bind([], None)
+    except TypeError as error:
+        name = getattr(job, "__name__", repr(job))
+        msg = f"{name}{signature} cannot be a job: {error}; {_RIGHT}: def {name}(batch, state): ..."
+        raise BadJob(msg) from None
+
+
+_LANES = ("pool", "thread")
+
+
+def lane_for(executor: str | Lane, job: Any, make: Any, name: str) -> Lane:
+    """Find the lane for `executor="pool"` or `"thread"`; coroutine jobs go to the event loop.
+
+    Raises:
+        BadOption: an unknown word, or a thread for a coroutine job.
+
+    """
+    if not isinstance(executor, str):
+        return executor
+    if executor not in _LANES:
+        msg = f"executor={executor!r} is not a way to run a job{near(executor, _LANES)}"
+        raise BadOption(msg)
+    made: Any = make
+    if make is _make_own:
+        made = job.func if isinstance(job, partial) else job
+    if made._asynchronous:  # noqa: SLF001
+        if executor == "thread":
+            msg = "a coroutine job runs on the event loop: leave executor='thread' out"
+            raise BadOption(msg)
+        return LOOP
+    return POOL if executor == "pool" else ThreadLane(name)

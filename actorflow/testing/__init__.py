@@ -1,0 +1,22 @@
+"""The public test kit: virtual time, a lane without threads, and conformance checks.
+
+Nothing here sleeps. `VirtualClock` moves when told, `ManualLane` runs actors when told, and
+`check_behaviour` holds a behaviour of your own against the contract.
+"""
+
+from __future__ import annotations
+
+from actorflow.testing.clock import VirtualClock
+from actorflow.testing.lane import ManualLane
+
+__all__ = ["ManualLane", "VirtualClock", "check_behaviour"]
+
+
+def __getattr__(name: str) -> object:
+    """Load `check_behaviour` when asked for: it needs hypothesis."""
+    if name == "check_behaviour":
+        from actorflow.testing.behaviours import check_behaviour  # noqa: PLC0415 - see above
+
+        return check_behaviour
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -1,0 +1,71 @@
+"""A lane without threads: actors run when the test says so, in its own thread."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from actorflow.runtime.errors import WouldDeadlock
+
+if TYPE_CHECKING:
+    from actorflow.runtime.dispatcher import Runnable
+    from actorflow.runtime.waiting import ThreadTicket
+
+__all__ = ["ManualLane"]
+
+
+class ManualLane:
+    """Keeps what is submitted until `run` is called.
+
+    >>> import actorflow as af
+    >>> lane = ManualLane()
+    >>> worker = af.spawn(lambda batch, state: print(batch), executor=lane)
+    >>> for message in (1, 2, 3):
+    ...     worker.push(message)
+    >>> lane.run()
+    [1]
+    [2, 3]
+    >>> worker.stop()
+    True
+    """
+
+    can_help = False
+
+    def __init__(self) -> None:
+        self._ready: deque[Runnable] = deque()
+
+    def submit(self, runnable: Runnable, /) -> None:
+        """Keep it for the next `run`."""
+        self._ready.append(runnable)
+
+    def release(self) -> None:
+        """Do nothing: the lane may serve other actors too."""
+
+    def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
+        """Run what is there until the ticket is resolved; tell whether it was.
+
+        Raises:
+            WouldDeadlock: nothing is left to run and there is no timeout, so it never would be.
+
+        """
+        while not ticket.resolved and self.step():
+            pass
+        if not ticket.resolved and timeout is None:
+            msg = "nothing is left to run, so this would wait for ever"
+            raise WouldDeadlock(msg)
+        return ticket.resolved
+
+    def step(self) -> bool:
+        """Run what was submitted first; tell whether there was anything."""
+        if not self._ready:
+            return False
+        self._ready.popleft().run()
+        return True
+
+    def run(self) -> None:
+        """Run everything that is there, and what comes of it."""
+        while self.step():
+            pass
+
+    def __len__(self) -> int:
+        return len(self._ready)

@@ -1,0 +1,33 @@
+"""Fixtures for the tests of running supervisors: a stage, and nobody left on it at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from actorflow.runtime.registry import ROSTER
+from tests.runtime.probe import until
+from tests.runtime.supervision.kit import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def no_actor_left_behind() -> Iterator[None]:
+    """Fail a test whose actors have not all ended: nothing leaks, however a tree ends."""
+    before = set(ROSTER._members)
+    yield
+    until(
+        lambda: not set(ROSTER._members) - before,
+        f"actors left: {set(ROSTER._members) - before}",
+    )
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """Give a lane, a clock and children that do as they are told; stop what is left at the end."""
+    made = Stage()
+    yield made
+    made.close()
