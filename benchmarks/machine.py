@@ -1,0 +1,61 @@
+"""What a figure depends on besides the code: the machine, the interpreter, the versions."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.metadata
+import os
+import platform
+import resource
+import sys
+from pathlib import Path
+
+__all__ = ["busy", "describe", "processors", "resident"]
+
+
+def describe() -> dict[str, str]:
+    """Tell on what and with what a run was made."""
+    load = ", ".join(f"{each:.2f}" for each in os.getloadavg())
+    return {
+        "date": dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{_model()}, {processors()} processors, {platform.system()} "
+        f"{platform.release()}",
+        "load before the run": load,
+        "python": f"{platform.python_implementation()} {platform.python_version()}, "
+        f"switch interval {sys.getswitchinterval():g} s",
+        "actorflow": importlib.metadata.version("actorflow"),
+        "pykka": importlib.metadata.version("pykka"),
+        "sortedcontainers": importlib.metadata.version("sortedcontainers"),
+        "asyncio, queue, threading": "of that Python",
+    }
+
+
+def processors() -> int:
+    """Count the processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def busy() -> float | None:
+    """Give the load of the last minute if it is too high to measure beside; else `None`."""
+    load = os.getloadavg()[0]
+    return load if load > 0.5 * processors() else None
+
+
+def resident() -> int:
+    """Give the memory that the process holds now, in bytes; its peak where that is unknown."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * resource.getpagesize()
+
+
+def _model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,202 @@
+"""What a run found, as text, as Markdown and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.goals import goals
+from benchmarks.measure import ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from benchmarks.goals import Goal
+    from benchmarks.measure import Result, Results, Section
+
+__all__ = ["as_json", "as_markdown", "as_text", "errors", "put_between_markers"]
+
+WORKEX = (
+    "Workex on the BEAM, same machine class: 1.0-1.2 M messages/s (Queue), 0.9-1.1 M (Stack), "
+    "0.7-0.8 M (Dict), 11 us and 5.6 kB per idle pair."
+)
+WORKEX_RATES = {"Queue": "1.0-1.2", "Stack": "0.9-1.1", "Unique": "0.7-0.8"}
+
+METHOD = (
+    "Every figure is the median of the rounds, with the least and the greatest beside it. The "
+    "cases of a table take turns, each in a fresh process; a ratio is the median of the ratios "
+    "within each round. Time runs from the first push until all is processed; messages are "
+    "made before. The heap is collected and frozen before the clock starts (`gc.freeze`), and the "
+    "collector stays on. Statistics are on. Messages that a bound refuses or drops count as "
+    "carried. Peers that are slow get fewer messages, as noted. A subject that is meant to be idle "
+    "is left alone for 0.1 ms before each call, except with `help=True`, where the caller itself "
+    "runs the job and nobody else has to come to rest."
+)
+
+Rows = list[list[str]]
+
+
+def _number(value: float | None, scale: float = 1.0) -> str:
+    if value is None:
+        return "-"
+    value /= scale
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}"
+
+
+def _with_spread(result: Result, figure: str, scale: float = 1.0) -> list[str]:
+    low, high = result.spread(figure) or (None, None)
+    middle = _number(result.median(figure), scale)
+    return [middle, "-" if low is None else f"{_number(low, scale)} .. {_number(high, scale)}"]
+
+
+def _rates(rows: dict[str, Result], section: Section) -> Rows:
+    bare = next((rows[each] for each in ("bare list", "bare list, extend") if each in rows), None)
+    plain = rows.get("plain pykka")
+    bursts = section.name == "burst-1"
+    table = [["", "M messages/s", "spread", "x bare list"]]
+    table[0] += (["x plain pykka"] if plain else []) + (["Workex"] if bursts else []) + ["note"]
+    for label, result in rows.items():
+        line = [label, *_with_spread(result, "rate", 1e6), _number(ratio(result, bare, "rate"))]
+        line += [_number(ratio(result, plain, "rate"))] if plain else []
+        line += [WORKEX_RATES.get(label, "")] if bursts else []
+        table.append([*line, result.case.note])
+    return table
+
+
+def _times(rows: dict[str, Result]) -> Rows:
+    flooded = any("flood rate" in each.figures for each in rows.values())
+    flood = ["flood, M/s"] if flooded else []
+    table = [["", "p50", "spread", "p99", "spread", *flood, "note"]]
+    for label, result in rows.items():
+        line = [label, *_with_spread(result, "p50"), *_with_spread(result, "p99")]
+        line += [_number(result.median("flood rate"), 1e6)] if flooded else []
+        table.append([*line, result.case.note])
+    return table
+
+
+def _mixed(rows: dict[str, Result]) -> Rows:
+    """Make a table of whatever figures there are."""
+    names = list(dict.fromkeys(name for row in rows.values() for name in row.figures))
+    table = [["", *(name.replace("rate", "messages/s") for name in names), "note"]]
+    for label, result in rows.items():
+        cells = [_number(result.median(name)) for name in names]
+        table.append([label, *cells, result.case.note])
+    return table
+
+
+def _switch(rows: dict[str, Result]) -> Rows:
+    table = [["", "M messages/s", "round trip p50, us", "p99, us", "flood, M/s"]]
+    for label, row in rows.items():
+        cells = [
+            _number(row.median("rate"), 1e6),
+            *(_number(row.median(p)) for p in ("p50", "p99")),
+        ]
+        table.append([label, *cells, _number(row.median("flood rate"), 1e6)])
+    return table
+
+
+def _table(section: Section, rows: dict[str, Result]) -> Rows:
+    if section.name == "switch":
+        return _switch(rows)
+    if section.name == "population":
+        return _mixed(rows)
+    figures = {name for row in rows.values() for name in row.figures}
+    return _rates(rows, section) if "rate" in figures else _times(rows)
+
+
+def _goal_rows(found: Sequence[Goal]) -> Rows:
+    table = [["goal", "limit", "reached", ""]]
+    verdicts = {True: "met", False: "MISSED", None: "not measured"}
+    for goal in found:
+        limit = f"{'>=' if goal.at_least else '<='} {goal.limit:,g} {goal.unit}"
+        table.append([goal.text, limit, _number(goal.value), verdicts[goal.met]])
+    return table
+
+
+def _plain(table: Rows) -> str:
+    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
+    lines = []
+    for row in table:
+        first, *rest = (
+            cell.ljust(width) if at == 0 or at == len(row) - 1 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join((first, *rest)).rstrip())
+    return "\n".join(lines)
+
+
+def _piped(table: Rows) -> str:
+    head, *body = table
+    rule = ["---", *("---:" for _ in head[1:-1]), "---"]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))
+
+
+def _tables(sections: Sequence[Section], results: Results) -> Iterable[tuple[str, Rows]]:
+    for section in sections:
+        if rows := results.get(section.name):
+            yield f"{section.title} ({section.rounds} rounds)", _table(section, rows)
+    yield "Goals", _goal_rows(goals(results))
+
+
+def errors(results: Results) -> list[str]:
+    """List what went wrong, case by case."""
+    return [
+        f"{section}: {label}: {error}"
+        for section, rows in results.items()
+        for label, row in rows.items()
+        for error in row.errors
+    ]
+
+
+def as_text(
+    sections: Sequence[Section], results: Results, machine: dict[str, str], notes: Sequence[str]
+) -> str:
+    """Give the tables for a terminal."""
+    facts = "\n".join(f"{name}: {value}" for name, value in machine.items())
+    tables = [f"{title}\n\n{_plain(table)}" for title, table in _tables(sections, results)]
+    return "\n\n".join([facts, *tables, WORKEX, *notes, *errors(results)])
+
+
+def as_markdown(
+    sections: Sequence[Section], results: Results, machine: dict[str, str], notes: Sequence[str]
+) -> str:
+    """Give the section of a page, goals first."""
+    facts = "\n".join(f"- {name}: {value}" for name, value in machine.items())
+    *tables, (_, goal_table) = _tables(sections, results)
+    parts = ["## Workers", facts, METHOD, WORKEX, *notes, *errors(results)]
+    parts += ["### Goals", _piped(goal_table)]
+    for title, table in tables:
+        parts += [f"### {title}", _piped(table)]
+    return "\n\n".join(parts)
+
+
+def put_between_markers(page: Path, text: str, name: str = "workers") -> None:
+    """Replace what stands between the markers of a page; make the page if it is missing."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, after = "# Results\n\n", "\n"
+    if page.exists():
+        old = page.read_text(encoding="utf-8")
+        if begin in old and end in old:
+            before, _, rest = old.partition(begin)
+            after = rest.partition(end)[2]
+        else:
+            before = old.rstrip() + "\n\n"
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
+
+
+def as_json(results: Results, machine: dict[str, str], notes: Sequence[str]) -> str:
+    """Give everything, round by round."""
+    found: dict[str, Any] = {
+        "machine": machine,
+        "notes": list(notes),
+        "results": {
+            section: {label: asdict(row) for label, row in rows.items()}
+            for section, rows in results.items()
+        },
+        "goals": [asdict(goal) | {"met": goal.met} for goal in goals(results)],
+        "workex": WORKEX,
+    }
+    return json.dumps(found, indent=2)

@@ -1,0 +1,155 @@
+"""Measure supervisors: a hundred thousand children should cost ten times what ten thousand do.
+
+python benchmarks/supervision.py                the table, in about a minute
+python benchmarks/supervision.py --markdown     ... and into benchmarks/RESULTS.md
+python benchmarks/supervision.py --quick        tiny sizes, to see that everything runs
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import sys
+import threading
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import actorflow as af
+from benchmarks.machine import busy, describe, processors
+from benchmarks.report import put_between_markers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RESULTS = Path(__file__).parent / "RESULTS.md"
+
+
+class Child(af.Actor):
+    """A child that does nothing, or dies."""
+
+    def on_receive(self, message: Any) -> None:
+        """Die."""
+        raise RuntimeError(message)
+
+
+def children(count: int, restarts: int) -> dict[str, float]:
+    """Start, restart and stop dynamic children; microseconds for each."""
+    supervisor = af.Supervisor(
+        [af.Child("child", Child)], strategy="dynamic", max_restarts=10 * restarts
+    ).start()
+    begin = perf_counter()
+    for _ in range(count):
+        supervisor.start_copy()
+    started = perf_counter()
+    middle = supervisor.which_children()[count // 2].ref
+    times = []
+    for _ in range(restarts):
+        again = threading.Event()
+        middle.actor.watch(lambda _actor, _reason, again=again: again.set())
+        before = perf_counter()
+        middle.tell("die")
+        again.wait()
+        supervisor.count_children()  # answered after the restart
+        times.append(perf_counter() - before)
+        middle = supervisor.which_children()[count // 2].ref
+    stopping = perf_counter()
+    supervisor.stop()
+    stopped = perf_counter()
+    return {
+        "start": (started - begin) / count * 1e6,
+        "restart": median(times) * 1e6,
+        "stop": (stopped - stopping) / count * 1e6,
+    }
+
+
+def burst(worker: af.WorkerRef, count: int) -> float:
+    """Push many messages and wait for the last; messages per second."""
+    push = worker.push
+    gc.collect()
+    begin = perf_counter()
+    for number in range(count):
+        push(number)
+    worker.push_block(count, timeout=None)
+    return count / (perf_counter() - begin)
+
+
+def job(batch: list[int], total: int) -> int:
+    """Count."""
+    return total + len(batch)
+
+
+def supervised_ratio(count: int, rounds: int) -> tuple[float, float]:
+    """Compare a supervised worker with one that is not, taking turns; both rates in M/s."""
+    alone: list[float] = []
+    supervised: list[float] = []
+    with af.Supervisor([af.Worker("counter", job, state=0)]) as supervisor:
+        for _ in range(rounds):
+            with af.spawn(job, state=0) as worker:
+                alone.append(burst(worker, count))
+            supervised.append(burst(supervisor.worker("counter"), count))
+    return median(alone) / 1e6, median(supervised) / 1e6
+
+
+_LINEAR = (
+    "Linear means that the ratio is near 1: the work for one child does not grow with the number "
+    "of its siblings. `restart` is the time from the message that kills one child in the middle "
+    "until its supervisor has started it again and answers."
+)
+
+
+def _ratio(pushes: int, rounds: int, alone: float, supervised: float) -> str:
+    return (
+        f"A burst of {pushes:,} messages, median of {rounds} rounds that take turns: "
+        f"{alone:.2f} M/s unsupervised, {supervised:.2f} M/s supervised, "
+        f"ratio {supervised / alone:.2f} (goal: at least 0.97)."
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the arguments say."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="tiny sizes")
+    parser.add_argument("--markdown", nargs="?", type=Path, const=RESULTS, metavar="FILE")
+    options = parser.parse_args(arguments)
+    logging.getLogger("actorflow").setLevel(logging.CRITICAL)  # deaths are what is measured
+    machine = describe()
+    small, large, pushes, rounds = (
+        (100, 1_000, 1_000, 2) if options.quick else (10_000, 100_000, 1_000_000, 9)
+    )
+    few, many = children(small, 20), children(large, 20)
+    alone, supervised = supervised_ratio(pushes, rounds)
+    lines = [
+        f"| us for each child | of {small:,} | of {large:,} | ratio |",
+        "| --- | ---: | ---: | ---: |",
+        *(
+            f"| {name} | {few[name]:.1f} | {many[name]:.1f} | {many[name] / few[name]:.2f} |"
+            for name in few
+        ),
+        "",
+        _LINEAR,
+        "",
+        _ratio(pushes, rounds, alone, supervised),
+    ]
+    text = "\n".join(lines)
+    print(text)
+    if options.markdown:
+        load = busy()
+        note = (
+            ""
+            if load is None
+            else (
+                f"\n\nThe machine was busy with something else (load {load:.1f} on {processors()})."
+            )
+        )
+        head = "\n".join(f"- {name}: {value}" for name, value in machine.items())
+        put_between_markers(
+            options.markdown, f"## Supervision\n\n{head}{note}\n\n{text}", "supervision"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
