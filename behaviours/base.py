@@ -298,6 +298,9 @@ class Base:
     `add` costs O(n) moves of a pointer; use `Stack` where the plain stack is all you need.
     """
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def init(self) -> Any:
         """Make the value of an empty behaviour."""
         return []

@@ -9,7 +9,7 @@ from behaviours.base import Behaviour, Fate, Item, Refusal, Tally, Traits, adapt
 from behaviours.errors import BadBehaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 class Wrapper(Behaviour):
@@ -41,6 +41,10 @@ class Wrapper(Behaviour):
 
     def __len__(self) -> int:
         return len(self._inner)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Give the messages held, if the inner behaviour lists them."""
+        return iter(getattr(self._inner, "__iter__", tuple)())
 
     def drop_oldest(self) -> Any:
         """Forget the oldest message of the inner behaviour and return it."""

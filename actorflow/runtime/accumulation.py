@@ -17,7 +17,7 @@ from actorflow.runtime.errors import Dropped, Expired, Replaced
 from behaviours.base import Behaviour, Fate, Item, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from behaviours.base import Refusal
 
@@ -40,7 +40,7 @@ class Ticket(Protocol):
 class Batch:
     """What is handed to the job in one call."""
 
-    __slots__ = ("failures", "payload", "size", "tickets")
+    __slots__ = ("failures", "parts", "payload", "size", "tickets")
 
     def __init__(
         self, payload: Any, size: int, tickets: list[tuple[int, Ticket]] | None = None
@@ -50,6 +50,8 @@ class Batch:
         self.tickets = tickets
         """Who waits, with the place of the message in the payload; the last one first."""
         self.failures = 0
+        self.parts: tuple[Batch, Batch] | None = None
+        """What was made of it by `halves`."""
 
     def __repr__(self) -> str:
         return f"Batch({self.payload!r:.100}, size={self.size})"
@@ -57,29 +59,38 @@ class Batch:
     def resolve(self, error: BaseException | None = None) -> None:
         """Tell everyone who waits for a message of this batch how it went.
 
-        Each is told once, also if two threads do this at the same time.
+        Each is told once, also if two threads do this at the same time, or one of them halves it.
         """
-        tickets = self.tickets
-        while tickets:
-            try:
-                _, ticket = tickets.pop()
-            except IndexError:
-                return
-            ticket.resolve(error)
+        for ticket in _popped(self.tickets):
+            ticket[1].resolve(error)
+        for part in self.parts or ():
+            part.resolve(error)
 
     def halves(self) -> list[Batch]:
         """Split a batch whose payload is a list into its first and its second half."""
         middle = len(self.payload) // 2
+        left, right = self.payload[:middle], self.payload[middle:]
         first: list[tuple[int, Ticket]] = []
         second: list[tuple[int, Ticket]] = []
-        for at, ticket in self.tickets or ():
+        parts = Batch(left, len(left), first), Batch(right, len(right), second)
+        self.parts = parts  # before the tickets move: who resolves this batch finds them there
+        for at, ticket in _popped(self.tickets):
             if at < middle:
                 first.append((at, ticket))
             else:
                 second.append((at - middle, ticket))
-        self.tickets = None
-        left, right = self.payload[:middle], self.payload[middle:]
-        return [Batch(left, len(left), first or None), Batch(right, len(right), second or None)]
+        first.reverse()
+        second.reverse()
+        return list(parts)
+
+
+def _popped(tickets: list[tuple[int, Ticket]] | None) -> Iterator[tuple[int, Ticket]]:
+    """Take tickets out one by one, so that none is seen by two threads."""
+    while tickets:
+        try:
+            yield tickets.pop()
+        except IndexError:
+            return
 
 
 class Accumulation:
@@ -118,7 +129,7 @@ class Accumulation:
         self._waiting = 0  # tickets not yet resolved or handed over in a batch
         self._tickets: dict[int, Ticket] | None = None  # they themselves, by identity
         self._gone: list[tuple[Item, Fate]] | None = None
-        self._loose: list[tuple[Any, Ticket]] | None = None
+        self._loose: list[tuple[Any, Ticket, bool]] | None = None
 
     def __len__(self) -> int:
         """Count what is accumulated, raw messages included."""
@@ -142,7 +153,7 @@ class Accumulation:
         refusals = self.behaviour.extend(messages)
         if refusals:
             self._refuse(refusals)
-        if self._gone:
+        if self._gone or self._loose:
             self._settle_gone()
 
     def offer(self, message: Any, ticket: Ticket | None = None, now: float = 0.0) -> None:
@@ -164,7 +175,7 @@ class Accumulation:
         except Exception:
             self.rejected += 1
             raise
-        if self._gone:
+        if self._gone or self._loose:
             self._settle_gone()
 
     def offer_alone(self, message: Any, ticket: Ticket | None) -> Batch | None:
@@ -198,7 +209,7 @@ class Accumulation:
                 self._loose = []
         if self._loose is not None:
             self.behaviour.add(message)
-            self._loose.append((message, ticket))
+            self._loose.append((message, ticket, id(message) in self._held()))
         else:
             self.behaviour.add(Item(message, (ticket,)))
         if self._tickets is None:
@@ -257,31 +268,31 @@ class Accumulation:
 
         It takes bare messages only, so they are told apart by identity. Where the very same
         object is held several times, a waiter is answered only when there are fewer of them left
-        than waiters: late rather than too early. O(n) in what is held.
+        than waiters, and where the behaviour does not list its messages, when it is empty: late
+        rather than too early. O(n) in what is held.
         """
         loose, self._loose = self._loose or [], []
-        behaviour = self.behaviour
-        held: dict[int, int] = {}
-        if len(behaviour):
-            listing: Iterable[Any] | None = getattr(behaviour, "__iter__", None) and iter(
-                behaviour  # type: ignore[call-overload]
-            )
-            for message in listing or ():
-                held[id(message)] = held.get(id(message), 0) + 1
-            if not held:  # it cannot say what it holds: answer when it is empty
-                self._loose = loose
-                return []
+        empty = not len(self.behaviour)
+        held = {} if empty else self._held()
         tickets = []
-        for message, ticket in reversed(loose):
+        for message, ticket, listed in reversed(loose):
             left = held.get(id(message), 0)
-            if left:
+            if left or not (listed or empty):
                 held[id(message)] = left - 1
-                self._loose.append((message, ticket))
+                self._loose.append((message, ticket, listed))
             else:
                 tickets.append((message, ticket))
         self._loose.reverse()
         tickets.reverse()
         return tickets
+
+    def _held(self) -> dict[int, int]:
+        """Count by identity what a behaviour of the user's says it holds."""
+        held: dict[int, int] = {}
+        if hasattr(self.behaviour, "__iter__"):
+            for message in self.behaviour:
+                held[id(message)] = held.get(id(message), 0) + 1
+        return held
 
     def _refuse(self, refusals: Iterable[Refusal]) -> None:
         for messages, error in refusals:
@@ -300,6 +311,10 @@ class Accumulation:
             for ticket in item.tickets:
                 self._let_go(ticket)
                 ticket.resolve(_DISPLACED[fate](item.message))
+        if self._loose and len(self.behaviour):
+            for message, ticket in self._collect_loose():
+                self._let_go(ticket)
+                ticket.resolve(_DISPLACED[Fate.DROPPED](message))
 
     def _let_go(self, ticket: Ticket) -> None:
         self._waiting -= 1

@@ -208,7 +208,7 @@ class Accumulator(Lifecycle):
 
     def _offer_alone(self, message: Any, ticket: Ticket | None) -> bool:
         """Give a message to an idle executor at once; tell whether it was idle. Under the lock."""
-        if not self.idle or self.stopping is not None or self.executor.has_mail:
+        if not self.idle or self.stopping is not None or self.executor._inbox:  # noqa: SLF001
             return False
         batch = self.core.offer_alone(message, ticket)
         if batch is None:
@@ -409,12 +409,12 @@ class Accumulator(Lifecycle):
         """Find what is next, or become idle or waiting. Under the lock."""
         core = self.core
         self.running = True
-        if self.executor.has_mail:
+        if self.executor._inbox:  # noqa: SLF001
             return Order.SERVE
         if self._must_end():
             return Order.END
         now = self.clock.now() if core.timed else 0.0
-        if self.stopping is None:
+        if core.raw and self.stopping is None:
             core.fold(now)
         batch = self.in_flight = core.take(now)
         if self.blocked:
@@ -446,11 +446,11 @@ class Accumulator(Lifecycle):
         looked at after.
         """
         if self.timer is not None:
-            if not self.executor.has_mail:
+            if not self.executor._inbox:  # noqa: SLF001
                 return False
             self._cancel_timer()
             return True
-        if not self.core.raw and not self.executor.has_mail:
+        if not self.core.raw and not self.executor._inbox:  # noqa: SLF001
             return False
         self.idle.pop()
         return True

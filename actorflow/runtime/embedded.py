@@ -21,12 +21,12 @@ happens by itself, so everything is deterministic.
 
 from __future__ import annotations
 
-import inspect
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.accumulation import Accumulation, Batch
+from actorflow.runtime.actor import Stop
 from actorflow.runtime.errors import (
     ActorflowError,
     BadJob,
@@ -34,7 +34,7 @@ from actorflow.runtime.errors import (
     UnknownWorker,
     WorkerCrashed,
 )
-from actorflow.runtime.executor import Executor
+from actorflow.runtime.executor import FunctionExecutor, executor_maker
 from actorflow.runtime.worker import Worker  # noqa: TC001 - the doctest above uses it
 from behaviours import Throttle
 from behaviours.base import adapt
@@ -84,9 +84,11 @@ class Call:
     def run(self) -> Done:
         """Call the job. What it raises is in the answer."""
         try:
-            return self.done(self._job(self.batch, self.state))
+            state = self._job(self.batch, self.state)
         except Exception as error:  # noqa: BLE001 - handle_message raises it
             return self.failed(error)
+        # Nothing runs by itself here, so a job that wants to stop can only tell its owner.
+        return self.failed(state) if isinstance(state, Stop) else self.done(state)
 
     def done(self, state: Any) -> Done:
         """Say that the job gave this state."""
@@ -103,9 +105,7 @@ class _Embedded:
     __slots__ = ("core", "current", "id", "job", "number", "offered", "rejections", "state")
 
     def __init__(self, spec: Worker, rejections: list[Any]) -> None:
-        if inspect.iscoroutinefunction(spec.job) or (
-            isinstance(spec.job, type) and issubclass(spec.job, Executor)
-        ):
+        if executor_maker(spec.job) is not FunctionExecutor:
             msg = f"embedded workers run plain functions job(batch, state), not {spec.job!r}"
             raise BadJob(msg)
         behaviour = spec.behaviour

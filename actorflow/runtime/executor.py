@@ -74,6 +74,7 @@ class Executor(Actor):
     """The batch, or the part of one, that `handle` was last called with."""
 
     _inbox: Any = ()
+    """What is to be served before the next batch; a deque once there was something."""
     _asynchronous: bool = False
     _accumulator: Accumulator
 
@@ -107,7 +108,7 @@ class Executor(Actor):
 
         It is called once for each stretch of idleness.
         """
-        return Stop("idle")
+        return Stop()
 
     # Scheduling.
 
@@ -156,11 +157,6 @@ class Executor(Actor):
         """Enter the roster and run `on_start` in the lane; `started` hears how that went."""
         ROSTER.add(self)
         self._lane.submit(_Steps(self, partial(self._start, started)))
-
-    @property
-    def has_mail(self) -> bool:
-        """Whether something is to be served before the next batch."""
-        return bool(self._inbox)
 
     @property
     def needs_start(self) -> bool:
@@ -378,8 +374,8 @@ class Executor(Actor):
             failure = yield from self._process(part)
             if failure is not None:
                 todo.extend(self._instead(part, failure))
-            if self.exit_reason is not None:
-                for lost in reversed(todo):
+            if self.exit_reason is not None or self._accumulator.exit_reason is not None:
+                for lost in (part, *reversed(todo)):
                     lost.resolve(failure or error)
                 return
 
@@ -608,17 +604,17 @@ def lane_for(executor: str | Lane, job: Any, make: Any, name: str) -> Lane:
         BadOption: an unknown word, or a thread for a coroutine job.
 
     """
-    if not isinstance(executor, str):
-        return executor
-    if executor not in _LANES:
+    if isinstance(executor, str) and executor not in _LANES:
         msg = f"executor={executor!r} is not a way to run a job{near(executor, _LANES)}"
         raise BadOption(msg)
     made: Any = make
     if make is _make_own:
         made = job.func if isinstance(job, partial) else job
     if made._asynchronous:  # noqa: SLF001
-        if executor == "thread":
-            msg = "a coroutine job runs on the event loop: leave executor='thread' out"
+        if executor != "pool":
+            msg = f"a coroutine job runs on the event loop: leave executor={executor!r} out"
             raise BadOption(msg)
         return LOOP
+    if not isinstance(executor, str):
+        return executor
     return POOL if executor == "pool" else ThreadLane(name)

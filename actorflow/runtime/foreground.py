@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import signal
 import threading
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
 __all__ = ["ExitCode", "run"]
+
+
+_LOOK = 0.1  # seconds between two looks whether a signal has come
 
 
 class ExitCode(IntEnum):
@@ -98,9 +102,15 @@ class _Foreground:
         else:
             self._tree = tree
             self._events.put(_Event.STARTED)
-        while (code := self._heed(self._events.get())) is None:
+        while (code := self._heed(self._next())) is None:
             pass
         return code
+
+    def _next(self) -> _Event | BaseException:
+        """Wait for what comes next. A signal that arrives just before a wait does not end it."""
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._events.get(timeout=_LOOK)
 
     def _start(self, tree: Supervisor) -> None:
         try:

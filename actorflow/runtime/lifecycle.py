@@ -260,7 +260,8 @@ class Lifecycle(Actor):
             self.suspending = True
             if not self.alone and not self.running:
                 self._cancel_timer()
-                self.idle.clear()
+                if self.stopping is None:
+                    self.idle.clear()
                 self.running = submit = True
         if submit:
             self.lane.submit(self.executor)
@@ -280,7 +281,8 @@ class Lifecycle(Actor):
             self.alone = True
             self.suspending = False
             self._cancel_timer()
-            self.idle.clear()
+            if self.stopping is None:  # else the token stays, and whoever pushes is refused
+                self.idle.clear()
             self.running = True
             executor.is_cut_off = True
             self._first = None
@@ -289,9 +291,9 @@ class Lifecycle(Actor):
             self.lane.release()
             self.lane = ThreadLane(str(self.name or "worker"))
         error = WorkerStopped(f"{self!r} was killed while it processed this batch")
+        executor.die(Killed(abandoned=busy))
         if in_flight is not None:
             in_flight.resolve(error)
-        executor.die(Killed(abandoned=busy))
 
     # Ending.
 

@@ -152,7 +152,8 @@ class Pairs:
     def end_all(self, reason: ExitReason) -> None:
         """End all accumulators that are left: the supervisor has ended. O(n)."""
         for pair in list(self._by_key.values()):
-            pair.worker.actor.request_stop(StopMode.NOW, reason)
+            accumulator = pair.worker.actor
+            accumulator.request_stop(StopMode.NOW, accumulator.executor.exit_reason or reason)
 
     # Finding.
 

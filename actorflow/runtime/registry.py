@@ -33,6 +33,10 @@ class Roster:
         """Strike an actor of ours off. O(1)."""
         self._members.pop(actor, None)
 
+    def members(self) -> list[Any]:
+        """Give our actors as themselves, and pykka's own by their refs."""
+        return list(self._members)
+
     def __len__(self) -> int:
         return len(self._members)
 

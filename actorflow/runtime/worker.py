@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import time
 from dataclasses import dataclass, fields
@@ -19,11 +20,12 @@ from actorflow.runtime.errors import (
     WouldDeadlock,
     near,
 )
+from actorflow.runtime.events import log
 from actorflow.runtime.executor import executor_maker, lane_for
 from actorflow.runtime.exits import Crash
 from actorflow.runtime.failure import failure_policy
 from actorflow.runtime.orders import StopMode
-from actorflow.runtime.registry import forget_name, take_name
+from actorflow.runtime.registry import ROSTER, forget_name, take_name
 from actorflow.runtime.waiting import AsyncTicket, ThreadTicket
 from behaviours import Queue, Throttle
 from behaviours.base import adapt
@@ -404,17 +406,16 @@ def make(
 ) -> WorkerRef:
     """Check the options and make a worker that is not started yet. See `spawn`."""
     maker = executor_maker(job)
-    if throttle is not None:
-        behaviour = Throttle(behaviour, throttle)
     if idle_timeout is not None and not 0 < idle_timeout < math.inf:
         msg = f"idle_timeout={idle_timeout!r} must be a positive number of seconds"
         raise BadOption(msg)
     policy = failure_policy(on_failure)
-    adapted = adapt(behaviour)
     lane = lane_for(executor, job, maker, str(name or getattr(job, "__name__", "worker")))
     if help and not lane.can_help:
         msg = "help=True lets callers run the job, which needs executor='pool' and a plain function"
         raise BadOption(msg)
+    # Last, so that a call that is refused leaves the behaviour free for another.
+    adapted = adapt(behaviour if throttle is None else Throttle(behaviour, throttle))
     accumulator = Accumulator(
         adapted, maker, job, state=state, lane=lane, clock=clock, name=name, policy=policy
     )
@@ -426,6 +427,19 @@ def make(
         accumulator.verbose = True
     worker = accumulator._ref = _ref_class(adapted)(accumulator, help=help)  # noqa: SLF001
     return worker
+
+
+@atexit.register
+def _report_lost() -> None:
+    """Say what is lost when the program ends without stopping its workers."""
+    for actor in ROSTER.members():
+        lost = len(actor.core) if isinstance(actor, Accumulator) else 0
+        if lost:
+            log.warning(
+                "messages lost at exit: stop the worker, or use it in a with block",
+                worker=repr(actor),
+                count=lost,
+            )
 
 
 def launch(worker: WorkerRef) -> None:

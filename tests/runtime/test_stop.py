@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -399,3 +401,22 @@ def test_a_behaviour_that_fails_with_callers_inside_tells_them(lane: ManualLane)
     assert isinstance(ticket.answer.__cause__, ZeroDivisionError)
     assert isinstance(worker.exit_reason, af.Crash)
     assert len(worker) == 0
+
+
+def test_a_program_that_ends_without_stopping_its_workers_says_what_is_lost() -> None:
+    script = """
+import threading
+import actorflow as af
+
+forever = threading.Event()
+worker = af.spawn(lambda batch, state: forever.wait(), name="leaky")
+for number in range(5):
+    worker.push(number)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0
+    assert "messages lost at exit" in done.stderr
+    assert "worker 'leaky'" in done.stderr or 'worker "leaky"' in done.stderr
+    assert "count=4" in done.stderr

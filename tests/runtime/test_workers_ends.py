@@ -131,7 +131,7 @@ def test_w15_idle_timeout_ends_the_worker_by_default(lane: ManualLane, clock: Vi
     )
     clock.advance(1.0)
     lane.run()
-    assert worker.exit_reason == af.Shutdown("idle")
+    assert worker.exit_reason == af.Normal()
     assert af.whereis("w15") is None
 
 

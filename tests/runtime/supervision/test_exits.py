@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -193,12 +194,12 @@ def test_p2_two_threads_end_it_at_once() -> None:
 
         callers = [
             Caller(end, ref.actor.kill),
-            Caller(end, lambda ref=ref: ref.actor.die(af.Crash(BOOM))),
+            Caller(end, partial(ref.actor.die, af.Crash(BOOM))),
         ]
         barrier.wait(PATIENCE)
         for caller in callers:
             caller.value()
-        until(lambda notices=notices: len(notices) > 0, "one notice")
+        until(partial(bool, notices), "one notice")
         assert len(notices) == 1
 
 
@@ -215,7 +216,7 @@ def test_p2_watching_while_it_dies_is_told_once() -> None:
         barrier.wait(PATIENCE)
         ref.actor.kill()
         notices = caller.value()
-        until(lambda notices=notices: len(notices) > 0, "a notice")
+        until(partial(bool, notices), "a notice")
         assert len(notices) == 1
 
 
@@ -246,7 +247,7 @@ def test_unwatch(stage: Stage) -> None:
 
 
 def test_actor_whose_exception_cannot_be_printed_dies_all_the_same(stage: Stage) -> None:
-    class Rude(Exception):  # noqa: N818
+    class Rude(Exception):
         def __repr__(self) -> str:
             raise RuntimeError("no")
 

@@ -13,7 +13,7 @@ import actorflow as af
 from tests.runtime.probe import PATIENCE, Caller, until, until_accumulated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -57,12 +57,13 @@ def test_end_during_push_block(gate: Gate, end: str, executor: str) -> None:
     assert gate.entered.wait(PATIENCE)
     waiting = Caller(worker.push_block, 2, timeout=PATIENCE)
     until_accumulated(worker, 1)
-    {
+    ways: dict[str, Callable[[], Any]] = {
         "kill": supervisor.kill,
         "stop": supervisor.stop,
         "terminate": lambda: supervisor.terminate_child("w"),
         "worker now": lambda: worker.stop(now=True),
-    }[end]()
+    }
+    ways[end]()
     for caller in (in_flight, waiting):
         assert isinstance(caller.wait().error, af.WorkerStopped)
     with pytest.raises(af.WorkerStopped):
