@@ -1,0 +1,60 @@
+"""How a node comes to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actorflow.flows import resolving
+from actorflow.flows.failure import BadPayload
+from actorflow.flows.node import Node, child_id
+
+if TYPE_CHECKING:
+    from actorflow.flows.executor import Run
+    from actorflow.flows.node import Message, Tree
+
+
+def create_node(run: Run, message: Message) -> None:
+    """Create the node an execute message is for, and find its procedure."""
+    payload = message.get("payload")
+    if type(payload) is not dict:
+        message["payload"] = {}
+        if payload is not None:
+            raise BadPayload(
+                f"a payload is a JSON object, not {type(payload).__name__}: {payload!r}"
+            )
+    nid, tree = message["nid"], message["tree"]
+    parent = message.get("from")
+    node = Node(nid, parent, message["payload"], tree[0])
+    node.cnodes = []
+    node.status = []
+    node.own = {}
+    variables = message.get("vars")
+    if variables is not None:
+        node.vars = dict(variables)
+    elif parent is None:
+        node.vars = {}
+    if "cnid" in message:
+        node.cnid = message["cnid"]
+    run.nodes[nid] = node
+    run.mine.add(nid)
+    run.trees[nid] = tree
+    for kind in ("error", "cancel", "timeout"):
+        given = message.get(f"on_{kind}")
+        if type(given) is list:
+            node.handlers = {**(node.handlers or {}), kind: list(given)}
+    _keep_tree(run, node, tree)
+    resolving.resolve(run, node, tree, message)
+
+
+def _keep_tree(run: Run, node: Node, tree: Tree) -> None:
+    """Keep the tree in the node, unless the parent's tree holds the same one at its place."""
+    if node.parent is not None:
+        parent = run.nodes.get(node.parent)
+        if parent is not None:
+            children = run.tree_of(parent)[1]
+            index = child_id(node.nid)
+            if type(children) is list and index < len(children):
+                held = children[index]
+                if held is tree or (held[0] == tree[0] and held == tree):
+                    return
+    node.tree = tree

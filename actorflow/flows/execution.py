@@ -1,0 +1,270 @@
+"""The state of one execution, between two runs: all JSON, and small.
+
+Nodes share payloads in memory (a payload is never changed in place). ``encode`` keeps that sharing:
+each container that several payloads have in common is written once.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from actorflow.flows.node import ROOT, Message, Node, Payload, Tree
+
+
+class Status(StrEnum):
+    """Where an execution stands after a run."""
+
+    ACTIVE = "active"
+    FAILED = "failed"
+    TERMINATED = "terminated"
+
+
+class Timer(msgspec.Struct, omit_defaults=True):
+    """A message to be released later.
+
+    Once (``in``, ``at``) or again and again (``cron``, ``every``).
+    """
+
+    id: str
+    nid: str
+    type: str | None
+    string: str
+    at: float
+    message: Message
+    m: int
+    count: int = 0
+
+    def trigger(self, exid: str) -> Message:
+        """Return the message that the engine puts in when the time has come."""
+        return {
+            "point": "trigger",
+            "exid": exid,
+            "nid": self.nid,
+            "bnid": self.nid,
+            "type": self.type,
+            "schedule": self.string,
+            "message": self.message,
+            "sm": self.m,
+            "timer": self.id,
+        }
+
+
+def _hold(condition: object, text: str) -> None:
+    if not condition:
+        raise AssertionError(text)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What an execution holds, in numbers."""
+
+    runs: int
+    messages: int
+    nodes: int
+    failures: int
+    tasks: int
+    timers: int
+    traps: int
+
+
+class Execution(msgspec.Struct, omit_defaults=True):
+    """An instance of a flow: its nodes, its counters, and what it waits for.
+
+    ``orphans`` are nodes that failed before they had a procedure; they go with their parent, or
+    when cancelled. ``collect_at`` is the number of nodes at which closures that nothing refers to
+    are looked for next.
+    """
+
+    exid: str
+    domain: str = ""
+    unit: str = ""
+    nodes: dict[str, Node] = {}
+    counters: dict[str, int] = {}
+    traps: list[dict[str, Any]] = []
+    timers: dict[str, Timer] = {}
+    orphans: list[str] = []
+    start: float | None = None
+    end: float | None = None
+    duration: float | None = None
+    terminated: bool = False
+    collect_at: int = 0
+    payload: Payload | None = None
+    """With which it ended."""
+    cancelled: bool = False
+    """Whether it ended because its root was cancelled or killed."""
+
+    @property
+    def status(self) -> Status:
+        """Terminated, failed (a node waits for a repair; others may go on), or active."""
+        if self.terminated and all(node.state == "ended" for node in self.nodes.values()):
+            return Status.TERMINATED
+        if any(node.failure is not None and node.state is None for node in self.nodes.values()):
+            return Status.FAILED
+        return Status.ACTIVE
+
+    def statistics(self) -> Statistics:
+        """Return what there is to count; costs one pass over the nodes."""
+        return Statistics(
+            runs=self.counters.get("runs", 0),
+            messages=self.counters.get("msgs", 0),
+            nodes=len(self.nodes),
+            failures=len(self.failures()),
+            tasks=len(self.tasks()),
+            timers=len(self.timers),
+            traps=len(self.traps),
+        )
+
+    def check(self) -> None:
+        """Verify that the parts fit together; raises AssertionError when they do not. For tests."""
+        for nid, node in self.nodes.items():
+            _hold(nid == node.nid, f"node {node.nid} is kept as {nid}")
+            _hold(len(set(node.cnodes)) == len(node.cnodes), f"node {nid} counts a child twice")
+            above: Node | None = node
+            while above is not None and above.tree is None and above.state != "ended":
+                _hold(above.parent in self.nodes, f"node {above.nid} has lost its tree")
+                above = self.nodes[above.parent or ""]
+        for timer in self.timers.values():
+            _hold(timer.nid in self.nodes, f"timer {timer.id} outlives its node")
+        for trap in self.traps:
+            _hold(trap["nid"] in self.nodes, f"trap of node {trap['nid']} outlives it")
+
+    def failures(self) -> list[Node]:
+        """Return the nodes that failed and have not been repaired yet."""
+        return [node for node in self.nodes.values() if node.failure is not None]
+
+    def tasks(self) -> list[Node]:
+        """Return the nodes that wait for a tasker."""
+        return [node for node in self.nodes.values() if node.heap == "task" and "task" in node.own]
+
+
+def launch_message(
+    exid: str,
+    tree: Tree,
+    *,
+    payload: Payload | None = None,
+    variables: dict[str, Any] | None = None,
+) -> Message:
+    """Return the message that starts an execution."""
+    return {
+        "point": "execute",
+        "exid": exid,
+        "nid": ROOT,
+        "tree": tree,
+        "payload": payload if payload is not None else {},
+        "vars": variables if variables is not None else {},
+    }
+
+
+# -- storage form ----------------------------------------------------------------------------
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    execution: Execution
+    payloads: list[list[Any]]
+    values: list[Any]
+    trees: list[bytes]
+
+
+_PLACE = "#"
+_KNOWN_TREES = 512
+_tree_bytes: dict[int, tuple[Tree, bytes]] = {}
+
+
+def _bytes_of(tree: Tree) -> bytes:
+    """Return the bytes of a tree.
+
+    Those of the trees used lately are remembered, for trees never change.
+    """
+    known = _tree_bytes.get(id(tree))
+    if known is not None and known[0] is tree:
+        return known[1]
+    data = msgspec.msgpack.encode(tree)
+    if len(_tree_bytes) >= _KNOWN_TREES:
+        _tree_bytes.clear()
+    _tree_bytes[id(tree)] = (tree, data)
+    return data
+
+
+@functools.lru_cache(maxsize=_KNOWN_TREES)
+def _tree_of(data: bytes) -> Tree:
+    """Return the tree of some bytes; executions of the same flow share it."""
+    tree = msgspec.msgpack.decode(data, type=list)
+    _tree_bytes.setdefault(id(tree), (tree, data))
+    return tree
+
+
+class _Writer:
+    """Collects payloads, their values and trees, each of them once."""
+
+    def __init__(self) -> None:
+        self.payloads: list[list[Any]] = []
+        self.values: list[Any] = []
+        self.trees: list[bytes] = []
+        self._payload_places: dict[int, int] = {}
+        self._value_places: dict[int, int] = {}
+
+    def node(self, node: Node) -> Node:
+        stored = copy.copy(node)
+        stored.payload = {_PLACE: self._payload(node.payload)}
+        if node.tree is not None:
+            stored.tree = [_PLACE, len(self.trees)]
+            self.trees.append(_bytes_of(node.tree))
+        return stored
+
+    def _payload(self, payload: Payload) -> int:
+        place = self._payload_places.get(id(payload))
+        if place is None:
+            flat: list[Any] = []
+            for key, value in payload.items():
+                if type(value) in (dict, list) and value:
+                    flat += (key, 1, self._value(value))
+                else:
+                    flat += (key, 0, value)
+            place = self._payload_places[id(payload)] = len(self.payloads)
+            self.payloads.append(flat)
+        return place
+
+    def _value(self, value: Any) -> int:
+        place = self._value_places.get(id(value))
+        if place is None:
+            place = self._value_places[id(value)] = len(self.values)
+            self.values.append(value)
+        return place
+
+
+def encode(execution: Execution) -> bytes:
+    """Return the execution as bytes.
+
+    Payloads, values and trees that nodes share are written once.
+    """
+    writer = _Writer()
+    nodes = {nid: writer.node(node) for nid, node in execution.nodes.items()}
+    lean = msgspec.structs.replace(execution, nodes=nodes)
+    return msgspec.msgpack.encode(_Stored(lean, writer.payloads, writer.values, writer.trees))
+
+
+_DECODER = msgspec.msgpack.Decoder(_Stored)
+
+
+def decode(data: bytes) -> Execution:
+    """Return the execution that ``encode`` wrote. Raises msgspec.MsgspecError for other bytes."""
+    stored = _DECODER.decode(data)
+    values, trees = stored.values, stored.trees
+    payloads = [
+        {
+            flat[i]: values[flat[i + 2]] if flat[i + 1] else flat[i + 2]
+            for i in range(0, len(flat), 3)
+        }
+        for flat in stored.payloads
+    ]
+    for node in stored.execution.nodes.values():
+        node.payload = payloads[node.payload[_PLACE]]
+        if node.tree is not None:
+            node.tree = _tree_of(trees[node.tree[1]])
+    return stored.execution

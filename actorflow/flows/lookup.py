@@ -1,0 +1,281 @@
+"""Names: what a word or a path stands for at a given node, and where it is written.
+
+Reading climbs: the node's own variables, those of its closure node, then its parent, and so on;
+after the root come the procedures, the variables of the domain, and the taskers. A missing field is
+null, a missing variable is an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from actorflow.flows.failure import FlowError
+from actorflow.flows.node import ROOT
+from actorflow.flows.procedures import registry
+from actorflow.flows.values import (
+    MISSING,
+    Value,
+    del_path,
+    dup_function,
+    get_path,
+    is_index,
+    is_regex,
+    kind_name,
+    path_text,
+    set_path,
+    to_regex,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actorflow.flows.executor import Run
+    from actorflow.flows.node import Node, Payload
+
+_SPACES = {
+    **dict.fromkeys(("f", "fld", "field"), "f"),
+    **dict.fromkeys(("t", "tag"), "t"),
+    **{f"{p}{word}": f"{p}v" for p in ("", "l", "g", "d") for word in ("v", "var", "variable")},
+    "node": "node",
+    **dict.fromkeys(("exe", "execution"), "exe"),
+}
+_ARGUMENT_LISTS = frozenset(("args", "argv", "arga"))
+_ARGUMENT_DICTS = frozenset(("argh", "argd"))
+
+
+# -- variables -------------------------------------------------------------------------------
+
+
+def scopes(run: Run, node: Node | None) -> Iterator[Node]:
+    """Yield the nodes whose variables are visible from ``node``, nearest first."""
+    while node is not None:
+        if node.vars is not None:
+            yield node
+        if node.cnid is not None:
+            closure = run.nodes.get(node.cnid)
+            if closure is not None and closure.vars is not None:
+                yield closure
+        node = None if node.parent is None else run.nodes.get(node.parent)
+
+
+def _cut(node: Node, name: str) -> bool:
+    """Tell whether the white or black list of ``node`` hides ``name`` from what is below it."""
+    listed = node.own.get("vlist")
+    if listed is None:
+        return False
+    inside = any(
+        to_regex(entry).search(name) if is_regex(entry) else entry == name for entry in listed[1]
+    )
+    return inside if listed[0] == "-" else not inside
+
+
+def owner_of(run: Run, node: Node | None, name: str) -> Node | None:
+    """Return the node whose variable ``name`` is seen from ``node``."""
+    while node is not None:
+        if node.vars is not None:
+            if name in node.vars:
+                return node
+            if _cut(node, name):
+                return None
+        if node.cnid is not None:
+            closure = run.nodes.get(node.cnid)
+            if closure is not None and closure.vars is not None and name in closure.vars:
+                return closure
+        node = None if node.parent is None else run.nodes.get(node.parent)
+    return None
+
+
+def nearest_scope(run: Run, node: Node) -> Node:
+    """Return the nearest node, from ``node`` up, that owns variables."""
+    found: Node | None = node
+    while found is not None:
+        if found.vars is not None:
+            return found
+        if found.parent is None:
+            break
+        found = run.nodes.get(found.parent)
+    return run.nodes[ROOT]
+
+
+def variable(run: Run, node: Node | None, name: str) -> Value:
+    """Return the variable seen from ``node``, what else bears that name, or ``MISSING``."""
+    owner = owner_of(run, node, name)
+    if owner is not None and owner.vars is not None:
+        return owner.vars[name]
+    if name in registry.NAMES:
+        return ["_proc", {"proc": name}, -1]
+    value = _call_arguments(run, node, name)
+    if value is MISSING:
+        value = run.loader.variable(run.domain, name)
+    if value is MISSING and run.taskers.knows(run.domain, name):
+        return ["_tasker", {"tasker": name}, -1]
+    return value
+
+
+def _call_arguments(run: Run, node: Node | None, name: str) -> Value:
+    """Return the arguments of the enclosing call as a list or an object, if ``name`` means them."""
+    if name not in _ARGUMENT_LISTS and name not in _ARGUMENT_DICTS:
+        return MISSING
+    owner = owner_of(run, node, "arguments")
+    if owner is None or owner.vars is None:
+        return MISSING
+    pairs = owner.vars["arguments"]
+    if name in _ARGUMENT_LISTS:
+        return [value for _, value in pairs]
+    return {key: value for key, value in pairs if key is not None}
+
+
+def visible_variables(run: Run, node: Node) -> dict[str, Value]:
+    """Return all variables seen from ``node``; the nearest value of each name wins."""
+    seen: dict[str, Value] = {}
+    for scope in scopes(run, node):
+        for name, value in (scope.vars or {}).items():
+            seen.setdefault(name, value)
+    return seen
+
+
+def _read_variable(run: Run, node: Node, mode: str, path: list[Value]) -> Value:
+    name = path[0] if type(path[0]) is str else path_text(path[:1])
+    if mode == "g":
+        value = (run.nodes[ROOT].vars or {}).get(name, MISSING)
+    elif mode == "d":
+        value = run.loader.variable(run.domain, name)
+    else:
+        value = variable(run, node, name)
+    if value is MISSING or len(path) == 1:
+        return value
+    found, followed = get_path(value, path[1:])
+    if found is not MISSING:
+        return found
+    above = path_text(path[: followed + 1])
+    container, _ = get_path(value, path[1 : followed + 1])
+    if type(container) is not dict and not (
+        type(container) is list and is_index(path[followed + 1])
+    ):
+        raise FlowError(f'no key "{path[followed + 1]}" for {kind_name(container)} at "{above}"')
+    if followed < len(path) - 2:
+        raise FlowError(f'variable "{path[followed + 1]}" not found at "{above}"')
+    return None
+
+
+def _split(path: list[Value]) -> tuple[str, list[Value]]:
+    """Return the space a path is in and the rest of it.
+
+    Spaces are f(ield), t(ag), v(ariable), lv, gv, dv, node and exe(cution).
+    """
+    space = _SPACES.get(path[0]) if len(path) > 1 and type(path[0]) is str else None
+    return ("v", path) if space is None else (space, path[1:])
+
+
+# -- reading ---------------------------------------------------------------------------------
+
+
+def _read_field(run: Run, node: Node, payload: Payload, path: list[Value]) -> Value:
+    if path[0] == "ret":
+        parent = None if node.parent is None else run.nodes.get(node.parent)
+        entry = node.payload if parent is None else parent.payload
+        value, _ = get_path(entry.get("ret"), path[1:])
+    else:
+        value, _ = get_path(payload, path)
+    return None if value is MISSING else value
+
+
+def _read_tag(run: Run, path: list[Value]) -> Value:
+    nids = [
+        nid
+        for nid, node in run.nodes.items()
+        if node.tags and path[0] in node.tags and node.state != "ended"
+    ]
+    if not nids:
+        return None
+    value, _ = get_path(nids, path[1:])
+    return None if value is MISSING else value
+
+
+def read(run: Run, node: Node, payload: Payload, path: list[Value]) -> Value:
+    """Return what ``path`` stands for at ``node``.
+
+    Raises FlowError when it names a variable that is not there.
+    """
+    space, rest = _split(path)
+    if space == "f":
+        return _read_field(run, node, payload, rest)
+    if space == "t":
+        return _read_tag(run, rest)
+    if space == "node":
+        value, _ = get_path(msgspec.to_builtins(node), rest)
+        return None if value is MISSING else value
+    if space == "exe":
+        value, _ = get_path(run.describe(), rest)
+        return None if value is MISSING else value
+    value = _read_variable(run, node, space[:-1], rest)
+    if value is MISSING:
+        raise FlowError(f'variable "{path_text(rest[:1])}" not found')
+    return value
+
+
+# -- writing ---------------------------------------------------------------------------------
+
+
+def _target_scope(run: Run, node: Node, mode: str, name: str) -> Node:
+    if mode == "g":
+        return run.touch(ROOT)
+    if mode == "d":
+        raise FlowError(
+            f'cannot set domain variable "{name}": it belongs to the domain, not to a flow'
+        )
+    owner = None if mode == "l" else owner_of(run, node, name)
+    return run.touch((owner or nearest_scope(run, node)).nid)
+
+
+def _set(container: Value, path: list[Value], value: Value, what: str) -> Any:
+    try:
+        return set_path(container, path, value)
+    except FlowError as error:
+        raise FlowError(f"couldn't set {what}") from error
+
+
+def write(run: Run, node: Node, payload: Payload, path: list[Value], value: Value) -> Payload:
+    """Set ``path`` to ``value``; return the payload to go on with."""
+    space, rest = _split(path)
+    if space == "f":
+        changed: Payload = _set(payload, rest, value, f"field {path_text(rest)}")
+        if rest[0] != "ret" and "ret" in changed:
+            changed["ret"] = dup_function(changed["ret"])
+        return changed
+    if space not in ("v", "lv", "gv", "dv"):
+        raise FlowError(f'cannot set "{path_text(path)}": only fields and variables can be set')
+    name = rest[0] if type(rest[0]) is str else path_text(rest[:1])
+    scope = _target_scope(run, node, space[:-1], name)
+    if scope.vars is None:
+        scope.vars = {}
+    if len(rest) == 1:
+        scope.vars[name] = value
+    elif name in scope.vars:
+        scope.vars[name] = _set(scope.vars[name], rest[1:], value, f"var {path_text(path)}")
+    else:
+        raise FlowError(f"couldn't set var {path_text(path)}")
+    return payload
+
+
+def delete(run: Run, node: Node, payload: Payload, path: list[Value]) -> tuple[Payload, Value]:
+    """Remove ``path``; return the payload to go on with, and what was there (or null)."""
+    space, rest = _split(path)
+    if space == "f":
+        old, _ = get_path(payload, rest)
+        return del_path(payload, rest), None if old is MISSING else old
+    if space not in ("v", "lv", "gv"):
+        raise FlowError(
+            f'cannot delete "{path_text(path)}": only fields and variables can be deleted'
+        )
+    name = rest[0] if type(rest[0]) is str else path_text(rest[:1])
+    owner = run.nodes[ROOT] if space == "gv" else owner_of(run, node, name)
+    if owner is None or owner.vars is None or name not in owner.vars:
+        return payload, None
+    owner = run.touch(owner.nid)
+    variables: dict[str, Any] = owner.vars or {}
+    old, _ = get_path(variables, rest)
+    owner.vars = del_path(variables, rest)
+    return payload, None if old is MISSING else old

@@ -1,0 +1,194 @@
+"""Attributes: what stands on the line of a node, and what it does to that node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actorflow.flows import lookup
+from actorflow.flows.failure import FlowError
+from actorflow.flows.node import child_id
+from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.values import Value, is_function, is_reference, kind_name, to_text, truthy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import ClassVar
+
+    from actorflow.flows.node import Message, Node
+
+_FLAGS = frozenset(("flank", "off", "disabled", "disable"))
+_KEEP_HANDLERS_AS_ATTS = frozenset(("concurrence", "cmap", "c-map", "c-for-each"))
+
+
+def reference_name(value: Value) -> str:
+    """Return the name of a function, procedure or tasker."""
+    data = value[1]
+    return str(data.get("proc") or data.get("tasker") or data.get("ref") or "")
+
+
+def add_tags(procedure: Procedure, node: Node, value: Value) -> list[Message]:
+    """Give ``node`` tags, and tell those who watch."""
+    wanted = value if type(value) is list else [value]
+    names = [to_text(one) for one in wanted]
+    tags = node.tags = node.tags or []
+    tags.extend(name for name in names if name not in tags)
+    return [procedure.wrap("entered", node.nid, tags=names)]
+
+
+def flag_function(procedure: Procedure, function: Value, flag: str) -> Value:
+    """Note in a function what it was made the handler of; return the value to keep."""
+    if type(function) is list and function and function[0] == "_func":
+        if procedure.run.fresh_functions.get(function[1].get("fun")) is not function:
+            function = [function[0], dict(function[1]), function[2]]
+        function[1][flag] = True
+    return function
+
+
+@procedure("_att")
+class Attribute(Procedure):
+    """``value`` or ``key: value``."""
+
+    __slots__ = ()
+
+    def pre_execute(self) -> None:
+        """Read a lone ``flank``, ``off`` or ``disabled`` as ``flank: true``..."""
+        children = self.tree[1]
+        if len(children) == 1 and children[0][0] in _FLAGS and children[0][1] == []:
+            line = children[0][2]
+            self.rewrite(["_att", [children[0], ["_boo", True, line]], *self.tree[2:]])
+
+    def start(self) -> list[Message]:
+        """Evaluate the value, or the key first; ``_`` is no value at all."""
+        children = self.tree[1]
+        if len(children) > 1:
+            return self.execute_child(0, accept_symbol=True)
+        if children[0][0] == "_" and children[0][1] == []:
+            return self.reply()
+        return self.execute_child(0, accept_symbol=False)
+
+    def receive(self) -> list[Message]:
+        """Take the key, then the value."""
+        children = self.tree[1]
+        ret = self.payload.get("ret")
+        came_from = self.message.get("from")
+        if len(children) == 1:
+            self._keep(None, ret)
+            return self.reply()
+        if came_from is not None and child_id(came_from) == 0:
+            return self._take_key(ret)
+        key = self.node.own.get("key", "")
+        handler = self._HANDLERS.get(key)
+        parent = self.parent_node()
+        if handler is None or parent is None or self._is_plain(key, parent):
+            self._keep(key, ret)
+            self.set_ret(None)
+            return self.reply()
+        return handler(self, parent, key, ret)
+
+    def _take_key(self, ret: Value) -> list[Message]:
+        key = reference_name(ret) if is_reference(ret) else to_text(ret)
+        self.node.own["key"] = key
+        value = self.tree[1][1]
+        if key == "vars" and value[0] == "_obj":
+            quote = ["_att", [["quote", [], -1], ["_sqs", "keys", -1]], -1]
+            keyed = [value[0], [quote, *value[1]], *value[2:]]
+            self.rewrite([self.tree[0], [self.tree[1][0], keyed], *self.tree[2:]])
+        parent = self.parent_node()
+        takes_words = key == "to" and parent is not None and parent.heap == "move"
+        return self.execute_child(1, accept_symbol=takes_words)
+
+    def _keep(self, key: str | None, value: Value) -> None:
+        parent = self.parent_node()
+        if parent is None:
+            return
+        if parent.atts is not None:
+            parent.atts.append([key, value])
+        elif parent.rets is not None and key is None:
+            parent.rets.append(value)
+
+    @staticmethod
+    def _is_plain(key: str, parent: Node) -> bool:
+        if key in ("tag", "tags"):
+            return parent.heap == "trap"
+        return key == "on_receive" and parent.heap in _KEEP_HANDLERS_AS_ATTS
+
+    def _vars(self, parent: Node, key: str, value: Value) -> list[Message]:
+        if type(value) is dict:
+            parent.vars = {**(parent.vars or {}), **value}
+        elif value in ("copy", "*"):
+            parent.vars = {**lookup.visible_variables(self.run, parent), **(parent.vars or {})}
+        elif type(value) is list:
+            sign, names = "+", list(value)
+            for name in names:
+                if type(name) is str and "." in name:
+                    raise FlowError(f'vars: is limited to 1st level, "{name}" doesn\'t comply')
+            if names and names[0] in ("+", "-", "^", "!"):
+                sign, names = "+" if names[0] == "+" else "-", names[1:]
+            parent.own["vlist"] = [sign, names]
+            parent.vars = parent.vars or {}
+        return self.reply(ret=None)
+
+    def _tag(self, parent: Node, key: str, value: Value) -> list[Message]:
+        return add_tags(self, parent, value) + self.reply()
+
+    def _ret(self, parent: Node, key: str, value: Value) -> list[Message]:
+        parent.aret = [value]
+        return self.reply()
+
+    def _timeout(self, parent: Node, key: str, value: Value) -> list[Message]:
+        cancel = self.wrap("cancel", parent.nid, flavour="timeout")
+        schedule = self.wrap(
+            "schedule", parent.nid, type="in", string=to_text(value), message=cancel, payload={}
+        )
+        return [schedule, *self.reply()]
+
+    def _handler(self, parent: Node, key: str, value: Value) -> list[Message]:
+        if not is_function(value):
+            raise FlowError(f"{key}: needs a function, not {kind_name(value)}")
+        function = flag_function(self, value, key)
+        if function is not value:
+            self.set_ret(function)
+        kind = key.removeprefix("on_")
+        parent.handlers = parent.handlers or {}
+        parent.handlers.setdefault(kind, []).append([["*"], function])
+        return self.reply()
+
+    def _child_handler(self, parent: Node, key: str, value: Value) -> list[Message]:
+        kind = key.rpartition("on_")[2]
+        known = parent.own.get("child") or {}
+        parent.own["child"] = {**known, kind: [*known.get(kind, ()), [["*"], value]]}
+        return self.reply()
+
+    def _flank(self, parent: Node, key: str, value: Value) -> list[Message]:
+        if not truthy(value) or parent.detached:
+            return self.reply()
+        flank = self.wrap("receive", parent.parent, flavour="flank")
+        flank["from"] = parent.nid
+        parent.detached = True
+        return [flank, *self.reply()]
+
+    def _disable(self, parent: Node, key: str, value: Value) -> list[Message]:
+        return self.reply(disable=truthy(value))
+
+    _HANDLERS: ClassVar[dict[str, Callable[[Any, Node, str, Value], list[Message]]]] = {
+        "vars": _vars,
+        "tag": _tag,
+        "tags": _tag,
+        "ret": _ret,
+        "timeout": _timeout,
+        "on_error": _handler,
+        "on_cancel": _handler,
+        "on_timeout": _handler,
+        "on_receive": _handler,
+        "child_on_error": _child_handler,
+        "children_on_error": _child_handler,
+        "child_on_cancel": _child_handler,
+        "children_on_cancel": _child_handler,
+        "child_on_timeout": _child_handler,
+        "children_on_timeout": _child_handler,
+        "flank": _flank,
+        "disable": _disable,
+        "disabled": _disable,
+        "off": _disable,
+    }

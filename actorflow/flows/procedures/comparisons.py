@@ -1,0 +1,83 @@
+"""Comparing, and, or, not."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from actorflow.flows.failure import FlowError
+from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.values import Value, kind_name, same, truthy
+
+if TYPE_CHECKING:
+    from actorflow.flows.node import Message
+
+
+def compare(sign: str, left: Value, right: Value) -> bool:
+    """Compare two values. Raises FlowError for an order between values of different kinds."""
+    if sign in ("=", "=="):
+        return same(left, right)
+    if sign in ("!=", "<>"):
+        return not same(left, right)
+    numbers = all(
+        isinstance(one, int | float) and not isinstance(one, bool) for one in (left, right)
+    )
+    if not numbers and not (type(left) is str and type(right) is str):
+        raise FlowError(f"cannot compare {kind_name(left)} and {kind_name(right)} with {sign}")
+    if sign == "<":
+        return bool(left < right)
+    if sign == ">":
+        return bool(left > right)
+    return bool(left <= right) if sign == "<=" else bool(left >= right)
+
+
+@procedure("=", "==", "!=", "<>", "<", ">", "<=", ">=")
+class Compare(Procedure):
+    """Compare the arguments; a lone one is compared to ret."""
+
+    __slots__ = ()
+    collects = True
+
+    def receive_last(self) -> list[Message]:
+        """Compare and reply."""
+        values = self.node.rets or []
+        if len(values) < 2:  # noqa: PLR2004
+            values = [self.ret0, *values]
+        sign = self.node.heap or ""
+        result = all(compare(sign, left, right) for left, right in pairwise(values))
+        self.set_ret(result)
+        return self.reply()
+
+
+@procedure("and", "or")
+class AndOr(Procedure):
+    """Stop at the first value that decides; ret is that value."""
+
+    __slots__ = ()
+    unatts = True
+
+    def start(self) -> list[Message]:
+        """Begin with what no value at all gives."""
+        self.set_ret(self.node.heap == "and")
+        return super().start()
+
+    def receive_non_att(self, index: int) -> list[Message]:
+        """Stop or go on."""
+        decided = truthy(self.payload.get("ret")) == (self.node.heap == "or")
+        if decided or index + 1 >= len(self.tree[1]):
+            return self.reply()
+        return self.execute_child(index + 1)
+
+
+@procedure("not")
+class Not(Procedure):
+    """Negate the last value."""
+
+    __slots__ = ()
+    keeps_atts = True
+
+    def receive_last(self) -> list[Message]:
+        """Negate and reply."""
+        self.set_ret(not truthy(self.payload.get("ret")))
+        return self.reply()

@@ -1,0 +1,42 @@
+"""Procedures that only rewrite their tree into that of another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actorflow.flows.procedures.base import Procedure
+
+if TYPE_CHECKING:
+    from actorflow.flows.node import Message, Tree
+
+
+class Macro(Procedure):
+    """Emit the same execute message again, with another tree."""
+
+    __slots__ = ()
+
+    def execute(self) -> list[Message]:
+        """Rewrite; the node is entered when the new message comes."""
+        again = {
+            key: value
+            for key, value in self.message.items()
+            if key not in ("m", "pr", "er", "accept_symbol")
+        }
+        again["tree"] = self.rewritten()
+        again["rewritten"] = True
+        return [again]
+
+    def rewritten(self) -> Tree:
+        """Return the new tree."""
+        raise NotImplementedError
+
+    def split(self) -> tuple[list[Tree], list[Tree]]:
+        """Return the attributes and the other children."""
+        children = self.tree[1]
+        atts = [child for child in children if child[0] == "_att"]
+        return atts, [child for child in children if child[0] != "_att"]
+
+
+def make_def(body: list[Tree], line: int, *params: str) -> Tree:
+    """Return the tree of a function with the given parameters."""
+    return ["def", [*(["_att", [[name, [], line]], line] for name in params), *body], line]

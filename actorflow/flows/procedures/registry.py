@@ -1,0 +1,93 @@
+"""The one place where procedures are found by name.
+
+A procedure registers itself with the decorator, under all the names it answers to::
+
+    from actorflow.flows.procedures.registry import procedure
+    from actorflow.flows.procedures.base import Procedure
+
+
+    @procedure("shout")
+    class Shout(Procedure):
+        def receive_last(self):
+            return self.reply(ret=str(self.payload.get("ret")).upper())
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, TypeVar
+
+from actorflow.runtime.errors import ActorflowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.flows.procedures.base import Procedure
+
+NAMES: dict[str, type[Procedure]] = {}
+"""Each name and its procedure. Read it freely; write through ``procedure``."""
+
+_MODULES = (
+    "arithmetic",
+    "assignments",
+    "attributes",
+    "collections",
+    "comparisons",
+    "concurrences",
+    "conditionals",
+    "controls",
+    "functions",
+    "grafts",
+    "handlers",
+    "iterators",
+    "literals",
+    "loops",
+    "patterns",
+    "schedules",
+    "sequences",
+    "signals",
+    "tasks",
+    "texts",
+    "traces",
+)
+
+_loaded: list[bool] = []
+P = TypeVar("P", bound="type[Procedure]")
+
+
+class NameTaken(ActorflowError):
+    """A procedure of that name is there already; unregister it first, or choose another name."""
+
+
+def procedure(*names: str) -> Callable[[P], P]:
+    """Register a Procedure class under ``names``.
+
+    Raises NameTaken when one of them is used already.
+    """
+
+    def register(cls: P) -> P:
+        for name in names:
+            known = NAMES.get(name)
+            if known is not None and known.__qualname__ != cls.__qualname__:
+                raise NameTaken(
+                    f"procedure {name!r} is {known.__module__}.{known.__qualname__} already:"
+                    f" unregister({name!r}) first, or choose another name"
+                )
+            NAMES[name] = cls
+        return cls
+
+    return register
+
+
+def unregister(name: str) -> None:
+    """Forget the procedure called ``name``; forgetting one that is not there does nothing."""
+    NAMES.pop(name, None)
+
+
+def load() -> None:
+    """Import the modules of the built-in procedures; later calls cost nothing."""
+    if _loaded:
+        return
+    for module in _MODULES:
+        importlib.import_module(f"actorflow.flows.procedures.{module}")
+    _loaded.append(True)

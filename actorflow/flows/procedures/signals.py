@@ -1,0 +1,159 @@
+"""Traps and signals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.procedures.macros import Macro, make_def
+from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.values import Value, is_function, is_reference, to_text
+
+if TYPE_CHECKING:
+    from actorflow.flows.node import Message, Tree
+
+_CRITERIA = {
+    "points": ("point", "points"),
+    "tags": ("tag", "tags"),
+    "heaps": ("heap", "heaps"),
+    "heats": ("heat", "heats"),
+    "names": ("name", "names"),
+}
+
+
+def _listed(value: Value) -> list[Value]:
+    if type(value) is list and not is_reference(value) and (not value or value[0] != "_rxs"):
+        return value
+    return [value]
+
+
+class Watcher(Procedure):
+    """Something that stays aside, waiting, and whose function runs again and again."""
+
+    __slots__ = ()
+    keeps_atts = True
+    trails = False
+
+    def receive(self) -> list[Message]:
+        """Collect the arguments; the end of the function needs no answer."""
+        if self.node.own.get("set"):
+            return []
+        return super().receive()
+
+    def receive_non_att(self, index: int) -> list[Message]:
+        """Take the function."""
+        ret = self.payload.get("ret")
+        if is_function(ret):
+            self.node.own["fun"] = ret
+        return super().receive_non_att(index)
+
+    def function(self) -> Value:
+        """Return the function that was given, if any."""
+        given = self.node.own.get("fun")
+        return (
+            given
+            if given is not None
+            else next((v for v in self.unkeyed() if is_function(v)), None)
+        )
+
+    def application(self) -> dict[str, Any]:
+        """Return the message that applies the function; each release gives it a new suffix."""
+        function = self.function()
+        message = self.run.apply(self, function, [], sub=0)
+        message["nid"] = function[1]["nid"]
+        return message
+
+    def flank(self) -> list[Message]:
+        """Let the parent go on."""
+        if self.node.parent is None:
+            return []
+        reply = self.reply(flavour="flank")
+        self.node.detached = True
+        return reply
+
+    def cancel(self, waiting: list[Message] | None) -> list[Message]:
+        """Reply at once; what the function is doing is left alone."""
+        if not self.node.own.get("set"):
+            return super().cancel(waiting)
+        return waiting or self.reply()
+
+
+@procedure("trap")
+class Trap(Watcher):
+    """Watch messages; with a function run it for each match, without one wait for the first."""
+
+    __slots__ = ()
+
+    def pre_execute(self) -> None:
+        """Own variables, for the function to close over."""
+        self.node.vars = self.node.vars or {}
+
+    def receive_last(self) -> list[Message]:
+        """Set the trap."""
+        node = self.node
+        blocking = self.function() is None
+        trap: dict[str, Any] = {
+            "nid": node.nid,
+            "bnid": node.parent or node.nid,
+            "range": to_text(self.att("range")) or "subnid",
+        }
+        for criterion, names in _CRITERIA.items():
+            value = self.att(*names)
+            if value is not None:
+                trap[criterion] = _listed(value)
+        signal = self.att("signal", "signals")
+        if signal is not None:
+            trap["points"], trap["names"] = ["signal"], _listed(signal)
+        words = [value for value in self.unkeyed() if not is_function(value)]
+        if words and "points" not in trap:
+            trap["points"] = words
+        if "tags" in trap and "points" not in trap:
+            trap["points"] = ["entered"]
+        count = 1 if blocking else self.att("count")
+        if count is not None:
+            trap["count"] = int(count)
+        payload = self.att("payload", "pl")
+        trap["pl"] = "event" if payload == "event" else "trap"
+        message = self.reply()[0] if blocking else self.application()
+        if type(payload) is dict:
+            message["payload"] = payload
+        trap["message"] = message
+        node.own["set"] = True
+        out = [self.wrap("trap", node.nid, trap=trap)]
+        return out if blocking else out + self.flank()
+
+
+@procedure("do-trap")
+class DoTrap(Macro):
+    """A trap with a block in the place of the function."""
+
+    __slots__ = ()
+
+    def rewritten(self) -> Tree:
+        """Wrap the block into a def."""
+        atts, body = self.split()
+        return ["trap", [*atts, make_def(body, self.tree[2], "msg")], *self.tree[2:]]
+
+
+@procedure("signal")
+class Signal(Procedure):
+    """Emit a signal, in this execution or another; nobody keeps it."""
+
+    __slots__ = ()
+    keeps_atts = True
+
+    def receive_last(self) -> list[Message]:
+        """Emit and reply."""
+        name = self.att("name")
+        values = self.unkeyed()
+        if name is None:
+            name = values[0] if values else self.payload.get("ret")
+        signal = self.wrap("signal", self.node.nid, name=to_text(name))
+        payload = self.att("payload")
+        if type(payload) is dict:
+            signal["payload"] = payload
+        exid = self.att("exid")
+        if exid is not None and exid != self.run.exid:
+            signal["exid"] = to_text(exid)
+            signal.pop("nid")
+        return [signal, *self.reply()]

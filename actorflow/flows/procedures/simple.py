@@ -1,0 +1,100 @@
+"""Procedures that only compute a value from their arguments.
+
+A plain function is enough to write one.
+
+::
+
+    @simple("double")
+    def double(call):
+        return 2 * call.argument()
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from actorflow.flows.failure import FlowError
+from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.values import Value, is_reference, kind_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.flows.node import Message
+
+
+class Simple(Procedure):
+    """Evaluate the arguments, compute, reply."""
+
+    __slots__ = ()
+    unatts = True
+    collects = True
+    keeps_atts = True
+    function: ClassVar[Callable[[Simple], Value]]
+    shows: ClassVar[bool] = False
+    """Whether the result is the ret of the last message received, too.
+
+    And not only of the reply.
+    """
+
+    def receive_last(self) -> list[Message]:
+        """Compute and reply."""
+        result = type(self).function(self)
+        if self.shows:
+            self.set_ret(result)
+            return self.reply()
+        return self.reply(ret=result)
+
+    def arguments(self) -> list[Value]:
+        """Return the values given, in order."""
+        if self.unatts:
+            return list(self.node.rets or ())
+        return self.unkeyed() + list(self.node.rets or ())
+
+    def argument(self) -> Value:
+        """Return the last value given, or ret."""
+        values = self.arguments()
+        return values[-1] if values else self.ret0
+
+    def first(self) -> Value:
+        """Return the first value given, or ret."""
+        values = self.arguments()
+        return values[0] if values else self.ret0
+
+    def collection(self) -> Value:
+        """Return the last array, object or string given, or ret.
+
+        Raises FlowError when there is none.
+        """
+        for value in [*reversed(self.arguments()), self.ret0]:
+            if type(value) in (list, dict, str) and not is_reference(value):
+                return value
+        given = kind_name(self.argument())
+        raise FlowError(f"{self.name} needs an array, an object or a string, not {given}")
+
+    @property
+    def name(self) -> str:
+        """The name the procedure was called by."""
+        return self.node.heap or ""
+
+
+def simple(
+    *names: str, unatts: bool = True, shows: bool = False
+) -> Callable[[Callable[[Simple], Value]], Callable[[Simple], Value]]:
+    """Register a function of a Simple as procedure ``names``."""
+
+    def register(function: Callable[[Simple], Value]) -> Callable[[Simple], Value]:
+        body = {
+            "__slots__": (),
+            "__doc__": function.__doc__,
+            "__module__": function.__module__,
+            "__qualname__": f"simple.{function.__name__}",
+            "function": staticmethod(function),
+            "unatts": unatts,
+            "shows": shows,
+        }
+        procedure(*names)(type(function.__name__, (Simple,), body))
+        return function
+
+    return register

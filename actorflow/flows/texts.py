@@ -1,0 +1,155 @@
+"""The rules for strings and regexes, and for the nodes that stand in them as ``$(...)``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from actorflow.flows.reader import Found, Reader, Step
+from actorflow.flows.scanner import (
+    DOUBLE_TEXT,
+    REGEX_OPTIONS,
+    REGEX_TEXT,
+    SINGLE_TEXT,
+    SPACES,
+    unescape,
+)
+from actorflow.flows.tree import Tree, attribute
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Generator
+
+    from actorflow.flows.lines import Line
+    from actorflow.flows.source import Source
+
+    LineStep: TypeAlias = Generator[int, Found | None, tuple[Line, int] | None]
+    _PartsStep: TypeAlias = Generator[int, Found | None, tuple[list[Tree], int] | None]
+
+
+class Nested:
+    """The type of `NESTED`: the value at this offset needs the rules for nested values."""
+
+
+NESTED: Final = Nested()
+
+
+class Texts(Reader):
+    """Reads strings and regexes; `line` is the rule for what stands in ``$(...)``."""
+
+    __slots__ = ("_unclosed",)
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self._unclosed = 0
+        """No regex that begins before this offset closes."""
+
+    def line(self, start: int) -> LineStep:
+        """Return the rule for a line: a head and its attributes."""
+        raise NotImplementedError
+
+    def single(self, start: int) -> Found | None:
+        """Read ``'text'``."""
+        end = self.skip(SINGLE_TEXT, start + 1)
+        if not self.text.startswith("'", end):
+            self._expect_in_string(end, "'")
+            return None
+        return ["_sqs", self._unescaped(start + 1, end), self.source.line(start)], end + 1
+
+    def plain_double(self, start: int) -> Found | Nested | None:
+        """Read a double quoted string without ``$(``."""
+        end = self.skip(DOUBLE_TEXT, start + 1)
+        if self.text.startswith("$(", end):
+            return NESTED
+        if not self.text.startswith('"', end):
+            self._expect_in_string(end, '"')
+            return None
+        return ["_sqs", self._unescaped(start + 1, end), self.source.line(start)], end + 1
+
+    def double(self, start: int) -> Step:
+        """Read ``"text $(...) text"``."""
+        found = yield from self._parts(start + 1, DOUBLE_TEXT)
+        if found is None:
+            return None
+        parts, end = found
+        if not self.text.startswith('"', end):
+            self._expect_in_string(end, '"')
+            return None
+        return ["_dqs", parts, self.source.line(start)], end + 1
+
+    def regex(self, start: int, body: int) -> Step:
+        """Read ``r/text $(...) text/options``."""
+        if body <= self._unclosed:
+            return None  # what kept an earlier regex from closing keeps this one from it too
+        found = yield from self._parts(body, REGEX_TEXT)
+        if found is None:
+            return None
+        parts, end = found
+        if not self.text.startswith("/", end):
+            self._unclosed = end
+            return None
+        line = self.source.line(start)
+        options_end = self.skip(REGEX_OPTIONS, end + 1)
+        if options_end > end + 1:
+            options: Tree = ["_sqs", self.text[end + 1 : options_end], line]
+            parts = [attribute(["rxopts", [], line], options), *parts]
+        return ["_rxs", parts, line], options_end
+
+    def _parts(self, start: int, pattern: re.Pattern[str]) -> _PartsStep:
+        """Texts and ``$(...)``, as far as they go."""
+        text = self.text
+        parts: list[Tree] = []
+        while True:
+            end = self.skip(pattern, start)
+            if end > start:
+                value = text[start:end] if pattern is REGEX_TEXT else self._unescaped(start, end)
+                parts.append(["_sqs", value, self.source.line(start)])
+            if not text.startswith("$(", end):
+                return parts, end
+            dollar = yield from self._dollar(end)
+            if dollar is None:
+                if pattern is REGEX_TEXT:
+                    self._unclosed = end
+                return None
+            tree, start = dollar
+            parts.append(tree)
+
+    def _dollar(self, start: int) -> Step:
+        """``$( node (("|" | ";") node)* ("||" ...)* )``."""
+        text = self.text
+        line = self.source.line
+        alternatives: list[Tree] = []
+        nodes: list[Tree] = []
+        end = first = start + 2
+        while True:
+            found = yield from self.line(end)
+            if found is None:
+                return None
+            node, end = found
+            nodes.append(node.tree())
+            end = self.skip(SPACES, end)
+            mark = text[end : end + 1]
+            if mark and mark in "|;" and not text.startswith("||", end):
+                end += 1
+                continue
+            alternatives.append(["_dmute", nodes, line(first)])
+            if mark == ")":
+                return ["_dol", alternatives, line(start)], end + 1
+            if mark != "|":
+                self.expect(end, '")"')
+                return None
+            nodes = []
+            end = first = end + 2
+
+    def _unescaped(self, start: int, end: int) -> str:
+        try:
+            return unescape(self.text[start:end])
+        except ValueError as error:
+            raise self.source.error(
+                start, f"{error} is half of a surrogate pair, and no character"
+            ) from None
+
+    def _expect_in_string(self, offset: int, quote: str) -> None:
+        if self.text.startswith("\\", offset):
+            self.expect(offset, "one of the escapes \\\" \\' \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX")
+        else:
+            self.expect(offset, f"the closing {quote}")
