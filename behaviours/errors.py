@@ -6,9 +6,21 @@ this package is the lowest layer. `actorflow` re-exports it.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ActorflowError(Exception):
-    """Base of every error raised by actorflow."""
+    """Base of every error raised by actorflow. It can be copied and pickled, like its facts."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (type(self), self.args, self.__dict__)
+
+
+def _remake(kind: type[ActorflowError], args: tuple[Any, ...], facts: dict[str, Any]) -> Any:
+    """Make an error again as it was: its `__init__` takes other things than its text."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
 
 
 class Rejected(ActorflowError):

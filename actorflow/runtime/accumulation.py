@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actorflow.runtime.errors import Dropped, Expired, Replaced
+from actorflow.runtime.errors import BadBehaviour, Dropped, Expired, Replaced
 from behaviours.base import Behaviour, Fate, Item, Tally
 
 if TYPE_CHECKING:
@@ -200,13 +200,46 @@ class Accumulation:
         self.folded -= 1
         self.rejected -= 1
 
-    def _offer_tracked(self, message: Any, ticket: Ticket) -> None:
+    def offer_many(
+        self, pairs: Sequence[tuple[Any, Ticket]], now: float = 0.0
+    ) -> list[tuple[Ticket, Exception]]:
+        """Add messages with their tickets, as `offer` would one by one; give those refused."""
+        self._begin_tracking()
+        refused: list[tuple[Ticket, Exception]] = []
+        if self._loose is not None or len(pairs) == 1:
+            for message, ticket in pairs:
+                try:
+                    self.offer(message, ticket, now)
+                except Exception as error:  # noqa: BLE001 - concerns this message alone
+                    refused.append((ticket, error))
+            return refused
+        if self.stamped:
+            self.behaviour.ready_at(now)
+        self.folded += len(pairs)
+        self._waiting += len(pairs)
+        if self._tickets is None:
+            self._tickets = {}
+        self._tickets.update((id(ticket), ticket) for _, ticket in pairs)
+        for items, error in self.behaviour.extend([Item(message, (t,)) for message, t in pairs]):
+            self.rejected += len(items)
+            for item in items:
+                for ticket in item.tickets:
+                    self._let_go(ticket)
+                    refused.append((ticket, error))
+        if self._gone:
+            self._settle_gone()
+        return refused
+
+    def _begin_tracking(self) -> None:
         if self._gone is None and self._loose is None:
             if self.behaviour.traits.trackable:
                 self._gone = []
                 self.behaviour.track(self._gone)
             else:
                 self._loose = []
+
+    def _offer_tracked(self, message: Any, ticket: Ticket) -> None:
+        self._begin_tracking()
         if self._loose is not None:
             self.behaviour.add(message)
             self._loose.append((message, ticket, id(message) in self._held()))
@@ -237,6 +270,9 @@ class Accumulation:
             if self._waiting:
                 payload, tickets = self._collect(payload)
             size = len(payload) if type(payload) is list else held - len(behaviour)
+            if size == 0 and type(payload) is list and not behaviour.traits.expires:
+                msg = f"take of {behaviour!r} handed nothing over, though its len is {held}"
+                raise BadBehaviour(msg)
             if size or not behaviour.traits.expires:
                 self.taken += 1
                 return Batch(payload, size, tickets)

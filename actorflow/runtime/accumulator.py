@@ -241,6 +241,30 @@ class Accumulator(Lifecycle):
             self._retime(now)
         return None
 
+    def offer_many(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
+        """Accumulate messages with their tickets together; give those that are refused.
+
+        An idle worker gets them as one batch. Never waits for room: a behaviour that asks for
+        that refuses instead.
+
+        Raises:
+            WorkerStopped: the worker has ended or is stopping; none was taken.
+
+        """
+        with self.lock:
+            if self.stopping is not None or self.exit_reason is not None:
+                raise self.dead_error()
+            core = self.core
+            now = self.clock.now() if core.timed else 0.0
+            core.fold(now)
+            refused = core.offer_many(pairs, now)
+            if self.timer is not None and core.stamped:
+                self._retime(now)
+            awake = self._rouse()
+        if awake is not None:
+            self.lane.submit(awake)
+        return refused
+
     def forget_blocked(self, waiter: Any) -> None:
         """Give up waiting for room."""
         with self.lock:
@@ -382,6 +406,10 @@ class Accumulator(Lifecycle):
                 self.discarded += step.size  # stopped at once, before it had begun
                 return None
             return step
+
+    def postpone(self, step: Step) -> None:
+        """Keep a step for the next time that the executor runs."""
+        self._first = step
 
     def next_step(self, executor: Executor) -> Step | None:
         """Find what the executor does next; `None` if nothing: then it is idle, or waits.
@@ -525,15 +553,13 @@ class Accumulator(Lifecycle):
     # After a batch.
 
     def finished(self, batch: Batch, begin: float) -> None:
-        """Account for a batch that the job has processed, and tell those who wait for it."""
+        """Account for a batch that the job has processed; its callers are told by the executor."""
         end = time.perf_counter()
         self.busy += end - begin
         self.processed += batch.size
         if self.core.observed:
             with self.lock:
                 self.core.behaviour.observe(batch.size, end - begin)
-        if batch.tickets is not None:
-            batch.resolve()
         if self.sizes is None:
             self.sizes = [0] * _SIZES
         self.sizes[(batch.size - 1).bit_length() if batch.size > 0 else 0] += 1

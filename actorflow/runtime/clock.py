@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.runtime.events import log
 
@@ -54,6 +55,8 @@ class SystemClock:
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` at `when`. O(log n) in the number of pending calls."""
         timer = Timer(when, callback)
+        if when == math.inf:
+            return timer  # never
         with self._changed:
             first = not self._timers or when < self._timers[0][0]
             heapq.heappush(self._timers, (when, next(self._number), timer))
@@ -88,7 +91,11 @@ class SystemClock:
                 delay = self._timers[0][0] - time.monotonic()
                 if delay <= 0:
                     return heapq.heappop(self._timers)[2]
-                self._changed.wait(delay)
+                self._changed.wait(min(delay, threading.TIMEOUT_MAX))
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Copy and pickle the clock of the process as itself: specifications refer to it."""
+        return "SYSTEM" if self is SYSTEM else super().__reduce__()
 
     def _after_fork(self) -> None:
         """Forget the thread, which does not exist in a forked child, and its calls."""

@@ -49,6 +49,7 @@ __all__ = [
     "WouldBlock",
     "WouldDeadlock",
     "near",
+    "refuse_unhashable",
 ]
 
 
@@ -94,7 +95,7 @@ class PushTimeout(ActorflowError, TimeoutError):
 
 
 class StopTimeout(ActorflowError, TimeoutError):
-    """The worker did not stop in time. It goes on stopping in the background."""
+    """It did not stop in time: a worker was cut off, a supervisor goes on stopping."""
 
 
 class NotParked(ActorflowError):
@@ -146,13 +147,27 @@ class UnknownWorker(ActorflowError, KeyError):
         return f"no worker {self.worker_id!r} here{hint}"
 
 
+def refuse_unhashable(given: object, what: str) -> None:
+    """Refuse a name or an id that cannot be looked up.
+
+    Raises:
+        BadOption: it cannot be hashed.
+
+    """
+    try:
+        hash(given)
+    except TypeError:
+        msg = f"{what}={given!r:.200} cannot be hashed; use a string, a number or a tuple of them"
+        raise BadOption(msg) from None
+
+
 def near(given: object, known: Iterable[object]) -> str:
     """Say which of the known names is meant, as the end of an error message."""
-    names = [str(name) for name in known]
+    names = {str(name): repr(name) for name in known}
     close = difflib.get_close_matches(str(given), names, n=3, cutoff=0.5)
     if close:
-        return f"; did you mean {' or '.join(repr(name) for name in close)}?"
+        return f"; did you mean {' or '.join(names[name] for name in close)}?"
     if not names:
         return "; there are none at all"
-    shown = ", ".join(repr(name) for name in names[:10])
+    shown = ", ".join(list(names.values())[:10])
     return f"; there are {shown}{', ...' if len(names) > 10 else ''}"  # noqa: PLR2004

@@ -12,6 +12,7 @@ import inspect
 from collections import deque
 from functools import partial
 from time import perf_counter
+from types import CodeType, CoroutineType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import pykka
@@ -31,6 +32,7 @@ from actorflow.runtime.errors import (
 )
 from actorflow.runtime.events import log
 from actorflow.runtime.exits import Crash
+from actorflow.runtime.failure import Drop
 from actorflow.runtime.orders import Order, StopMode
 from actorflow.runtime.registry import ROSTER
 
@@ -77,6 +79,7 @@ class Executor(Actor):
     """What is to be served before the next batch; a deque once there was something."""
     _asynchronous: bool = False
     _accumulator: Accumulator
+    _reruns: bool = False  # what fails may be run again
 
     def __init__(self) -> None:
         """Prepare; do what can fail in `on_start`, from where it reaches whoever spawns."""
@@ -117,6 +120,7 @@ class Executor(Actor):
         self._accumulator = accumulator
         self._idle = accumulator.idle
         self._lane = accumulator.lane
+        self._reruns = not isinstance(accumulator.policy, Drop)
 
     def put(self, envelope: Envelope[Any]) -> None:
         """Put an envelope in; it is served before the next batch. Any thread. O(1)."""
@@ -171,32 +175,41 @@ class Executor(Actor):
         before = CURRENT.set(self)
         try:
             self._work_now()
+        except BaseException as error:  # noqa: BLE001 - of a behaviour, after the job
+            self._crash(error)
         finally:
             CURRENT.reset(before)
 
     def _work_now(self) -> None:
         """Do as `_work`, at a third of its cost, for as long as nothing but batches comes up."""
         accumulator = self._accumulator
-        step = accumulator.first_step(self)
+        step = accumulator.first_step(self) or accumulator.next_step(self)
         for _ in range(_ROUNDS):
             if step is None:
-                step = accumulator.next_step(self)
-                if step is None:
-                    return
+                return
             if type(step) is not Batch or self._inbox:
                 self._drive(self._work(step))
                 return
             if not self._process_now(step):
                 return
-            step = None
-        self._lane.submit(self)
+            batch, step = step, accumulator.next_step(self)
+            # Told last: who waits finds the worker idle, and this thread about to sleep, so that
+            # the two do not fight over the interpreter lock.
+            if batch.tickets is not None:
+                batch.resolve()
+        if step is not None:
+            accumulator.postpone(step)
+            self._lane.submit(self)
 
     def _process_now(self, batch: Batch) -> bool:
-        """Call the job without a generator; tell whether it went as jobs usually go."""
+        """Call the job without a generator; tell whether it went as jobs usually go.
+
+        Then those who wait for the batch are still to be told.
+        """
         self.current = batch
         begin = perf_counter()
         try:
-            outcome = self.handle(batch.payload)
+            outcome = self.handle(self._given(batch) if self._reruns else batch.payload)
         except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
             self._drive(self._work_on(batch, begin, error))
             return False
@@ -208,6 +221,11 @@ class Executor(Actor):
         self._accumulator.finished(batch, begin)
         return True
 
+    @staticmethod
+    def _given(batch: Batch) -> Any:
+        """Give a copy of what may be run again: a job may empty its batch before it raises."""
+        return batch.payload[:] if type(batch.payload) is list else batch.payload
+
     def help(self, batch: Batch) -> None:
         """Process one batch in the thread of a caller who waits for it (`help=True`)."""
         before = CURRENT.set(self)
@@ -215,7 +233,7 @@ class Executor(Actor):
         begin = perf_counter()
         try:
             try:
-                outcome = self.handle(batch.payload)
+                outcome = self.handle(self._given(batch) if self._reruns else batch.payload)
             except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
                 outcome = error
             if isinstance(outcome, (BaseException, Deferred)):
@@ -239,6 +257,8 @@ class Executor(Actor):
             for deferred in steps:
                 deferred.then(partial(self._go_on_later, steps))
                 return
+        except BaseException as error:  # noqa: BLE001 - of a policy or behaviour, after the job
+            self._crash(error)
         finally:
             CURRENT.reset(before)
 
@@ -262,6 +282,8 @@ class Executor(Actor):
                     value = steps.send(value)
         except StopIteration:
             return
+        except BaseException as error:  # noqa: BLE001 - as in `_drive`
+            self._crash(error)
 
     # What the executor does. Each `yield` gives a hook's result to be awaited on the loop.
 
@@ -349,7 +371,7 @@ class Executor(Actor):
         self.current = batch
         begin = perf_counter()
         try:
-            outcome = self.handle(batch.payload)
+            outcome = self.handle(self._given(batch) if self._reruns else batch.payload)
             if self._asynchronous or type(outcome) is Deferred:
                 outcome = yield outcome
         except Stop as stop:
@@ -363,6 +385,7 @@ class Executor(Actor):
         """Account for a batch whose job has returned."""
         if self.exit_reason is None:  # else it was cut off meanwhile, and all have been told
             self._accumulator.finished(batch, begin)
+            batch.resolve()
             if isinstance(outcome, Stop):
                 self._accumulator.stop_from_within(self, outcome.reason)
 
@@ -387,7 +410,7 @@ class Executor(Actor):
         batch.failures += 1
         contained = isinstance(error, Exception)  # SystemExit and the like always end it
         parts = policy.parts(batch) if contained else None
-        if parts is not None:
+        if parts:
             return parts[::-1]
         if policy.buries and contained:
             self._accumulator.bury(batch, error)
@@ -520,6 +543,13 @@ class FunctionExecutor(Executor):
         outcome = self._job(batch, self.state)
         if isinstance(outcome, Stop):
             return outcome
+        if type(outcome) is CoroutineType:
+            outcome.close()
+            msg = (
+                f"{self!r} is a plain function that returned a coroutine, which nobody awaits; "
+                "give the coroutine function itself, or make the job an async def"
+            )
+            raise BadJob(msg)
         self.state = outcome
         return None
 
@@ -536,6 +566,7 @@ class CoroutineExecutor(FunctionExecutor):
         return None
 
 
+_GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 _RIGHT = "a job is called as job(batch, state) and returns the new state"
 
 
@@ -546,11 +577,14 @@ def executor_maker(job: Any) -> Callable[[Any], Executor]:
         BadJob: it cannot be called as a job.
 
     """
+    if type(job) is FunctionType and _is_plain(job.__code__):
+        return CoroutineExecutor if _is_async(job) else FunctionExecutor
     target = job.func if isinstance(job, partial) else job
     if isinstance(target, type) and issubclass(target, Executor):
         if target.handle is Executor.handle:
             msg = f"{target.__name__} must define handle(self, batch)"
             raise BadJob(msg)
+        _check_runs(target.handle, f"{target.__name__}.handle", "use no yield in it")
         return _make_own
     if isinstance(job, Executor):
         msg = (
@@ -562,7 +596,14 @@ def executor_maker(job: Any) -> Callable[[Any], Executor]:
         msg = f"{job!r} cannot be called; {_RIGHT}, as in spawn(lambda batch, state: state)"
         raise BadJob(msg)
     _check_signature(job)
+    _check_runs(target, repr(job), f"{_RIGHT}, without a yield")
     return CoroutineExecutor if _is_async(target) else FunctionExecutor
+
+
+def _is_plain(code: CodeType) -> bool:
+    """Tell of the usual function, quickly, that it can be a job; others need a closer look."""
+    usual = code.co_argcount == 2 and not code.co_kwonlyargcount  # noqa: PLR2004
+    return usual and not code.co_flags & _GENERATOR
 
 
 def _is_async(target: Any) -> bool:
@@ -578,10 +619,15 @@ def _make_own(job: Any) -> Executor:
     return executor
 
 
+def _check_runs(function: Any, name: str, remedy: str) -> None:
+    """Refuse a generator function: calling it does nothing yet."""
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & _GENERATOR:
+        msg = f"{name} is a generator function, whose code would never run; {remedy}"
+        raise BadJob(msg)
+
+
 def _check_signature(job: Any) -> None:
-    code = getattr(job, "__code__", None)
-    if code is not None and code.co_argcount == 2 and not code.co_kwonlyargcount:  # noqa: PLR2004
-        return  # the usual case, a plain function, without the slow road below
     try:
         signature = inspect.signature(job)
     except (TypeError, ValueError):
@@ -597,7 +643,7 @@ def _check_signature(job: Any) -> None:
 _LANES = ("pool", "thread")
 
 
-def lane_for(executor: str | Lane, job: Any, make: Any, name: str) -> Lane:
+def lane_for(executor: str | Lane, job: Any, make: Any, name: object) -> Lane:
     """Find the lane for `executor="pool"` or `"thread"`; coroutine jobs go to the event loop.
 
     Raises:
@@ -616,5 +662,10 @@ def lane_for(executor: str | Lane, job: Any, make: Any, name: str) -> Lane:
             raise BadOption(msg)
         return LOOP
     if not isinstance(executor, str):
+        if not callable(getattr(executor, "submit", None)):
+            msg = f"executor={executor!r} is not a way to run a job; write 'pool' or 'thread'"
+            raise BadOption(msg)
         return executor
-    return POOL if executor == "pool" else ThreadLane(name)
+    if executor == "pool":
+        return POOL
+    return ThreadLane(str(name or getattr(job, "__name__", "worker")))

@@ -115,9 +115,13 @@ def failure_policy(given: Any) -> FailurePolicy:
             msg = f"on_failure={given!r} is not a policy{near(given, _WORDS)}"
             raise BadOption(msg)
         return policy
-    if callable(getattr(given, "parts", None)) and not isinstance(given, type):
+    able = callable(getattr(given, "parts", None)) and hasattr(given, "buries")
+    if able and not isinstance(given, type):
         return given  # type: ignore[no-any-return] # it has what a policy needs
-    msg = f"on_failure={given!r} is not a policy; write on_failure='drop', Retry(3) or Isolate()"
+    msg = (
+        f"on_failure={given!r} is not a policy; write on_failure='drop', Retry(3) or Isolate(), "
+        "or give an object with parts(batch) and buries"
+    )
     raise BadOption(msg)
 
 
@@ -135,7 +139,8 @@ class Breaker:
     def __post_init__(self) -> None:
         """Refuse what could never trip."""
         _whole(self.failures, "failures", "Breaker(failures=5, within=60.0)", least=1)
-        if not self.within > 0:
+        within: Any = self.within
+        if not isinstance(within, (int, float)) or not within > 0:
             msg = f"within={self.within!r} must be a positive number of seconds, as in Breaker()"
             raise BadOption(msg)
 

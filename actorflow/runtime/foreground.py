@@ -52,15 +52,24 @@ def run(
     of ours keeps the interpreter alive: `sys.exit(af.run(tree))` ends the program.
 
     Raises:
-        BadOption: not called in the main thread, where alone signals can be heeded.
+        BadOption: not a tree, or not called in the main thread, where alone signals can be heeded.
 
     """
     if threading.current_thread() is not threading.main_thread():
         msg = "run(tree) heeds signals, which Python allows in the main thread only; use start()"
         raise BadOption(msg)
+    given: object = tree
+    if not isinstance(given, (Supervisor, SupervisorRef)):
+        msg = f"run({given!r:.200}) needs a tree; write run(Supervisor([Worker('a', job), ...]))"
+        raise BadOption(msg)
+    if deadline is not None and not deadline >= 0:
+        msg = f"deadline={deadline!r} must be a number of seconds >= 0, or None for no limit"
+        raise BadOption(msg)
     foreground = _Foreground(deadline)
-    before = {number: signal.signal(number, foreground.on_signal) for number in signals}
+    before: dict[signal.Signals, Any] = {}
     try:
+        for number in signals:
+            before[number] = signal.signal(number, foreground.on_signal)
         return foreground.run(tree)
     finally:
         for number, handler in before.items():

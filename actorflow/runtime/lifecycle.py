@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from actorflow.runtime.actor import Actor
 from actorflow.runtime.dispatcher import ThreadLane
-from actorflow.runtime.errors import NotParked, StartFailed, WorkerStopped
+from actorflow.runtime.errors import BadOption, NotParked, StartFailed, WorkerStopped
 from actorflow.runtime.events import log
 from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
 from actorflow.runtime.failure import DeadLetters
@@ -90,6 +90,10 @@ class Lifecycle(Actor):
         executor = self._new_executor()
         if not executor.needs_start:
             ROSTER.add(executor)
+            if self.name is None and executor.idle_timeout is None:
+                self.running = False
+                self.idle.append(None)
+                return
             with self.lock:
                 awake = self._lead()  # a message may have come already, by the worker's name
             if awake is not None:
@@ -104,8 +108,16 @@ class Lifecycle(Actor):
     def supervise(self) -> None:
         """Say that a supervisor looks after the executor. Its first state is kept for later."""
         self.supervised = True
-        if self.state is not None:
+        if self.state is None:
+            return
+        try:
             self.state = copy.deepcopy(self.state)
+        except Exception as error:
+            msg = (
+                f"state={self.state!r:.200} cannot be copied ({error}), and a supervised worker "
+                "begins with a copy of it after each crash; make it in on_start of an Executor"
+            )
+            raise BadOption(msg) from error
 
     def _new_executor(self) -> Executor:
         executor = self.maker(self.job)
@@ -336,7 +348,6 @@ class Lifecycle(Actor):
                 self.stop_reason = reason or self.stop_reason or Normal()
             if first:
                 self._close()
-                self.core.behaviour.flush()
             alone = self.alone
             if not self.running:
                 self._cancel_timer()
@@ -353,6 +364,7 @@ class Lifecycle(Actor):
             self.idle.append(None)
         try:
             self.core.fold(self.clock.now() if self.core.timed else 0.0)
+            self.core.behaviour.flush()
         except Exception:  # noqa: BLE001 - a broken behaviour must not keep anyone waiting
             log.error("behaviour failed", worker=repr(self), exc_info=True)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from actorflow.runtime.errors import BadOption
+
 __all__ = ["Order", "StopMode", "WorkerStatus"]
 
 
@@ -27,6 +29,19 @@ class StopMode(Enum):
     """Finish the current batch, discard what is accumulated."""
     NOW = "now"
     """End at once; a job that is running goes on in its thread, cut off from everything."""
+
+    @classmethod
+    def asked_for(cls, *, drain: bool | None, now: bool) -> StopMode:
+        """Give the mode that the options of a `stop` ask for.
+
+        Raises:
+            BadOption: they contradict each other.
+
+        """
+        if now and drain:
+            msg = "stop(drain=True, now=True) cannot both be: choose one"
+            raise BadOption(msg)
+        return cls.NOW if now else cls.FINISH if drain is False else cls.DRAIN
 
     def harder_than(self, other: StopMode | None) -> bool:
         """Tell whether this mode waits for less than the other."""

@@ -21,7 +21,7 @@ from actorflow.runtime.exits import Crash, ExitReason, Normal
 from actorflow.runtime.orders import StopMode
 from actorflow.runtime.pairs import successor
 from actorflow.runtime.supervisor import Supervisor, SupervisorRef
-from actorflow.runtime.worker import Worker, WorkerRef
+from actorflow.runtime.worker import DEFAULT_TIMEOUT, Worker, WorkerRef
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
@@ -189,7 +189,9 @@ class Server:
         """Send a message and return once it is accumulated; see `WorkerRef.push_ack`."""
         self.worker(worker_id).push_ack(message, timeout)
 
-    def push_block(self, worker_id: Hashable, message: Any, timeout: float | None = 5.0) -> None:
+    def push_block(
+        self, worker_id: Hashable, message: Any, timeout: float | None = DEFAULT_TIMEOUT
+    ) -> None:
         """Send a message and return once it was processed; see `WorkerRef.push_block`."""
         self.worker(worker_id).push_block(message, timeout)
 
@@ -231,18 +233,17 @@ class Server:
         """
         supervisor = self._supervisor
         late: StopTimeout | None = None
-        mode = StopMode.NOW if now else StopMode.FINISH if drain is False else StopMode.DRAIN
+        mode = StopMode.asked_for(drain=drain, now=now)
         for worker in [self.worker(worker_id) for worker_id in reversed(self._workers)]:
-            if supervisor is None:
-                worker.actor.unwatch(self._on_exit)
-                try:
+            try:
+                if supervisor is None:
+                    worker.actor.unwatch(self._on_exit)
                     worker.stop(drain=drain, now=now, timeout=timeout)
-                except StopTimeout as error:
-                    late = late or error
-            elif supervisor.is_alive():
-                worker.actor.final_mode = mode
-                with contextlib.suppress(WorkerStopped):  # it has ended, and its workers with it
-                    supervisor.terminate_child(worker)
+                elif supervisor.is_alive():
+                    worker.actor.final_mode = mode
+                    _terminate(supervisor, worker, timeout)
+            except StopTimeout as error:
+                late = late or error
         if supervisor is not None:
             supervisor.actor.unwatch(self._on_supervisor_exit)
             if self._own:
@@ -267,6 +268,32 @@ class Server:
         self.stop()
         for worker in self._workers.values():
             worker.__exit__(kind, error, traceback)
+
+
+def _terminate(supervisor: SupervisorRef, worker: WorkerRef, timeout: float | None) -> None:
+    """Have the supervisor end a worker, which is cut off if that takes too long.
+
+    Raises:
+        StopTimeout: it was.
+
+    """
+    accumulator = worker.actor
+    late: list[bool] = []
+    timer = None
+    if timeout is not None:
+        timer = accumulator.clock.call_at(
+            accumulator.clock.now() + timeout,
+            lambda: late.append(accumulator.request_stop(StopMode.NOW)),
+        )
+    try:
+        with contextlib.suppress(WorkerStopped):  # it has ended, and its workers with it
+            supervisor.terminate_child(worker)
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if any(late):
+        msg = f"{accumulator!r} did not stop within {timeout} s, and was cut off"
+        raise StopTimeout(msg)
 
 
 def _checked(workers: Iterable[Any], clock: Clock | None) -> list[Worker]:

@@ -25,6 +25,7 @@ from actorflow.runtime.actions import (
     Log,
     LogKind,
     Ready,
+    Refusal,
     Refused,
     Reply,
     Retry,
@@ -151,8 +152,11 @@ class SupervisorActor(Actor):
 
     def terminate_ref(self, ref: Any, caller: ThreadTicket) -> None:
         """Stop the child with that ref; of a worker, whichever executor it has by now."""
-        alive = ref.is_alive()
-        self.request("terminate_ref", caller, (self.pairs.inward(ref),), {"alive": alive})
+        known = self.pairs.inward(ref)
+        # One of ours that is gone when its turn comes has ended, whoever stopped it.
+        stranger = self.family.which_child(known) is Refusal.NOT_FOUND
+        options = {"alive": stranger and ref.is_alive()}
+        self.request("terminate_ref", caller, (known,), options)
 
     def view(self, look: Callable[[Family], Any], caller: ThreadTicket) -> None:
         """Answer a question about the family."""

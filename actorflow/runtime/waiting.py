@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+from _thread import TIMEOUT_MAX, allocate_lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterable
 
-__all__ = ["AsyncTicket", "ThreadTicket"]
+__all__ = ["AsyncTicket", "ThreadTicket", "resolve_many"]
 
 
 class ThreadTicket:
@@ -34,7 +35,9 @@ class ThreadTicket:
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until resolved; tell whether it was in time."""
-        return self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0.0))
+        if timeout is None:
+            return self._lock.acquire()
+        return self._lock.acquire(timeout=min(max(timeout, 0.0), TIMEOUT_MAX))
 
 
 class AsyncTicket:
@@ -56,13 +59,36 @@ class AsyncTicket:
             return
 
     def _settle(self, error: BaseException | None) -> None:
+        from asyncio import CancelledError  # noqa: PLC0415 - as above
+
         if self.future.done():  # the task was cancelled, or its time was up
             return
         if error is None:
             self.future.set_result(None)
-        elif isinstance(error, StopIteration):  # which a future cannot hold
-            wrapped = RuntimeError("the job raised StopIteration")
+        elif isinstance(error, (StopIteration, CancelledError)):
+            # A future cannot hold the one, and the other would look as if this task was cancelled.
+            wrapped = RuntimeError(f"the job raised {type(error).__name__}")
             wrapped.__cause__ = error
             self.future.set_exception(wrapped)
         else:
             self.future.set_exception(error)
+
+
+def resolve_many(tickets: Iterable[tuple[Any, BaseException | None]]) -> None:
+    """Resolve many tickets, each with its error; each event loop is woken once for all of its."""
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[AsyncTicket, BaseException | None]]] = {}
+    for ticket, error in tickets:
+        if type(ticket) is AsyncTicket:
+            loops.setdefault(ticket._loop, []).append((ticket, error))  # noqa: SLF001
+        else:
+            ticket.resolve(error)
+    for loop, own in loops.items():
+        try:
+            loop.call_soon_threadsafe(_settle_all, own)
+        except RuntimeError:  # the loop is closed, so nobody waits any more
+            continue
+
+
+def _settle_all(tickets: list[tuple[AsyncTicket, BaseException | None]]) -> None:
+    for ticket, error in tickets:
+        ticket._settle(error)  # noqa: SLF001

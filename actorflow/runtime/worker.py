@@ -19,15 +19,17 @@ from actorflow.runtime.errors import (
     WorkerCrashed,
     WouldDeadlock,
     near,
+    refuse_unhashable,
 )
 from actorflow.runtime.events import log
 from actorflow.runtime.executor import executor_maker, lane_for
 from actorflow.runtime.exits import Crash
-from actorflow.runtime.failure import failure_policy
+from actorflow.runtime.failure import Breaker, failure_policy
 from actorflow.runtime.orders import StopMode
 from actorflow.runtime.registry import ROSTER, forget_name, take_name
 from actorflow.runtime.waiting import AsyncTicket, ThreadTicket
 from behaviours import Queue, Throttle
+from behaviours.arguments import seconds
 from behaviours.base import adapt
 
 if TYPE_CHECKING:
@@ -39,14 +41,15 @@ if TYPE_CHECKING:
     from actorflow.runtime.dispatcher import Lane
     from actorflow.runtime.executor import Executor
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.failure import Breaker, DeadLetters
+    from actorflow.runtime.failure import DeadLetters, FailurePolicy
     from actorflow.runtime.orders import WorkerStatus
     from actorflow.runtime.statistics import WorkerStatistics
     from behaviours.base import Behaviour
 
-__all__ = ["Worker", "WorkerRef", "spawn"]
+__all__ = ["DEFAULT_TIMEOUT", "Worker", "WorkerRef", "spawn"]
 
-_DEFAULT: Any = object()
+DEFAULT_TIMEOUT: Any = object()
+"""Says that a caller of `push_block` gave no timeout: what that means depends on the worker."""
 _TIMEOUT = 5.0  # seconds that a caller waits unless it says otherwise
 
 
@@ -107,7 +110,7 @@ class WorkerRef(Ref[Accumulator]):
         """
         self.actor.offer(message, None, timeout)
 
-    def push_block(self, message: Any, timeout: float | None = _DEFAULT) -> None:
+    def push_block(self, message: Any, timeout: float | None = DEFAULT_TIMEOUT) -> None:
         """Send a message and return once the batch that holds it was processed.
 
         The default timeout is 5 seconds, or none where the worker was spawned with `help=True`.
@@ -126,7 +129,7 @@ class WorkerRef(Ref[Accumulator]):
             msg = f"{accumulator!r} would wait for itself: its own job calls push_block"
             raise WouldDeadlock(msg)
         ticket = ThreadTicket()
-        if timeout is _DEFAULT:
+        if timeout is DEFAULT_TIMEOUT:
             timeout = None if self._help else _TIMEOUT
         left = timeout
         if self._help and timeout is None:
@@ -263,10 +266,7 @@ class WorkerRef(Ref[Accumulator]):
             StopTimeout: it did not end in time, so it was cut off.
 
         """
-        if now and drain:
-            msg = "stop(drain=True, now=True) cannot both be: choose one"
-            raise BadOption(msg)
-        mode = StopMode.NOW if now else StopMode.FINISH if drain is False else StopMode.DRAIN
+        mode = StopMode.asked_for(drain=drain, now=now)
         accumulator = self.actor
         ended = ThreadTicket()
         there = accumulator.request_stop(mode)
@@ -405,15 +405,10 @@ def make(
     clock: Clock,
 ) -> WorkerRef:
     """Check the options and make a worker that is not started yet. See `spawn`."""
-    maker = executor_maker(job)
-    if idle_timeout is not None and not 0 < idle_timeout < math.inf:
-        msg = f"idle_timeout={idle_timeout!r} must be a positive number of seconds"
-        raise BadOption(msg)
-    policy = failure_policy(on_failure)
-    lane = lane_for(executor, job, maker, str(name or getattr(job, "__name__", "worker")))
-    if help and not lane.can_help:
-        msg = "help=True lets callers run the job, which needs executor='pool' and a plain function"
-        raise BadOption(msg)
+    maker, policy, lane = _checked(
+        job, name=name, throttle=throttle, executor=executor, help=help,
+        idle_timeout=idle_timeout, on_failure=on_failure, breaker=breaker,
+    )  # fmt: skip
     # Last, so that a call that is refused leaves the behaviour free for another.
     adapted = adapt(behaviour if throttle is None else Throttle(behaviour, throttle))
     accumulator = Accumulator(
@@ -427,6 +422,42 @@ def make(
         accumulator.verbose = True
     worker = accumulator._ref = _ref_class(adapted)(accumulator, help=help)  # noqa: SLF001
     return worker
+
+
+def _checked(
+    job: Any,
+    *,
+    name: Hashable | None,
+    throttle: float | None,
+    executor: str | Lane,
+    help: bool,  # noqa: A002
+    idle_timeout: Any,
+    on_failure: Any,
+    breaker: Any,
+) -> tuple[Callable[[Any], Executor], FailurePolicy, Lane]:
+    """Refuse options that cannot work; give what those stand for that can."""
+    maker = executor_maker(job)
+    if throttle is not None:
+        seconds(throttle, "throttle", "spawn(job, throttle=0.5)")
+    if idle_timeout is not None:
+        number = isinstance(idle_timeout, (int, float)) and not isinstance(idle_timeout, bool)
+        if not (number and 0 < idle_timeout < math.inf):
+            msg = (
+                f"idle_timeout={idle_timeout!r} must be a positive number of seconds, "
+                "as in spawn(job, idle_timeout=60.0)"
+            )
+            raise BadOption(msg)
+    if breaker is not None and not isinstance(breaker, Breaker):
+        msg = f"breaker={breaker!r} must be a Breaker, as in breaker=Breaker(failures=5)"
+        raise BadOption(msg)
+    if name is not None:
+        refuse_unhashable(name, "name")
+    policy = failure_policy(on_failure)
+    lane = lane_for(executor, job, maker, name)
+    if help and not lane.can_help:
+        msg = "help=True lets callers run the job, which needs executor='pool' and a plain function"
+        raise BadOption(msg)
+    return maker, policy, lane
 
 
 @atexit.register
@@ -483,9 +514,13 @@ class Worker:
             if option not in known or option in ("id", "job"):
                 msg = f"Worker has no option {option!r}{near(option, list(known)[2:])}"
                 raise BadOption(msg)
-        executor_maker(job)
+        refuse_unhashable(id, "id")
         for name, value in {**known, **options, "id": id, "job": job}.items():
             object.__setattr__(self, name, value)
+        _checked(
+            job, name=self.name, throttle=self.throttle, executor=self.executor, help=self.help,
+            idle_timeout=self.idle_timeout, on_failure=self.on_failure, breaker=self.breaker,
+        )  # fmt: skip
 
     def __call__(self) -> WorkerRef:
         """Spawn it, alone."""

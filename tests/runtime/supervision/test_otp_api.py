@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import actorflow as af
 from actorflow.runtime.actions import ChildState, Refusal
+from actorflow.runtime.waiting import ThreadTicket
 from tests.runtime.supervision.kit import FAIL, counts, ids, names, ref, refusal, state
 
 if TYPE_CHECKING:
@@ -69,6 +71,18 @@ def test_child_adm_simple_s35(stage: Stage) -> None:
     stranger.actor.kill()
     supervisor.terminate_child(stranger)
     assert counts(supervisor) == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["actor", "worker"])
+def test_two_terminate_the_same_dynamic_child_at_once_s35(stage: Stage, kind: str) -> None:
+    supervisor = stage.up(strategy="dynamic")
+    job = stage.worker("w", lambda batch, state: None)
+    child = supervisor.start_child(stage.child("a") if kind == "actor" else job).ref
+    tickets = [ThreadTicket(), ThreadTicket()]
+    for ticket in tickets:
+        supervisor.actor.post(partial(supervisor.actor.terminate_ref, child, ticket))
+    stage.run()
+    assert [(ticket.resolved, ticket.error) for ticket in tickets] == [(True, None)] * 2
 
 
 def test_dynamic_without_template_takes_any_child(stage: Stage) -> None:
