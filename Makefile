@@ -3,7 +3,7 @@
 VENV        ?= .venv
 JOBS        ?= 2
 PYTEST_ARGS ?=
-BENCH       ?= $(wildcard benchmarks/*.py)
+BENCH       ?= $(filter-out benchmarks/figures.py,$(wildcard benchmarks/*.py))
 BENCH_ARGS  ?=
 
 BIN     := $(VENV)/bin
@@ -12,11 +12,11 @@ STAMP   := $(VENV)/.installed
 CHECKED := $(wildcard actorflow behaviours tests examples benchmarks)
 RECENT  := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help run test lint bench soak format clean
+.PHONY: help run test lint bench soak docs-figures format clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(STAMP) ## show what the library does (examples/tour.py)
 	@if [ ! -f examples/tour.py ]; then \
@@ -41,6 +41,9 @@ bench: $(STAMP) ## run the benchmarks (BENCH=benchmarks/workers.py, BENCH_ARGS=.
 soak: $(STAMP) ## run the long tests, with many more examples
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m soak \
 	  -o timeout=1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)
+
+docs-figures: $(STAMP) ## draw the pictures of docs/ again, with the policy lab
+	$(BIN)/python benchmarks/figures.py
 
 format: $(STAMP) ## format the code and mend what ruff can mend
 	$(BIN)/python -m ruff check --fix-only

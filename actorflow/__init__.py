@@ -8,6 +8,8 @@ worker.push(message)
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from actorflow.runtime.actor import Actor, Stop
 from actorflow.runtime.childspec import Backoff, BadChild, BadFlags, Child
 from actorflow.runtime.embedded import Workers
@@ -47,9 +49,16 @@ from actorflow.runtime.supervisor import IGNORE, Supervisor, SupervisorRef
 from actorflow.runtime.tree import Tree
 from actorflow.runtime.worker import Worker, WorkerRef, spawn
 
+if TYPE_CHECKING:
+    from actorflow.application import Engine
+    from actorflow.bench.trace import record
+    from actorflow.engine.tasker import HOLD
+    from actorflow.flows.taskers import FlowTask
+
 __version__ = "0.1.0"
 
 __all__ = [
+    "HOLD",
     "IGNORE",
     "Actor",
     "ActorflowError",
@@ -69,10 +78,12 @@ __all__ = [
     "Displaced",
     "Drop",
     "Dropped",
+    "Engine",
     "Executor",
     "ExitCode",
     "ExitReason",
     "Expired",
+    "FlowTask",
     "Full",
     "Isolate",
     "Killed",
@@ -102,7 +113,26 @@ __all__ = [
     "WorkerStopped",
     "Workers",
     "WouldDeadlock",
+    "record",
     "run",
     "spawn",
     "whereis",
 ]
+
+
+_LATER = {
+    "Engine": "actorflow.application",
+    "FlowTask": "actorflow.flows.taskers",
+    "HOLD": "actorflow.engine.tasker",
+    "record": "actorflow.bench.trace",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what not every program needs when it is first asked for."""
+    if name in _LATER:
+        from importlib import import_module  # noqa: PLC0415 - keeps the import light
+
+        return getattr(import_module(_LATER[name]), name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -26,6 +26,32 @@ def application() -> typer.Typer:
 
         typer.echo(__version__)
 
+    # Everything behind `bench` is parsed by the lab itself, which is imported only then.
+    @app.command(
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )
+    def bench(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
+        """Compare batching policies on your traffic: simulate, measure, advise."""
+        try:
+            from actorflow.bench.commands import app as lab  # noqa: PLC0415
+        except ImportError as error:
+            sys.exit(f"the policy lab needs {error.name}: pip install 'actorflow[bench]'")
+        lab(arguments or [], prog_name="actorflow bench")
+
+    @app.command(
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )
+    def flow(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
+        """Write, check, run and follow flows."""
+        from actorflow.flows.commands import commands  # noqa: PLC0415 - only when it is called
+
+        commands(arguments or [], prog_name="actorflow flow")
+
+    from actorflow.engine.commands import mount  # noqa: PLC0415 - only for the command line
+
+    mount(app)
     return app
 
 

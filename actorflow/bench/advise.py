@@ -1,0 +1,333 @@
+"""Advice: which policy holds these goals, found in simulation.
+
+Many policies are tried on the busiest stretch of the traffic, the better ones on a longer one,
+the best few on all of it (successive halving). Among those that hold the goals the one that
+keeps the executor least busy is best; where that makes no difference, the simpler one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import islice
+from math import fsum, inf
+from typing import TYPE_CHECKING, Protocol
+
+from actorflow.bench.goals import Goal, figure_text, latency_limit, parse_goals, seconds_text
+from actorflow.bench.policies import KINDS, as_code, policy
+from actorflow.bench.service import parse_service
+from actorflow.bench.simulate import simulate
+from actorflow.bench.sources import parse_traffic
+from actorflow.bench.traffic import AT, KEY, PRIORITY, Given
+from actorflow.runtime.errors import ActorflowError, BadOption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from actorflow.bench.results import Result
+    from actorflow.bench.service import Service
+    from actorflow.bench.traffic import Message, Traffic
+
+__all__ = ["Advice", "Candidate", "GoalUnreachable", "advise", "candidates"]
+
+_RUNGS = ((4_000, 3, 12), (16_000, 3, 6))  # messages, then one in so many stays, at least so many
+_SAME = 0.01  # shares of busy time that differ by less are the same
+
+
+class Progress(Protocol):
+    """Hears how far the search is."""
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """So many of so many policies have been tried on `what`."""
+
+
+class GoalUnreachable(ActorflowError, ValueError):
+    """No policy holds the goals; `closest` are goals that can be held, `best` by which policy."""
+
+    def __init__(self, goals: Sequence[Goal], best: Candidate, tried: int) -> None:
+        self.closest = ", ".join(str(goal.reached(best.result)) for goal in goals)
+        self.best = best
+        asked = ", ".join(map(str, goals))
+        super().__init__(
+            f"none of {tried} policies holds '{asked}' with this traffic and service\n"
+            f"the closest is {best.policy}: {best.figures()}\n"
+            f"reachable: --goal '{self.closest}'"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A policy, and what it does with the traffic."""
+
+    policy: str
+    result: Result
+    goals: tuple[Goal, ...] = field(repr=False)
+
+    @property
+    def misses(self) -> tuple[Goal, ...]:
+        """The goals that it does not hold."""
+        return tuple(goal for goal in self.goals if not goal.holds(self.result))
+
+    def figures(self) -> str:
+        """Show what each goal is about, missed ones marked."""
+        return ", ".join(
+            f"{goal.name} {figure_text(goal.figure, goal.value(self.result))}"
+            f"{'' if goal.holds(self.result) else f' (not {goal})'}"
+            for goal in self.goals
+        )
+
+    def rank(self) -> tuple[float, ...]:
+        """Order candidates: goals first, then the executor's time, then simplicity."""
+        missed = fsum(min(goal.miss(self.result), 1e6) for goal in self.goals)
+        simple = len(self.policy) / 1000 + self.policy.count("(") + (_leaf(self.policy) != "queue")
+        return (missed, round(self.result.busy / _SAME), simple, self.result.latency["p99"])
+
+    def why(self, plain: Result | None = None) -> str:
+        """Say what it holds, what it costs, and how a plain queue compares."""
+        result = self.result
+        text = (
+            f"{'misses' if self.misses else 'holds'} {self.figures()}; busy {result.busy:.0%}, "
+            f"median {seconds_text(result.latency['p50'])}, "
+            f"{result.batch_mean:,.3g} messages per call"
+        )
+        melted = (result.replaced + result.merged) / max(result.arrived, 1)
+        if melted:
+            how = "merged into" if result.merged else "replaced by"
+            text += f"; {melted:.0%} of the messages are {how} another of their key"
+        if result.lost:
+            text += f"; {result.lost / max(result.arrived, 1):.2%} are lost"
+        if plain is not None and self.policy != "queue":
+            compared = Candidate("queue", plain, self.goals)
+            text += f". A plain queue: {compared.figures()}, busy {plain.busy:.0%}"
+        return text
+
+    def code(self) -> str:
+        """Give the Python to paste."""
+        return f"af.spawn(job, behaviour={as_code(self.policy)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The best policies, best first; all hold the goals."""
+
+    goals: tuple[Goal, ...]
+    best: list[Candidate]
+    plain: Result | None
+    """What a plain queue does."""
+    tried: int
+    complete: bool = True
+    """False if the search was interrupted: then shorter runs had to do."""
+
+    def code(self) -> str:
+        """Give the Python to paste for the best one, whole."""
+        first = self.best[0]
+        call = first.code()
+        names = sorted({name for name in _class_names() if f"{name}(" in call and name != "af"})
+        lines = ["import actorflow as af", f"from behaviours import {', '.join(names)}", ""]
+        for name, what in _FIELDS.items():
+            if f"={name}" in call:
+                lines += [f"def {name}{what}", ""]
+        return "\n".join([*lines, f"worker = {call}"])
+
+
+_FIELDS = {
+    "key": "(message): return message[0]  # what tells messages apart",
+    "priority": "(message): return message[0]  # the higher the sooner",
+    "size": "(message): return len(message)  # what the job can take so much of",
+    "merge": "(old, new): return new  # one message out of two",
+}
+
+
+def _class_names() -> list[str]:
+    return ["TableUnique" if name == "table_unique" else name.capitalize() for name in KINDS]
+
+
+def advise(
+    traffic: Traffic | str,
+    service: Service | str,
+    goals: str | Sequence[Goal],
+    *,
+    seed: int = 0,
+    best: int = 3,
+    policies: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> Advice:
+    """Find the policies that hold the goals at the least cost.
+
+    Args:
+        traffic: the arrivals, as a model or as text.
+        service: how long the job takes, as a model or as text.
+        goals: `"p99 < 50ms, no loss"`, or read already.
+        seed: of the traffic: same seed, same advice.
+        best: how many to give.
+        policies: which to try; by default what `candidates` makes of goals and traffic.
+        progress: hears how far the search is. Ctrl-C ends it with what is known by then.
+
+    Raises:
+        GoalUnreachable: none holds the goals; the message names what is reachable.
+
+    """
+    source = parse_traffic(traffic) if isinstance(traffic, str) else traffic
+    model = parse_service(service) if isinstance(service, str) else service
+    wanted = parse_goals(goals) if isinstance(goals, str) else tuple(goals)
+    if not wanted or best < 1:
+        msg = "advise needs a goal, as in 'p99 < 50ms, no loss', and best >= 1"
+        raise BadOption(msg)
+    search = _Search(source, model, wanted, seed, progress)
+    return search.run(list(policies), best)
+
+
+class _Search:
+    def __init__(
+        self,
+        traffic: Traffic,
+        service: Service,
+        goals: tuple[Goal, ...],
+        seed: int,
+        progress: Progress | None,
+    ) -> None:
+        self._traffic = traffic
+        self._service = service
+        self._goals = goals
+        self._seed = seed
+        self._progress = progress
+        self._known: list[Candidate] = []
+        self._plain: Result | None = None
+
+    def run(self, given: list[str], best: int) -> Advice:
+        windows, total = _busiest([size for size, _, _ in _RUNGS], self._traffic.chunks(self._seed))
+        texts = given or candidates(self._goals, windows[-1])
+        tried = len(texts)
+        complete = True
+        try:
+            for (size, keep, least), window in zip(_RUNGS, windows, strict=True):
+                if total > size:
+                    ranked = self._try(texts, Given(window), f"{size:,} messages")
+                    texts = _survivors(ranked, max(len(ranked) // keep, least, 2 * best))
+            if "queue" not in texts and not given:
+                texts = [*texts, "queue"]
+            ranked = self._try(texts, self._traffic, "all messages")
+        except KeyboardInterrupt:
+            if not self._known:
+                raise
+            complete = False
+            ranked = sorted(self._known, key=Candidate.rank)
+        holding = [each for each in ranked if not each.misses]
+        if not holding:
+            raise GoalUnreachable(self._goals, ranked[0], tried)
+        return Advice(self._goals, holding[:best], self._plain, tried, complete)
+
+    def _try(self, texts: list[str], traffic: Traffic, what: str) -> list[Candidate]:
+        """Try policies; give them with the best first."""
+        self._known, self._plain = [], None
+        for done, text in enumerate(texts):
+            if self._progress is not None:
+                self._progress(done, len(texts), what)
+            result = simulate(traffic, self._service, policy(text), seed=self._seed)
+            self._known.append(Candidate(text, result, self._goals))
+            if text == "queue":
+                self._plain = result
+        if self._progress is not None:
+            self._progress(len(texts), len(texts), what)
+        return sorted(self._known, key=Candidate.rank)
+
+
+def _survivors(ranked: list[Candidate], keep: int) -> list[str]:
+    """Give the first so many, and the first of each leaf: a short run may mislead."""
+    chosen = {each.policy: None for each in ranked[:keep]}
+    leaves = {_leaf(each.policy) for each in ranked[:keep]}
+    for each in ranked[keep:]:
+        if _leaf(each.policy) not in leaves:
+            leaves.add(_leaf(each.policy))
+            chosen[each.policy] = None
+    return list(chosen)
+
+
+def _leaf(text: str) -> str:
+    """Give the innermost behaviour of a policy."""
+    return text.rpartition("(")[2].partition(",")[0].rstrip(")").strip()
+
+
+def _busiest(
+    sizes: Sequence[int], chunks: Iterator[list[Message]]
+) -> tuple[list[list[Message]], int]:
+    """Find, for each size, the so many messages in a row that came fastest. O(n)."""
+    largest = max(sizes)
+    recent: deque[Message] = deque(maxlen=largest)
+    found: list[tuple[float, list[Message]]] = [(inf, []) for _ in sizes]
+    total = 0
+    for chunk in chunks:
+        for start in range(0, len(chunk), 1_000):
+            some = chunk[start : start + 1_000]
+            recent.extend(some)
+            total += len(some)
+            for place, size in enumerate(sizes):
+                if len(recent) >= size:
+                    span = recent[-1][AT] - recent[-size][AT]
+                    if span < found[place][0]:
+                        window = list(islice(recent, len(recent) - size, None))
+                        found[place] = (span, window)
+    windows = [window or list(recent) for _, window in found]
+    return [_from_zero(window) for window in windows], total
+
+
+def _from_zero(window: list[Message]) -> list[Message]:
+    """Let the first message of a window arrive at 0."""
+    return [(key, priority, size, at - window[0][AT]) for key, priority, size, at in window]
+
+
+def candidates(goals: Sequence[Goal], sample: Sequence[Message]) -> list[str]:
+    """Make policies that could hold the goals for such traffic: some hundred of them.
+
+    Waits and targets are shares of the shortest latency asked for; bounds are tried only where
+    the goals allow to lose messages, leaves that merge only where keys repeat.
+    """
+    limit = latency_limit(goals) or 0.1
+    rate = len(sample) / max(sample[-1][AT] - sample[0][AT], 1e-3) if sample else 1.0
+    texts: dict[str, None] = {}
+    for leaf in _leaves(goals, sample):
+        texts[leaf] = None
+        for size in (1, 10, 30, 100, 300, 1000, 3000):
+            texts[f"chunk({leaf}, {size})"] = None
+        for share in (0.1, 0.25, 0.5, 0.7):
+            texts[f"linger({leaf}, {_time(limit * share)})"] = None
+        for share in (0.25, 0.5):
+            texts[f"throttle({leaf}, {_time(limit * share)})"] = None
+        texts[f"linger({leaf}, {_time(limit * 0.5)}, 100)"] = None
+        texts[f"linger(chunk({leaf}, 100), {_time(limit * 0.25)}, 100)"] = None
+        for share in (0.95, 0.8, 0.5):
+            texts[f"adaptive({leaf}, {_time(limit * share)})"] = None
+        if _may_lose(goals):
+            for share in (0.25, 0.5, 1.0):
+                size = max(int(rate * limit * share), 1)
+                full = "drop_newest" if leaf in ("priority", "fair") else "drop_oldest"
+                texts[f"bounded({leaf}, {size}, {full})"] = None
+                texts[f"expire({leaf}, {_time(limit * share)})"] = None
+    return list(texts)
+
+
+def _leaves(goals: Sequence[Goal], sample: Sequence[Message]) -> list[str]:
+    keys = len({message[KEY] for message in sample})
+    priorities = len({message[PRIORITY] for message in sample})
+    leaves = ["queue"]
+    melts = not any(
+        goal.figure in ("replacement", "replaced", "merged") and goal.limit == 0 for goal in goals
+    )
+    if melts and 1 < keys < 0.9 * len(sample):
+        leaves += ["unique", "coalesce"]
+    if priorities > 1 and any(goal.only for goal in goals):
+        leaves.append("priority")
+    if keys > 1 and any(goal.figure == "fairness" for goal in goals):
+        leaves.append("fair")
+    if any(goal.figure == "p50" for goal in goals):
+        leaves.append("stack")
+    return leaves
+
+
+def _may_lose(goals: Sequence[Goal]) -> bool:
+    """Tell whether the goals speak of a loss that would be allowed; else none is."""
+    return any(goal.figure == "loss" and goal.limit > 0 for goal in goals)
+
+
+def _time(seconds: float) -> str:
+    return seconds_text(float(f"{seconds:.2g}"))

@@ -1,0 +1,199 @@
+"""Goals: `p99 < 50ms, no loss`, `p50 < 5ms, loss < 1%, busy < 80%`, `p99(priority>=9) < 20ms`."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actorflow.bench.notation import BadNotation, parse
+from actorflow.bench.results import QUANTILES
+from actorflow.runtime.errors import near
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actorflow.bench.results import Result
+
+__all__ = ["Goal", "figure_text", "latency_limit", "parse_goals", "seconds_text"]
+
+_LATENCIES = (*QUANTILES, "max")
+_COUNTS: dict[str, Callable[[Result], int]] = {
+    "loss": lambda result: result.lost,
+    "replacement": lambda result: result.replaced + result.merged,
+    "replaced": lambda result: result.replaced,
+    "merged": lambda result: result.merged,
+    "dropped": lambda result: result.dropped,
+    "rejected": lambda result: result.rejected,
+    "expired": lambda result: result.expired,
+    "failed": lambda result: result.failed,
+}
+_FIGURES: dict[str, Callable[[Result], float]] = {
+    "mean": lambda result: result.latency_mean,
+    "oldest": lambda result: result.oldest,
+    "busy": lambda result: result.busy,
+    "fairness": lambda result: result.fairness,
+    "throughput": lambda result: result.throughput,
+    "depth": lambda result: result.peak_depth,
+    "memory": lambda result: result.memory,
+    "batch": lambda result: result.batch_mean,
+    "batches": lambda result: result.batches / result.duration,
+}
+_TIMES = {*_LATENCIES, "mean", "oldest"}
+_SHARES = {*_COUNTS, "busy"}
+_KNOWN = (*_LATENCIES, *_FIGURES, *_COUNTS)
+_GOAL = re.compile(
+    r"(?P<figure>[a-z][a-z0-9.]*)\s*(?:\((?P<only>[^)]*)\))?\s*(?P<sign><=|>=|<|>)\s*(?P<limit>.+)"
+)
+_ONLY = re.compile(r"priority\s*(?P<sign>>=|=)\s*(?P<least>-?\d+(?:\.\d+)?)|(?P<high>high)")
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One thing that a policy has to hold."""
+
+    figure: str
+    sign: str
+    """`<`, `<=`, `>` or `>=`."""
+    limit: float
+    only: str = ""
+    """`priority>=9`, `priority=9` or `high`: latencies of these messages alone."""
+
+    def __str__(self) -> str:
+        if self.figure in _COUNTS and self.limit == 0:
+            return f"no {self.figure}"
+        return f"{self.name} {self.sign} {figure_text(self.figure, self.limit)}"
+
+    @property
+    def name(self) -> str:
+        """The figure, and whose it is."""
+        return f"{self.figure}({self.only})" if self.only else self.figure
+
+    def value(self, result: Result) -> float:
+        """Give the figure of a result that the goal is about. Counts are shares of all."""
+        if self.figure in _COUNTS:
+            return _COUNTS[self.figure](result) / max(result.arrived, 1)
+        if self.only:
+            # Each of these priorities has to hold it, so the worst of them counts.
+            return max((table[self.figure] for table in self._chosen(result)), default=math.inf)
+        if self.figure in _LATENCIES:
+            return result.latency[self.figure] if result.processed else math.inf
+        return _FIGURES[self.figure](result)
+
+    def _chosen(self, result: Result) -> list[dict[str, float]]:
+        known = sorted(result.priorities)
+        if self.only == "high":
+            return [result.priorities[priority] for priority in known[-1:]]
+        sign, least = self.only[len("priority") :].partition("=")[::2]
+        wanted = float(least)
+        return [
+            result.priorities[priority]
+            for priority in known
+            if priority == wanted or (sign == ">" and priority > wanted)
+        ]
+
+    def holds(self, result: Result) -> bool:
+        """Whether a result reaches the goal."""
+        value = self.value(result)
+        if self.limit == 0 and self.figure in _COUNTS:
+            return value == 0
+        if self.sign in ("<", "<="):
+            return value < self.limit or (self.sign == "<=" and value == self.limit)
+        return value > self.limit or (self.sign == ">=" and value == self.limit)
+
+    def miss(self, result: Result) -> float:
+        """By how much a result misses the goal, as a share of the limit; 0 if it holds."""
+        if self.holds(result):
+            return 0.0
+        value = self.value(result)
+        away = value - self.limit if self.sign in ("<", "<=") else self.limit - value
+        return max(away, 1e-6) / (self.limit or 1.0)
+
+    def reached(self, result: Result) -> Goal:
+        """Give the goal with a limit that this result holds: two digits, on the safe side."""
+        value = self.value(result)
+        if self.holds(result) or not math.isfinite(value):
+            return self
+        up = self.sign in ("<", "<=")
+        return Goal(
+            self.figure, self.sign, _rounded(value * (1.01 if up else 0.99), up=up), self.only
+        )
+
+
+def _rounded(value: float, *, up: bool) -> float:
+    if value <= 0:
+        return 0.0
+    scale = 10.0 ** (math.floor(math.log10(value)) - 1)
+    digits = math.ceil(value / scale) if up else math.floor(value / scale)
+    return float(f"{digits * scale:.2g}")
+
+
+def parse_goals(text: str) -> tuple[Goal, ...]:
+    """Read goals, separated by commas.
+
+    Raises:
+        BadNotation: one cannot be read; the message shows where, and near names.
+
+    >>> [str(goal) for goal in parse_goals("p99 < 50ms, no loss, busy < 80%")]
+    ['p99 < 50ms', 'no loss', 'busy < 80%']
+    """
+    goals = []
+    at = 0
+    for piece in text.split(","):
+        start = at + len(piece) - len(piece.lstrip())
+        goals.append(_goal(text, piece.strip(), start))
+        at += len(piece) + 1
+    return tuple(goals)
+
+
+def _goal(text: str, piece: str, at: int) -> Goal:
+    words = piece.lower().split()
+    if len(words) == 2 and words[0] == "no":  # noqa: PLR2004
+        if words[1] not in _COUNTS:
+            raise BadNotation(text, at, f"no {words[1]!r} to count{near(words[1], _COUNTS)}")
+        return Goal(words[1], "<=", 0.0)
+    found = _GOAL.fullmatch(piece)
+    if found is None:
+        raise BadNotation(text, at, "expected a goal like 'p99 < 50ms' or 'no loss'")
+    figure, only = found["figure"], found["only"] or ""
+    if figure not in _KNOWN:
+        raise BadNotation(text, at, f"there is no figure {figure!r}{near(figure, _KNOWN)}")
+    if only:
+        only = only.replace(" ", "")
+        if figure not in _LATENCIES or not _ONLY.fullmatch(only):
+            why = "only latencies have priorities: p99(priority>=9), p50(priority=0), max(high)"
+            raise BadNotation(text, at, why)
+    limit = parse(found["limit"])
+    if not isinstance(limit, int | float) or not 0 <= limit < math.inf:
+        raise BadNotation(text, at + found.start("limit"), "expected a number like 50ms or 80%")
+    return Goal(figure, found["sign"], float(limit), only)
+
+
+def seconds_text(seconds: float) -> str:
+    """Show a time in a fitting unit.
+
+    >>> [seconds_text(each) for each in (0.0, 12.3e-6, 0.05, 1.234, 250.0)]
+    ['0s', '12.3us', '50ms', '1.23s', '250s']
+    """
+    if not math.isfinite(seconds):
+        return "never"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale * 0.9995:
+            return f"{seconds / scale:.3g}{unit}" if seconds < 1000 * scale else f"{seconds:,.0f}s"
+    return "0s" if seconds == 0 else f"{seconds / 1e-6:.2g}us"
+
+
+def figure_text(figure: str, value: float) -> str:
+    """Show a figure in the unit that it has."""
+    if figure in _TIMES:
+        return seconds_text(value)
+    if figure in _SHARES:
+        return f"{value * 100:.3g}%"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"  # noqa: PLR2004
+
+
+def latency_limit(goals: Sequence[Goal]) -> float | None:
+    """Give the shortest time that the goals ask for, if they do."""
+    times = [goal.limit for goal in goals if goal.figure in _TIMES and goal.sign[0] == "<"]
+    return min(times, default=None)

@@ -1,0 +1,257 @@
+"""Simulation: the runtime's own accumulation, in virtual time, deterministic by its seed.
+
+What is simulated is the executor (a service model instead of a job) and time. Messages go through
+`Accumulation` and the very behaviour objects that a worker would use: folded in while the
+executor is busy, taken when it is free, exactly as there. When the traffic ends, the worker is
+stopped as by `stop(drain=True)`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from math import fsum, inf
+from operator import itemgetter
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from actorflow.bench.policies import Policy, policy
+from actorflow.bench.results import Ledger, Result
+from actorflow.bench.service import ServiceFailure, parse_service
+from actorflow.bench.sources import parse_traffic
+from actorflow.bench.traffic import AT, SIZE, Message, Traffic
+from actorflow.runtime.accumulation import Accumulation, Batch
+from actorflow.runtime.errors import WouldBlock
+from actorflow.runtime.failure import failure_policy
+from behaviours.base import adapt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from actorflow.bench.service import Service
+    from actorflow.runtime.failure import FailurePolicy
+
+__all__ = ["Simulation", "simulate"]
+
+_AT, _SIZE = itemgetter(AT), itemgetter(SIZE)
+
+
+def simulate(
+    traffic: Traffic | str,
+    service: Service | str,
+    tested: Policy | str | Any,
+    *,
+    seed: int = 0,
+    on_failure: Any = "drop",
+    progress: Callable[[int], None] | None = None,
+) -> Result:
+    """Run one policy against traffic in virtual time.
+
+    Args:
+        traffic: the arrivals, as a model or as text (`"poisson(5000)"`, `"trace.jsonl"`).
+        service: how long the job takes, as a model or as text (`"2ms + 10us*n"`).
+        tested: the policy, as text, class or factory.
+        seed: same seed, same result.
+        on_failure: what becomes of a batch on which the job fails, as for `spawn`. After
+            `"drop"` the worker goes on, as a supervised one does.
+        progress: called now and then with the number of messages so far.
+
+    >>> result = simulate("constant(1000, duration=1s)", "5ms", "queue")
+    >>> result.arrived, result.batches, round(result.busy, 2)
+    (1000, 201, 1.0)
+
+    """
+    source = parse_traffic(traffic) if isinstance(traffic, str) else traffic
+    model = parse_service(service) if isinstance(service, str) else service
+    run = Simulation(policy(tested), model, seed, failure_policy(on_failure))
+    return run.run(source.chunks(seed), progress)
+
+
+class Simulation:
+    """One run. Use `simulate`; this is apart so that a test can look inside.
+
+    The executor is busy (`done` says until when), waits (`due` of the accumulation says until
+    when), or is idle: then the next message goes to it at once and alone.
+    """
+
+    def __init__(
+        self, tested: Policy, service: Service, seed: int, on_failure: FailurePolicy
+    ) -> None:
+        self._policy = tested
+        self._service = service
+        self._seed = seed
+        self._on_failure = on_failure
+        self._random = Random(f"{seed}/service")
+        self._core = Accumulation(adapt(tested.make()), _ignore)
+        self._stamped = self._core.stamped
+        self._singly = self._stamped or self._core.behaviour.traits.blocks
+        self._blocked: deque[Message] = deque()
+        self._books = Ledger()
+        self._arrived = 0
+        self._volume = self._last = self._end = 0.0
+        self._begin: float | None = None
+
+    def run(
+        self, chunks: Iterator[list[Message]], progress: Callable[[int], None] | None = None
+    ) -> Result:
+        """Let all the messages arrive, and the executor finish."""
+        done: float | None = None
+        for chunk in chunks:
+            if self._begin is None:
+                self._begin = chunk[0][AT]
+            done = self._arrive(chunk, done)
+            self._arrived += len(chunk)
+            self._volume += fsum(map(_SIZE, chunk))
+            self._last = chunk[-1][AT]
+            if progress is not None:
+                progress(self._arrived)
+        self._drain(done)
+        return self._result()
+
+    def _arrive(self, chunk: list[Message], done: float | None) -> float | None:
+        """Let a chunk of messages arrive; give until when the executor is busy then."""
+        core, turn, add = self._core, self._turn, self._add
+        times = list(map(_AT, chunk))
+        at, count = 0, len(chunk)
+        while at < count:
+            if done is not None:  # busy: all that come before it is free accumulate
+                upto = bisect_right(times, done, at)
+                if upto > at:
+                    add(chunk[at:upto])
+                    at = upto
+                    if at == count:
+                        break
+                done = turn(done)
+                continue
+            now = times[at]
+            due = core.due
+            if due is not None and due <= now:
+                done = turn(due)
+            elif due is None or self._stamped:
+                add(chunk[at : at + 1])
+                at += 1
+                done = turn(now)
+            else:  # waiting for a moment that messages do not change
+                upto = bisect_left(times, due, at)
+                add(chunk[at:upto])
+                at = upto
+        return done
+
+    def _drain(self, done: float | None) -> None:
+        """Let the executor process what is left, as after `stop(drain=True)`."""
+        self._core.behaviour.flush()
+        now = self._last
+        while True:
+            if done is not None:
+                now = done
+            elif not len(self._core) and not self._blocked:
+                return
+            done = self._turn(now)
+            if done is None:
+                due = self._core.due
+                if due is None or due == inf:
+                    return  # a behaviour that never lets go
+                now = max(now, due)
+
+    def _add(self, messages: list[Message]) -> None:
+        """Let messages arrive; behind one that has to wait for room, all have to."""
+        if self._blocked:
+            self._blocked.extend(messages)
+        elif self._singly:
+            self._offer(messages, None)
+        else:
+            self._core.raw = messages
+            self._core.fold()
+
+    def _offer(self, messages: Sequence[Message], now: float | None) -> bool:
+        """Offer messages one by one; tell whether none has to wait for room."""
+        offer = self._core.offer
+        for place, message in enumerate(messages):
+            try:
+                offer(message, None, message[AT] if now is None else now)
+            except WouldBlock:
+                self._core.unoffer()
+                self._blocked.extendleft(reversed(messages[place:]))
+                return False
+            except Exception:  # noqa: BLE001, S112 - refused: the accumulation has counted it
+                continue
+        return True
+
+    def _unblock(self, now: float) -> None:
+        """Let the pushers that wait for room try again."""
+        blocked = self._blocked
+        while blocked:
+            some = [blocked.popleft() for _ in range(min(len(blocked), 256))]
+            if not self._offer(some, now):
+                return
+
+    def _turn(self, now: float) -> float | None:
+        """Take a batch if one may leave, and process it; give until when that takes."""
+        core = self._core
+        while True:
+            held = len(core.behaviour)
+            batch = core.take(now)
+            if batch is not None:
+                break
+            if not self._blocked or len(core.behaviour):
+                return None
+            self._unblock(now)  # all that was held had grown too old
+        self._books.begin(now, batch.size, held)
+        done = self._process(batch, now)
+        if self._blocked:
+            self._unblock(now)
+        return done
+
+    def _process(self, batch: Batch, now: float) -> float:
+        """Let the job take its time for a batch, and for what becomes of it if it fails."""
+        seconds, random = self._service.seconds, self._random
+        todo = [batch]
+        done = now
+        while todo:
+            part = todo.pop()
+            began = done
+            try:
+                done += seconds(part.payload, random)
+            except ServiceFailure as failure:
+                done += failure.seconds
+                part.failures += 1
+                parts = self._on_failure.parts(part)
+                if parts is None:
+                    self._books.failed += part.size
+                else:
+                    todo.extend(reversed(parts))
+            else:
+                payload = part.payload
+                self._books.finish(payload if type(payload) is list else [payload], began, done)
+                if self._core.observed:
+                    self._core.behaviour.observe(part.size, done - began)
+        self._books.busy += done - now
+        self._end = done
+        return done
+
+    def _result(self) -> Result:
+        core, books = self._core, self._books
+        tally = core.behaviour.tally()
+        duration = max(max(self._end, self._last) - (self._begin or 0.0), 1e-12)
+        figures = books.figures()
+        settled = books.processed + tally.replaced + tally.merged
+        return Result(
+            policy=self._policy.name,
+            mode="simulate",
+            seed=self._seed,
+            arrived=self._arrived,
+            duration=duration,
+            throughput=settled / duration,
+            busy=books.busy / duration,
+            replaced=tally.replaced,
+            merged=tally.merged,
+            dropped=tally.dropped,
+            rejected=core.rejected,
+            expired=tally.expired,
+            memory=figures["peak_depth"] * self._volume / max(self._arrived, 1),
+            **figures,
+        )
+
+
+def _ignore(messages: Sequence[Any], error: Exception) -> None:
+    """Do nothing about a refusal: the accumulation has counted it."""

@@ -1,0 +1,93 @@
+"""Traffic from text: `poisson(5000, duration=60s, keys=zipf(1000, 1.1))`, or a file of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from actorflow.bench.notation import BadNotation, Call, Term, Word, bind, parse
+from actorflow.bench.trace import Trace
+from actorflow.bench.traffic import (
+    Bursty,
+    Constant,
+    Diurnal,
+    Draw,
+    Fixed,
+    Poisson,
+    Ramp,
+    Step,
+    Uniform,
+    Zipf,
+)
+from actorflow.runtime.errors import BadOption, near
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.bench.traffic import Traffic
+
+__all__ = ["MODELS", "parse_traffic"]
+
+_COMMON = ("duration", "keys", "priorities", "sizes")
+MODELS: dict[str, tuple[Callable[..., Traffic], tuple[str, ...]]] = {
+    "constant": (Constant, ("rate", *_COMMON)),
+    "poisson": (Poisson, ("rate", *_COMMON)),
+    "bursty": (Bursty, ("rate", "on", "off", "quiet_rate", *_COMMON)),
+    "step": (Step, ("before", "after", "at", *_COMMON)),
+    "ramp": (Ramp, ("start", "end", *_COMMON)),
+    "diurnal": (Diurnal, ("low", "high", "period", *_COMMON)),
+    "trace": (Trace, ("path", "speed")),
+}
+"""The arrival models that text can name, with the names of their arguments, in order."""
+
+_DRAWS: dict[str, tuple[Callable[..., Draw], tuple[str, ...]]] = {
+    "uniform": (Uniform, ("count",)),
+    "zipf": (Zipf, ("count", "exponent")),
+    "fixed": (Fixed, ("value",)),
+}
+_SUFFIXES = {".csv", ".json", ".jsonl", ".ndjson"}
+
+
+def parse_traffic(text: str) -> Traffic:
+    """Read traffic: the call of a model, or the path of a trace.
+
+    Raises:
+        BadNotation: it cannot be read, or names no model; the message shows where.
+        BadOption: a number cannot be, or the file is not there.
+
+    >>> parse_traffic("constant(100, duration=2s)").rate
+    100
+    """
+    path = Path(text)
+    if path.suffix.lower() in _SUFFIXES or ("(" not in text and path.is_file()):
+        return Trace(path)
+    return _made(text, parse(text), MODELS, "arrival model")  # type: ignore[no-any-return]
+
+
+def _made(text: str, term: Term, known: Any, what: str) -> Any:
+    if not isinstance(term, Word | Call):
+        raise BadNotation(text, 0, f"expected an {what}{near(text, known)}")
+    if term.name not in known:
+        raise BadNotation(
+            text, term.at, f"there is no {what} {term.name!r}{near(term.name, known)}"
+        )
+    make, names = known[term.name]
+    given = {name: _argument(text, name, value) for name, value in bind(text, term, names).items()}
+    try:
+        return make(**given)
+    except TypeError:
+        raise BadNotation(
+            text, term.at, f"{term.name} needs more: {term.name}({', '.join(names)})"
+        ) from None
+    except BadOption as error:
+        raise BadNotation(text, term.at, f"{term.name}: {error}") from None
+
+
+def _argument(text: str, name: str, value: Term) -> Any:
+    if name in ("keys", "priorities", "sizes"):
+        if isinstance(value, int | float):
+            return Fixed(value) if name == "sizes" else Uniform(int(value))
+        return _made(text, value, _DRAWS, "distribution")
+    if isinstance(value, Word | Call):
+        raise BadNotation(text, value.at, f"{name} is a number, not {value.name!r}")
+    return value

@@ -1,0 +1,130 @@
+"""Draw the pictures of the documentation with the lab itself: `make docs-figures`.
+
+Everything is simulated from fixed seeds, so the pictures change only when the code does.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from actorflow.bench import figures
+from actorflow.bench.policies import parse_policies
+from actorflow.bench.simulate import simulate
+from actorflow.bench.timeline import timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from matplotlib.figure import Figure
+
+    from actorflow.bench.results import Result
+    from actorflow.bench.traffic import Message
+
+FOLDER = Path(__file__).parent.parent / "docs" / "figures"
+DPI = 100
+
+# Two flurries and a straggler: when (ms), key, priority.
+ARRIVALS = (
+    (0, "A", 1), (3, "B", 1), (5, "A", 2), (8, "C", 1), (10, "A", 3), (13, "B", 1), (15, "A", 1),
+    (18, "A", 2), (20, "C", 3), (48, "B", 1), (50, "B", 2), (55, "A", 1), (84, "C", 1),
+)  # fmt: skip
+MESSAGES: list[Message] = [(key, priority, 1.0, at / 1000) for at, key, priority in ARRIVALS]
+TIMELINE_SERVICE = "8ms + 0.5ms*n"
+
+BEHAVIOURS = {
+    "queue": ("queue", "number"),
+    "stack": ("stack", "number"),
+    "unique": ("unique", "key"),
+    "tableunique": ("table_unique", "key"),
+    "coalesce": ("coalesce", "key"),
+    "priority": ("chunk(priority, 3)", "priority"),
+    "fair": ("chunk(fair, 3)", "key"),
+    "throttle": ("throttle(queue, 24ms)", "number"),
+    "bounded": ("bounded(queue, 3, drop_oldest)", "number"),
+    "chunk": ("chunk(queue, 2)", "number"),
+    "linger": ("linger(queue, 16ms)", "number"),
+    "debounce": ("debounce(queue, 6ms, 30ms)", "number"),
+    "expire": ("expire(stack, 8ms)", "number"),
+    "adaptive": ("adaptive(queue, 32ms)", "number"),
+}
+"""For each behaviour a policy that shows it, and what is written on the messages."""
+
+
+def run(traffic: str, service: str, *policies: str) -> list[Result]:
+    """Simulate some policies."""
+    return [simulate(traffic, service, policy) for policy in parse_policies(policies)]
+
+
+def dear_calls() -> Sequence[Result]:
+    """Show a sink that is dear per call: how much waiting buys how much."""
+    return run(
+        "poisson(2000, duration=20s)", "10ms + 20us*n", "queue",
+        "linger(queue, {5ms, 20ms, 50ms, 100ms})", "throttle(queue, 40ms)", "chunk(queue, 30)",
+        "adaptive(queue, {50ms, 100ms})",
+    )  # fmt: skip
+
+
+def duplicates() -> Sequence[Result]:
+    """Show more messages than the job can take, about few things."""
+    return run(
+        "poisson(2000, duration=15s, keys=zipf(100, 1.2))", "1ms + 1ms*n",
+        "queue", "unique", "linger(unique, 50ms)", "bounded(queue, 200, drop_oldest)",
+    )  # fmt: skip
+
+
+def priorities() -> Sequence[Result]:
+    """Show a worker that is nearly full, and some messages that must not wait."""
+    return run(
+        "poisson(950, duration=30s, priorities=uniform(10))", "1ms*n",
+        "queue", "priority", "chunk(priority, {1, 10, 50})",
+    )  # fmt: skip
+
+
+def overload() -> Sequence[Result]:
+    """Show bursts of more than can be borne: what to do with the backlog."""
+    return run(
+        "bursty(3000, on=2s, off=4s, quiet_rate=300, duration=18s)", "500us*n",
+        "chunk(queue, 50)", "chunk(stack, 50)", "chunk(bounded(queue, 500, drop_oldest), 50)",
+        "chunk(expire(queue, 300ms), 50)",
+    )  # fmt: skip
+
+
+def load_step() -> Sequence[Result]:
+    """Show a jump from 500 to 20,000 messages a second: fixed waits and one that adapts."""
+    return run(
+        "step(500, 20000, at=5s, duration=10s)", "10ms + 20us*n",
+        "queue", "linger(queue, 20ms)", "linger(queue, 40ms)", "adaptive(queue, 50ms)",
+    )  # fmt: skip
+
+
+SCENES: dict[str, tuple[Callable[[], Sequence[Result]], Callable[[Any], Figure]]] = {
+    "dear-calls": (dear_calls, figures.frontier),
+    "dear-calls-latency": (dear_calls, figures.latency_cdf),
+    "duplicates": (duplicates, figures.depths),
+    "priorities": (priorities, figures.by_priority),
+    "overload-latency": (overload, figures.latency_cdf),
+    "overload-depth": (overload, figures.depths),
+    "load-step": (load_step, figures.batch_sizes),
+    "load-step-latency": (load_step, figures.latency_cdf),
+}
+
+
+def main(folder: Path = FOLDER) -> int:
+    """Draw everything."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (policy, label) in BEHAVIOURS.items():
+        figure = timeline(MESSAGES, TIMELINE_SERVICE, policy, label=label)
+        figures.save(figure, folder / f"behaviour-{name}.png", DPI)
+    known: dict[Any, Sequence[Result]] = {}
+    for name, (scene, draw) in SCENES.items():
+        results = known.setdefault(scene, ()) or scene()
+        known[scene] = results
+        figures.save(draw(results), folder / f"{name}.png", DPI)
+    print(f"wrote {len(BEHAVIOURS) + len(SCENES)} pictures to {folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""Goals and advice: what is asked for, what is found, what cannot be."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import actorflow as af
+import behaviours
+from actorflow.bench import advise as module
+from actorflow.bench.advise import Advice, GoalUnreachable, advise, candidates
+from actorflow.bench.goals import Goal, figure_text, parse_goals, seconds_text
+from actorflow.bench.notation import BadNotation
+from actorflow.bench.policies import policy
+from actorflow.bench.simulate import simulate
+from actorflow.bench.sources import parse_traffic
+
+if TYPE_CHECKING:
+    from actorflow.bench.results import Result
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return simulate(
+        "poisson(900, duration=5s, priorities=uniform(3))", "1ms*n", "chunk(priority, 1)"
+    )
+
+
+# --- goals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p99 < 50ms, no loss", "p50 < 5ms, loss < 1%, busy < 80%", "fairness > 0.9",
+        "p99.9 <= 1.5s", "p99(priority>=9) < 20ms", "max(high) < 1s", "p50(priority=0) < 1s",
+        "throughput >= 5,000".replace(",", ""), "no replacement", "mean < 20us, depth < 100",
+    ],
+)  # fmt: skip
+def test_goals_are_read_and_shown(text: str) -> None:
+    shown = ", ".join(map(str, parse_goals(text)))
+    assert parse_goals(shown.replace("5,000", "5000")) == parse_goals(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("p98 < 5ms", "did you mean 'p99'"),
+        ("p99", "expected a goal like"),
+        ("", "expected a goal like"),
+        ("no los", "did you mean 'loss'"),
+        ("p99 < fast", "expected a number"),
+        ("p99 < -5ms", "expected a number"),
+        ("busy(high) < 5%", "only latencies have priorities"),
+        ("p99(urgent) < 5ms", "only latencies have priorities"),
+    ],
+)
+def test_bad_goals_say_what_is_known(text: str, complaint: str) -> None:
+    with pytest.raises(BadNotation, match=complaint):
+        parse_goals(text)
+
+
+def test_the_place_of_a_bad_goal_is_shown() -> None:
+    with pytest.raises(BadNotation) as caught:
+        parse_goals("no loss, p98 < 5ms")
+    assert str(caught.value).endswith("\n  no loss, p98 < 5ms\n           ^")
+
+
+def test_goals_are_held_against_a_result(result: Result) -> None:
+    held = parse_goals("p99 < 10s, no loss, busy > 50%, fairness > 0.5, p99(high) < 5ms")
+    assert all(goal.holds(result) for goal in held)
+    missed = parse_goals("p99 < 1ms, busy < 10%, throughput > 10k, p99(priority>=0) < 5ms")
+    assert not any(goal.holds(result) for goal in missed)
+    assert all(goal.miss(result) > 0 for goal in missed)
+    assert all(goal.reached(result).holds(result) for goal in missed)
+
+
+def test_priorities_are_told_apart(result: Result) -> None:
+    def value(text: str) -> float:
+        return Goal("p99", "<", 1.0, text).value(result)
+
+    assert value("high") == value("priority=2") == result.priorities[2.0]["p99"]
+    assert value("priority>=1") == result.priorities[1.0]["p99"]
+    assert value("priority=7") == float("inf")
+
+
+def test_a_loss_is_a_share(result: Result) -> None:
+    lossy = dataclasses.replace(result, dropped=result.arrived // 50)
+    [goal] = parse_goals("no loss")
+    assert goal.value(lossy) == pytest.approx(0.02, rel=0.01)
+    assert not goal.holds(lossy)
+    assert str(goal.reached(lossy)) == "loss <= 2.1%"
+    assert parse_goals("loss < 3%")[0].holds(lossy)
+
+
+def test_figures_have_units() -> None:
+    assert figure_text("p99", 0.0123) == "12.3ms"
+    assert figure_text("busy", 0.5) == "50%"
+    assert figure_text("throughput", 12_345.6) == "12,346"
+    assert seconds_text(float("inf")) == "never"
+
+
+# --- advice: three cases whose best answer is known ----------------------------------------------
+
+
+def test_many_duplicates_want_to_be_one() -> None:
+    # Four times as much as the job can do one by one, but only fifty different things.
+    found = advise(
+        "poisson(2000, duration=6s, keys=zipf(50, 1.2))", "1ms + 2ms*n", "p99 < 300ms, no loss"
+    )
+    assert all("unique" in each.policy or "coalesce" in each.policy for each in found.best)
+    assert "of the messages are" in found.best[0].why(found.plain)
+    assert "A plain queue: p99" in found.best[0].why(found.plain)
+    assert found.plain is not None
+    assert found.plain.latency["p99"] > 0.3
+
+
+def test_urgent_messages_want_to_be_first() -> None:
+    found = advise(
+        "poisson(950, duration=10s, priorities=uniform(10))", "1ms*n",
+        "p99(priority>=9) < 20ms, no loss, no replacement",
+    )  # fmt: skip
+    assert all("priority" in each.policy for each in found.best)
+    assert found.best[0].policy.startswith("chunk(priority, ")
+    assert "Chunk(Priority(key=priority)" in found.best[0].code()
+
+
+def test_an_expensive_call_wants_large_batches() -> None:
+    found = advise("poisson(2000, duration=10s)", "20ms + 10us*n", "p99 < 200ms, no loss")
+    best = found.best[0]
+    assert best.policy.startswith(("linger(", "adaptive(", "throttle("))
+    assert best.result.batch_mean > 200
+    assert best.result.busy < 0.25
+    assert found.plain is not None
+    assert found.plain.busy > 0.9
+
+
+def test_a_bound_is_found_where_loss_is_allowed() -> None:
+    found = advise("poisson(1500, duration=5s)", "1ms*n", "p99 < 100ms, loss < 50%, no replacement")
+    assert found.best[0].policy.startswith(("bounded(", "expire("))
+
+
+# --- advice: around it ---------------------------------------------------------------------------
+
+
+def test_an_impossible_goal_names_the_closest_one() -> None:
+    with pytest.raises(
+        GoalUnreachable, match=r"none of .* policies holds 'p99 < 1ms, no loss'"
+    ) as e:
+        advise("poisson(2000, duration=5s)", "20ms + 10us*n", "p99 < 1ms, no loss")
+    closest = e.value.closest
+    assert f"reachable: --goal '{closest}'" in str(e.value)
+    assert closest.endswith(", no loss")
+    assert advise("poisson(2000, duration=5s)", "20ms + 10us*n", closest).best
+
+
+def run(advice: Advice) -> Any:
+    space: dict[str, Any] = {"job": lambda _batch, _state: None}
+    exec(advice.code(), space)  # noqa: S102 - what we tell people to paste must run
+    return space["worker"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["queue", "linger(unique, 20ms)", "coalesce", "chunk(priority, 50)",
+     "bounded(chunk(queue, 10, weight=size), 100, drop_oldest)", "table_unique"],
+)  # fmt: skip
+def test_the_code_to_paste_runs(text: str, result: Result) -> None:
+    goals = parse_goals("p99 < 1h")
+    advice = Advice(goals, [module.Candidate(text, result, goals)], None, 1)
+    with run(advice) as worker:
+        assert isinstance(worker, af.WorkerRef)
+        worker.push_block((1, "a"))
+
+
+def test_the_same_seed_gives_the_same_advice() -> None:
+    one, two = (
+        advise("poisson(2000, duration=3s)", "5ms + 10us*n", "p99 < 60ms", seed=2) for _ in range(2)
+    )
+    assert [each.policy for each in one.best] == [each.policy for each in two.best]
+
+
+def test_own_policies_are_tried_instead() -> None:
+    found = advise(
+        "poisson(2000, duration=2s)", "5ms", "p99 < 60ms", policies=["stack", "queue"], best=1
+    )
+    assert found.tried == 2
+    assert [each.policy for each in found.best] == ["queue"]
+
+
+def test_candidates_fit_the_goals_and_the_traffic() -> None:
+    sample: Any = [(number % 5, number % 3, 1.0, number / 1000) for number in range(1_000)]
+    kept = candidates(parse_goals("p99 < 50ms, no loss, no replacement"), sample)
+    assert not [each for each in kept if "unique" in each or "bounded" in each or "expire" in each]
+    lossy = candidates(parse_goals("p99(high) < 50ms, loss < 1%, fairness > 0.5, p50 < 1s"), sample)
+    for word in ("unique", "coalesce", "priority", "fair", "stack", "bounded", "expire"):
+        assert any(word in each for each in lossy)
+    for text in {*kept, *lossy}:
+        policy(text)
+    names = {name for name in vars(behaviours) if name[0].isupper()}
+    assert set(module._class_names()) <= names
+
+
+def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 0
+
+    def interrupted(*args: Any, **options: Any) -> Result:
+        nonlocal count
+        count += 1
+        if count == 20:
+            raise KeyboardInterrupt
+        return simulate(*args, **options)
+
+    monkeypatch.setattr(module, "simulate", interrupted)
+    found = advise("poisson(2000, duration=4s)", "5ms + 10us*n", "p99 < 60ms, no loss")
+    assert not found.complete
+    assert found.best
+    count = 19
+    with pytest.raises(KeyboardInterrupt):
+        advise("poisson(2000, duration=4s)", "5ms + 10us*n", "p99 < 60ms, no loss")
+
+
+def test_the_busiest_stretch_is_looked_at() -> None:
+    traffic = "bursty(20000, on=0.5s, off=4s, quiet_rate=100, duration=9s)"
+    chunks = parse_traffic(traffic).chunks(0)
+    [short, long], total = module._busiest([2_000, 6_000], chunks)
+    assert (len(short), len(long)) == (2_000, 6_000)
+    assert total > 20_000
+    assert short[0][3] == 0
+    assert short[-1][3] < 0.2
+
+
+def test_nothing_to_reach_is_refused() -> None:
+    with pytest.raises(af.BadOption, match="needs a goal"):
+        advise("poisson(5)", "1ms", ())

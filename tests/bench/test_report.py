@@ -1,0 +1,146 @@
+"""Tables, files and pictures: what is in them, and that nothing else is needed."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from actorflow.bench import figures, html
+from actorflow.bench.report import as_csv, as_json, as_table, dominated, rows
+from actorflow.bench.results import Histogram, Series
+from actorflow.bench.simulate import simulate
+
+if TYPE_CHECKING:
+    from actorflow.bench.results import Result
+
+TEXTS = ("queue", "stack", "unique", "linger(queue, 20ms)", "bounded(queue, 20, drop_oldest)")
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    traffic = "bursty(3000, on=1s, off=1s, quiet_rate=300, duration=4s, keys=zipf(100))"
+    return [simulate(traffic, "3ms + 300us*n", text) for text in TEXTS]
+
+
+def test_the_table_has_a_row_for_each_policy(results: list[Result]) -> None:
+    for width, narrow in ((200, False), (80, True)):
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(as_table(results, "a title", narrow=narrow))
+        text = console.export_text()
+        assert "a title" in text
+        assert all(word in text for word in ("queue", "stack", "unique", "p99", "busy"))
+        assert ("fairness" in text) == (not narrow)
+
+
+def test_intervals_are_shown(results: list[Result]) -> None:
+    repeated = dataclasses.replace(results[0], intervals={"p50": (0.001, 0.003)})
+    assert rows([repeated])[0][2].endswith("±1ms")
+
+
+def test_json_holds_everything(results: list[Result]) -> None:
+    found = json.loads(as_json(results, {"traffic": "mine"}, complete=False))
+    assert found["parameters"] == {"traffic": "mine"}
+    assert found["complete"] is False
+    assert [each["policy"] for each in found["results"]] == list(TEXTS)
+    assert found["results"][0]["curve"][-1][1] == 1.0
+    assert found["results"][4]["lost"] == results[4].dropped > 0
+
+
+def test_csv_has_a_line_for_each_policy(results: list[Result]) -> None:
+    repeated = dataclasses.replace(results[0], intervals={"p50": (0.001, 0.003)})
+    lines = list(csv.DictReader(io.StringIO(as_csv([*results, repeated]))))
+    assert [line["policy"] for line in lines] == [*TEXTS, "queue"]
+    assert float(lines[2]["p99"]) == results[2].latency["p99"]
+    assert lines[5]["p50_low"] == "0.001"
+    assert "curve" not in lines[0]
+
+
+def test_a_policy_that_is_beaten_in_everything_is_dominated(results: list[Result]) -> None:
+    best = dataclasses.replace(
+        results[0], policy="best", busy=0.01, latency=dict.fromkeys(results[0].latency, 1e-4)
+    )
+    assert dominated([*results, best]) == set(TEXTS)
+    assert dominated([results[0], results[1]]) == set()  # the same is no worse
+    lossy = dataclasses.replace(results[0], policy="lossy", dropped=1)
+    assert dominated([results[0], lossy]) == {"lossy"}
+
+
+@pytest.mark.parametrize("name", list(figures.FIGURES))
+def test_pictures_are_drawn_and_the_same_each_time(name: str, results: list[Result]) -> None:
+    draw = figures.FIGURES[name]
+    picture = figures.png(draw(results))
+    assert picture.startswith(b"\x89PNG")
+    assert picture == figures.png(draw(results))
+
+
+def test_pictures_name_each_policy_once(results: list[Result]) -> None:
+    figure = figures.latency_cdf(results)
+    [legend] = figure.legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels == ["queue = stack", *TEXTS[2:]]
+
+
+def test_dominated_policies_are_grey(results: list[Result]) -> None:
+    worse = dataclasses.replace(
+        results[0],
+        policy="worse",
+        latency=dict.fromkeys(results[0].latency, 5.0),
+        curve=[(5.0, 1.0)],
+    )
+    for axes in figures.frontier([*results, worse]).axes:
+        names = {text.get_text(): text.get_color() for text in axes.texts}
+        assert names["worse"] == "#9a9a9a"
+        assert names["unique"] == "#222222"
+
+
+def test_odd_results_can_be_drawn(results: list[Result]) -> None:
+    empty = dataclasses.replace(
+        results[0], policy="nothing", processed=0, curve=[], depth_series=[], batch_series=[],
+        latency=dict.fromkeys(results[0].latency, 0.0),
+    )  # fmt: skip
+    for some in ([empty], results[:1], [empty, *results]):
+        for draw in (*figures.FIGURES.values(), figures.overview):
+            assert figures.png(draw(some), dpi=30)
+
+
+def test_the_html_page_needs_nothing_else(results: list[Result]) -> None:
+    page = html.as_html(results, {"traffic": "<mine> & yours"}, complete=False)
+    assert page.startswith("<!doctype html>")
+    assert page.count("data:image/png;base64,") == 4
+    assert not re.search(r'src="(?!data:)|href=|url\(', page)
+    assert "&lt;mine&gt; &amp; yours" in page
+    assert "Interrupted" in page
+    assert "p99 by priority" in page
+    assert all(text in page for text in TEXTS)
+    assert "Interrupted" not in html.as_html([], {})
+
+
+def test_a_histogram_is_right_within_its_steps() -> None:
+    histogram = Histogram()
+    histogram.add_many([number / 1000 for number in range(1, 1001)])
+    histogram.add_many([])
+    histogram.add_many([0.0] * 1000)
+    assert histogram.quantile(0.25) == 0.0
+    assert histogram.quantile(0.75) == pytest.approx(0.5, rel=0.005)
+    assert histogram.quantile(1.0) == pytest.approx(1.0, rel=0.005)
+    assert histogram.mean == pytest.approx(0.25025)
+    assert histogram.curve()[0] == (0.0, 0.5)
+
+
+def test_a_series_keeps_the_peaks() -> None:
+    series = Series(limit=100)
+    values = [0.0] * 10_000
+    values[7_777] = 5.0
+    for start in range(0, 10_000, 997):
+        series.add_many(range(start, min(start + 997, 10_000)), values[start : start + 997])
+    points = series.points()
+    assert len(points) <= 101
+    assert (7_777, 5.0) in points
+    assert points == sorted(points)
