@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.runtime.errors import BadBehaviour, Dropped, Expired, Replaced
 from behaviours.base import Behaviour, Fate, Item, Tally
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Accumulation", "Batch", "Ticket"]
 
 _DISPLACED: dict[Fate, Callable[[Any], Exception]] = {
-    Fate.REPLACED: lambda message: Replaced(f"a newer message replaced {message!r:.200}"),
-    Fate.DROPPED: lambda message: Dropped(f"dropped to make room: {message!r:.200}"),
-    Fate.EXPIRED: lambda message: Expired(f"waited too long: {message!r:.200}"),
+    Fate.REPLACED: lambda message: Replaced(f"a newer message replaced {brief(message)}"),
+    Fate.DROPPED: lambda message: Dropped(f"dropped to make room: {brief(message)}"),
+    Fate.EXPIRED: lambda message: Expired(f"waited too long: {brief(message)}"),
 }
 
 
@@ -220,12 +221,12 @@ class Accumulation:
         if self._tickets is None:
             self._tickets = {}
         self._tickets.update((id(ticket), ticket) for _, ticket in pairs)
-        for items, error in self.behaviour.extend([Item(message, (t,)) for message, t in pairs]):
+        for items, why in self.behaviour.extend([Item(message, (t,)) for message, t in pairs]):
             self.rejected += len(items)
             for item in items:
                 for ticket in item.tickets:
                     self._let_go(ticket)
-                    refused.append((ticket, error))
+                    refused.append((ticket, why))
         if self._gone:
             self._settle_gone()
         return refused

@@ -407,9 +407,11 @@ class Accumulator(Lifecycle):
                 return None
             return step
 
-    def postpone(self, step: Step) -> None:
-        """Keep a step for the next time that the executor runs."""
-        self._first = step
+    def postpone(self, executor: Executor, step: Step) -> None:
+        """Keep a step for the next time that the executor runs, unless it was cut off."""
+        with self.lock:
+            if not executor.is_cut_off:  # else its successor would run what was given up
+                self._first = step
 
     def next_step(self, executor: Executor) -> Step | None:
         """Find what the executor does next; `None` if nothing: then it is idle, or waits.

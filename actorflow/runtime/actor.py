@@ -34,6 +34,7 @@ from actorflow.runtime.events import log
 from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.waiting import ThreadTicket
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -418,12 +419,12 @@ class Actor(pykka.Actor):
         try:
             self.on_stop()
         except BaseException as error:  # noqa: BLE001 - the actor ends all the same
-            log.error("on_stop failed", actor=self.title, error=repr(error), exc_info=error)
+            log.error("on_stop failed", actor=self.title, error=brief(error), exc_info=error)
         self.die(reason)
 
     def _crash(self, error: BaseException) -> None:
         try:
-            log.error("actor crashed", actor=self.title, error=repr(error), exc_info=error)
+            log.error("actor crashed", actor=self.title, error=brief(error), exc_info=error)
             self.on_failure(type(error), error, error.__traceback__)
         except BaseException as second:  # noqa: BLE001 - the actor ends all the same
             log.error("on_failure failed", actor=self.title, exc_info=second)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import BadOption, WouldDeadlock
 from actorflow.runtime.events import log
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     import asyncio
@@ -211,7 +212,7 @@ class Pool:
             try:
                 runnable.run()
             except BaseException:  # noqa: BLE001 - a run must not raise: this is a bug of ours
-                log.critical("an actor's run raised", actor=repr(runnable), exc_info=True)
+                log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
             del runnable
         with self._growing:
             del self._seats[number]
@@ -292,7 +293,7 @@ class ThreadLane:
             try:
                 runnable.run()
             except BaseException:  # noqa: BLE001 - a run must not raise: this is a bug of ours
-                log.critical("an actor's run raised", actor=repr(runnable), exc_info=True)
+                log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
 
 
 class LoopLane:

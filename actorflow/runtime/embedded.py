@@ -102,7 +102,17 @@ class Call:
 class _Embedded:
     """One of the workers: idle, or busy with the call `current`."""
 
-    __slots__ = ("core", "current", "id", "job", "number", "offered", "rejections", "state")
+    __slots__ = (
+        "core",
+        "current",
+        "given_at",
+        "id",
+        "job",
+        "number",
+        "offered",
+        "rejections",
+        "state",
+    )
 
     def __init__(self, spec: Worker, rejections: list[Any]) -> None:
         if executor_maker(spec.job) is not FunctionExecutor:
@@ -118,6 +128,7 @@ class _Embedded:
         self.state = spec.state
         self.current: Call | None = None
         self.offered = False  # the owner has been given the current call
+        self.given_at = 0.0
         self.number = 0
 
     def refused(self, messages: Sequence[Any], error: Exception) -> None:
@@ -192,6 +203,7 @@ class Workers:
                 self._next(worker_id, worker, self._clock())
             if worker.current is not None and not worker.offered:
                 worker.offered = True
+                worker.given_at = self._clock()
                 calls.append(worker.current)
         return calls
 
@@ -212,6 +224,8 @@ class Workers:
         worker.current = None
         if message.error is None:
             worker.state = message.state
+        if worker.core.observed:
+            worker.core.behaviour.observe(call.size, self._clock() - worker.given_at)
         call._tickets.resolve(message.error)  # noqa: SLF001 - made in this module
         self._next(message.worker_id, worker, self._clock() if worker.core.timed else 0.0)
         if message.error is not None:

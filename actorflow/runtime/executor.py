@@ -35,6 +35,7 @@ from actorflow.runtime.exits import Crash
 from actorflow.runtime.failure import Drop
 from actorflow.runtime.orders import Order, StopMode
 from actorflow.runtime.registry import ROSTER
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -198,7 +199,7 @@ class Executor(Actor):
             if batch.tickets is not None:
                 batch.resolve()
         if step is not None:
-            accumulator.postpone(step)
+            accumulator.postpone(self, step)
             self._lane.submit(self)
 
     def _process_now(self, batch: Batch) -> bool:
@@ -301,7 +302,7 @@ class Executor(Actor):
             reason = Crash(error)
         if reason is not None:
             self.die(reason)
-            failure = StartFailed(repr(self), reason.describe())
+            failure = StartFailed(self.title, reason.describe())
             failure.__cause__ = reason.exception if isinstance(reason, Crash) else None
             started.resolve(failure)
             return
@@ -466,7 +467,7 @@ class Executor(Actor):
             if self._asynchronous:
                 yield outcome
         except BaseException as error:  # noqa: BLE001 - it ends all the same
-            log.error("on_stop failed", actor=repr(self), error=repr(error), exc_info=error)
+            log.error("on_stop failed", actor=self.title, error=brief(error), exc_info=error)
         self._accumulator.ended(self)
 
     def _crash(self, error: BaseException) -> None:
@@ -498,7 +499,7 @@ class Executor(Actor):
         try:
             self.on_failure(type(error), error, error.__traceback__)
         except BaseException as second:  # noqa: BLE001 - it ends all the same
-            log.error("on_failure failed", actor=repr(self), error=repr(second), exc_info=second)
+            log.error("on_failure failed", actor=self.title, error=brief(second), exc_info=second)
 
 
 class _Steps:

@@ -195,7 +195,11 @@ class DeadLetters:
                 self._letters.remove(letter)
             except ValueError:
                 continue
-            self._push(letter.message)
+            try:
+                self._push(letter.message)
+            except BaseException:
+                self._letters.appendleft(letter)  # the worker has ended: it is not lost for that
+                raise
             count += 1
         return count
 

@@ -19,6 +19,7 @@ from actorflow.runtime.failure import DeadLetters
 from actorflow.runtime.orders import StopMode, WorkerStatus
 from actorflow.runtime.registry import ROSTER, forget_name
 from actorflow.runtime.waiting import ThreadTicket
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     import threading
@@ -75,7 +76,9 @@ class Lifecycle(Actor):
     _cancel_timer: Callable[[], None]
 
     def __repr__(self) -> str:
-        return f"worker {self.name!r}" if self.name is not None else f"worker of {self.executor!r}"
+        return (
+            f"worker {self.name!r}" if self.name is not None else f"worker of {self.executor.title}"
+        )
 
     # Beginning, and beginning again.
 
@@ -184,21 +187,23 @@ class Lifecycle(Actor):
                 self.executor_follows = True
         if not left_behind and self.exit_reason is None:
             log.error(
-                "worker crashed", worker=repr(self), error=repr(error),
+                "worker crashed", worker=repr(self), error=brief(error),
                 dropped=0 if batch is None else batch.size, exc_info=error,
             )  # fmt: skip
         executor.report_failure(error)
-        for lost in (batch, in_flight):
-            if lost is not None:
-                lost.resolve(error)
-        if left_behind:
-            return
-        if final:
-            self._end_both(executor, reason)
-        elif self._park(executor, reason):
-            log.error("worker parked", worker=repr(self), error=repr(error))
-        else:
-            executor.die(reason)
+        try:
+            if left_behind:
+                return
+            if final:
+                self._end_both(executor, reason)
+            elif self._park(executor, reason):
+                log.error("worker parked", worker=repr(self), error=brief(error))
+            else:
+                executor.die(reason)
+        finally:  # told last: who hears of the crash finds the worker as the crash has left it
+            for lost in (batch, in_flight):
+                if lost is not None:
+                    lost.resolve(error)
 
     def _park(self, executor: Executor, reason: Crash) -> bool:
         """Count a crash, and park the executor if the breaker says so and nobody wants its end."""
@@ -224,7 +229,7 @@ class Lifecycle(Actor):
         letters = self.dead_letters()
         for message in batch.payload if type(batch.payload) is list else [batch.payload]:
             letters.bury(message, error)
-        log.error("message buried", worker=repr(self), error=repr(error), exc_info=error)
+        log.error("message buried", worker=repr(self), error=brief(error), exc_info=error)
         batch.resolve(error)
 
     def dead_letters(self) -> DeadLetters:

@@ -31,6 +31,7 @@ from actorflow.runtime.waiting import AsyncTicket, ThreadTicket
 from behaviours import Queue, Throttle
 from behaviours.arguments import seconds
 from behaviours.base import adapt
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -138,7 +139,7 @@ class WorkerRef(Ref[Accumulator]):
             left = accumulator.offer(message, ticket, timeout)
         if not accumulator.lane.wait(ticket, left):
             msg = (
-                f"{accumulator!r} did not process {message!r:.200} within {timeout} s; "
+                f"{accumulator!r} did not process {brief(message)} within {timeout} s; "
                 "it stays accumulated"
             )
             raise PushTimeout(msg)
@@ -165,7 +166,7 @@ class WorkerRef(Ref[Accumulator]):
             if ticket.future.done() and not ticket.future.cancelled():
                 raise  # the job's own TimeoutError
             msg = (
-                f"{accumulator!r} did not process {message!r:.200} within {timeout} s; "
+                f"{accumulator!r} did not process {brief(message)} within {timeout} s; "
                 "it stays accumulated"
             )
             raise PushTimeout(msg) from None

@@ -9,7 +9,7 @@ import pytest
 import actorflow as af
 from actorflow.runtime.embedded import Call, Done
 from actorflow.testing import VirtualClock
-from behaviours import Base, Bounded, Chunk, Priority, Queue, Stack, Unique
+from behaviours import Adaptive, Base, Bounded, Chunk, Priority, Queue, Stack, Unique
 from tests.runtime.probe import FakeTicket
 
 
@@ -209,3 +209,19 @@ def test_a_call_catches_exceptions_but_not_ctrl_c() -> None:
     assert isinstance(call, Call)
     with pytest.raises(KeyboardInterrupt):
         call.run()
+
+
+def test_an_adaptive_behaviour_learns_from_embedded_calls() -> None:
+    now = 0.0
+    worker = af.Worker("slow", lambda batch, state: state, behaviour=Adaptive(Queue(), target=1.0))
+    workers = af.Workers([worker], clock=lambda: now)
+    workers.push("slow", "a")
+    assert workers.due() == pytest.approx(0.9)
+    now = 0.9
+    (call,) = workers.pending()
+    now = 1.3  # it took 0.4 s
+    workers.handle_message(call.run())
+    workers.push("slow", "b")
+    due = workers.due()
+    assert due is not None
+    assert due < 1.3 + 0.9 - 0.3  # so the next one waits less

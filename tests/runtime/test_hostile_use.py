@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import actorflow as af
+from actorflow.runtime.accumulation import Batch
 from actorflow.runtime.clock import SYSTEM, SystemClock
-from behaviours import Behaviour, Full, Queue, Throttle, Traits
-from tests.runtime.probe import PATIENCE, Probe
+from behaviours import Behaviour, Full, Queue, Throttle, Traits, Unique
+from tests.runtime.probe import PATIENCE, Caller, Probe, until_accumulated
 
 
 def noop(batch: Any, state: Any) -> Any:
@@ -366,3 +367,111 @@ def test_run_puts_handlers_back_if_a_signal_cannot_be_heeded() -> None:
     with pytest.raises(OSError, match=r"."):
         af.run(af.Supervisor(), signals=(signal.SIGTERM, signal.SIGKILL))
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+# What is told, and when.
+
+
+class Unprintable(tuple[Any, ...]):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        raise RuntimeError("cannot be printed")
+
+
+def test_a_message_that_cannot_be_printed_can_be_replaced_refused_and_late(
+    pool_probe: Probe,
+) -> None:
+    worker = pool_probe.spawn(behaviour=Unique(key=0))
+    worker.push(("busy", 0))
+    pool_probe.begun()
+    waiter = Caller(worker.push_block, Unprintable(("a", 1)))
+    until_accumulated(worker, 1)
+    worker.push_ack(("a", 2))
+    assert isinstance(waiter.wait().error, af.Replaced)
+    with pytest.raises(af.PushTimeout):
+        worker.push_block(Unprintable(("b", 1)), timeout=0.001)
+    with pytest.raises(af.Malformed):
+        worker.push_ack(Unprintable())
+
+
+def test_a_letter_that_cannot_be_pushed_again_stays() -> None:
+    worker = af.spawn(fail, on_failure="isolate")
+    for message in ("a", "b"):
+        with pytest.raises(ValueError, match="bad"):
+            worker.push_block(message, timeout=PATIENCE)
+    worker.stop()
+    with pytest.raises(af.WorkerStopped):
+        worker.dead_letters.retry()
+    assert [letter.message for letter in worker.dead_letters] == ["a", "b"]
+
+
+@pytest.mark.parametrize("repeat", range(20))
+def test_who_hears_of_a_crash_finds_the_worker_dead(repeat: int) -> None:
+    worker = af.spawn(fail)
+    with pytest.raises(ValueError, match="bad"):
+        worker.push_block(1, timeout=PATIENCE)
+    assert isinstance(worker.exit_reason, af.Crash)
+    with pytest.raises(af.WorkerCrashed):
+        worker.push(2)
+
+
+class Ugly(Exception):
+    def __repr__(self) -> str:
+        raise RuntimeError("cannot be printed")
+
+    __str__ = __repr__
+
+
+def ugly(batch: Any, state: Any) -> Any:
+    raise Ugly
+
+
+class UglyExecutor(af.Executor):
+    def __repr__(self) -> str:
+        raise RuntimeError("cannot be printed")
+
+    def handle(self, batch: Any) -> None:
+        raise ValueError("bad")
+
+
+class UglyStart(UglyExecutor):
+    def on_start(self) -> None:
+        raise Ugly
+
+
+@pytest.mark.parametrize("on_failure", ["drop", "retry", "isolate"])
+@pytest.mark.parametrize("job", [ugly, UglyExecutor])
+def test_a_crash_that_cannot_be_printed_is_told_all_the_same(job: Any, on_failure: str) -> None:
+    worker = af.spawn(job, on_failure=on_failure)
+    with pytest.raises((Ugly, ValueError)):
+        worker.push_block(1, timeout=PATIENCE)
+    worker.stop(timeout=PATIENCE)
+    tree = af.Supervisor([af.Worker("a", job, on_failure=on_failure)]).start()
+    for _ in range(2):
+        with pytest.raises((Ugly, ValueError)):
+            tree.worker("a").push_block(1, timeout=PATIENCE)
+    assert "'a'" in str(tree.tree())
+    tree.stop(timeout=PATIENCE)
+
+
+def test_a_failed_start_that_cannot_be_printed_is_told_all_the_same() -> None:
+    with pytest.raises(af.StartFailed) as caught:
+        af.spawn(UglyStart)
+    assert isinstance(caught.value.__cause__, Ugly)
+
+
+def test_what_a_killed_executor_had_put_off_is_not_run_by_its_successor(pool_probe: Probe) -> None:
+    tree = af.Supervisor(
+        [af.Child("a", af.Worker("a", pool_probe.call), shutdown="brutal_kill")]
+    ).start()
+    accumulator = tree.worker("a").actor
+    old = accumulator.executor
+    tree.worker("a").push("held")
+    pool_probe.begun()
+    accumulator.abandon_executor()
+    accumulator.postpone(old, Batch(["stale"], 1))
+    pool_probe.open()
+    tree.worker("a").push_block("fresh", timeout=PATIENCE)
+    tree.stop()
+    assert pool_probe.batches == [["held"], ["fresh"]]
