@@ -1,17 +1,23 @@
 """actorflow: executor actors fronted by accumulators that batch what arrives while they are busy.
 
-import actorflow as af
-
-with af.spawn(job, behaviour=Unique(key=0)) as worker:
-worker.push(message)
+Start with `spawn`; see README.md and docs/ for the rest.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.actions import (
+    ChildInfo,
+    ChildState,
+    Counts,
+    Ignored,
+    Refusal,
+    Started,
+)
 from actorflow.runtime.actor import Actor, Stop
 from actorflow.runtime.childspec import Backoff, BadChild, BadFlags, Child
+from actorflow.runtime.deferred import Deferred
 from actorflow.runtime.embedded import Workers
 from actorflow.runtime.errors import (
     ActorflowError,
@@ -38,7 +44,14 @@ from actorflow.runtime.errors import (
     WouldDeadlock,
 )
 from actorflow.runtime.executor import Executor
-from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
+from actorflow.runtime.exits import (
+    Crash,
+    ExitReason,
+    FailedToStart,
+    Killed,
+    Normal,
+    Shutdown,
+)
 from actorflow.runtime.failure import Breaker, DeadLetter, DeadLetters, Drop, Isolate, Retry
 from actorflow.runtime.foreground import ExitCode, run
 from actorflow.runtime.orders import WorkerStatus
@@ -72,9 +85,13 @@ __all__ = [
     "BadOption",
     "Breaker",
     "Child",
+    "ChildInfo",
+    "ChildState",
+    "Counts",
     "Crash",
     "DeadLetter",
     "DeadLetters",
+    "Deferred",
     "Displaced",
     "Drop",
     "Dropped",
@@ -83,14 +100,17 @@ __all__ = [
     "ExitCode",
     "ExitReason",
     "Expired",
+    "FailedToStart",
     "FlowTask",
     "Full",
+    "Ignored",
     "Isolate",
     "Killed",
     "Malformed",
     "Normal",
     "NotParked",
     "PushTimeout",
+    "Refusal",
     "Rejected",
     "Replaced",
     "RequestRefused",
@@ -99,6 +119,7 @@ __all__ = [
     "Server",
     "Shutdown",
     "StartFailed",
+    "Started",
     "Stop",
     "StopTimeout",
     "Supervisor",

@@ -21,6 +21,7 @@ lock knows whether somebody is already on the way to the executor, and it is sub
 
 from __future__ import annotations
 
+import logging
 import time
 from _thread import allocate_lock
 from collections import deque
@@ -109,6 +110,7 @@ class Accumulator(Lifecycle):
     # What most workers never need has a default in the class, and no place of its own.
     samples: deque[float] | None = None
     warned = False
+    unreported: Sequence[tuple[int, Exception]] = ()
     verbose = False
     _idle_due = 0.0
     _idle_told = -1
@@ -202,6 +204,8 @@ class Accumulator(Lifecycle):
             else:
                 waiter = self._offer(message, ticket, make)
                 awake = self._rouse() if waiter is None else None
+        if self.unreported:
+            self.report_refusals()
         if awake is not None:
             self.lane.submit(awake)
         return waiter
@@ -279,6 +283,7 @@ class Accumulator(Lifecycle):
             raise
         except Exception as error:  # noqa: BLE001 - a push is a cast: counted and logged
             self.refused((message,), error)
+            self.report_refusals()
 
     def fold_early(self) -> None:
         """Fold in the producer's thread, so that what shrinks stays small."""
@@ -288,17 +293,29 @@ class Accumulator(Lifecycle):
                     self.core.fold()
             finally:
                 self.lock.release()
+            if self.unreported:
+                self.report_refusals()
 
     def refused(self, messages: Sequence[Any], error: Exception) -> None:
-        """Report messages that were refused and have nobody who waits. Under the lock."""
-        if isinstance(error, Full) or self.warned:
-            log.debug("rejected", worker=repr(self), count=len(messages), error=str(error))
-            return
-        self.warned = True
-        log.warning(
-            "message rejected; further ones are only counted",
-            worker=repr(self), count=len(messages), error=str(error),
-        )  # fmt: skip
+        """Note messages that were refused and have nobody who waits. Under the lock.
+
+        They are logged once the lock is free: a logging handler may push to this very worker.
+        """
+        if not isinstance(error, Full) or log.enabled(logging.DEBUG):
+            self.unreported = [*self.unreported, (len(messages), error)]
+
+    def report_refusals(self) -> None:
+        """Log what was refused. Not under the lock."""
+        noted, self.unreported = self.unreported, ()
+        for count, error in noted:
+            if isinstance(error, Full) or self.warned:
+                log.debug("rejected", worker=repr(self), count=count, error=str(error))
+                continue
+            self.warned = True
+            log.warning(
+                "message rejected; further ones are only counted",
+                worker=repr(self), count=count, error=str(error),
+            )  # fmt: skip
 
     # Scheduling.
 
@@ -316,6 +333,8 @@ class Accumulator(Lifecycle):
             else:
                 late = False
                 awake = self._rouse()
+        if self.unreported:
+            self.report_refusals()
         if late:
             raise self.dead_error()
         if awake is not None:
@@ -420,7 +439,10 @@ class Accumulator(Lifecycle):
         gives the exception itself, with which the executor crashes.
         """
         with self.lock:
-            return None if executor.is_cut_off else self._step()
+            step = None if executor.is_cut_off else self._step()
+        if self.unreported:
+            self.report_refusals()
+        return step
 
     def _step(self) -> Step | None:
         """Find what is next. Under the lock.

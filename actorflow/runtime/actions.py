@@ -98,28 +98,22 @@ class LogKind(Enum):
 
 
 class Refusal(Enum):
-    """Why a request was not granted."""
+    """Why a request was not granted; the value says it, and what to do."""
 
-    ALREADY_STARTED = auto()
-    """A child of that id is running; `ref` is the one."""
-    ALREADY_PRESENT = auto()
-    """A child of that id is known, but not running: restart or delete it."""
-    NOT_FOUND = auto()
-    RUNNING = auto()
-    RESTARTING = auto()
-    MAX_CHILDREN = auto()
-    START_FAILED = auto()
-    """Its start failed; `reason` says how."""
-    DYNAMIC = auto()
-    """Dynamic children are known by their refs, and cannot be restarted or deleted by id."""
-    NOT_DYNAMIC = auto()
-    """Only children of a dynamic supervisor are known by their refs."""
-    TEMPLATE = auto()
-    """This supervisor starts copies of its template, and nothing else."""
-    NO_TEMPLATE = auto()
-    """This supervisor has no template to start copies of: give a whole `Child`."""
-    STOPPING = auto()
-    """The supervisor is ending, or has ended."""
+    ALREADY_STARTED = "a child of that id is running: use it, or terminate and delete it first"
+    """`ref` is the one that runs."""
+    ALREADY_PRESENT = "a child of that id is known but not running: restart_child or delete_child"
+    NOT_FOUND = "there is no such child: which_children() lists them"
+    RUNNING = "the child is running: terminate_child first"
+    RESTARTING = "the child is being restarted: wait, or terminate_child first"
+    MAX_CHILDREN = "there are as many children as max_children allows"
+    START_FAILED = "the child did not start"
+    """`reason` says how."""
+    DYNAMIC = "dynamic children are known by their refs, not by an id"
+    NOT_DYNAMIC = "only children of a dynamic supervisor are known by their refs: give the id"
+    TEMPLATE = "this supervisor starts copies of its template only: use start_copy"
+    NO_TEMPLATE = "this supervisor has no template to start copies of: use start_child"
+    STOPPING = "the supervisor is ending, or has ended"
 
 
 # Answers to requests

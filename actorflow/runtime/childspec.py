@@ -340,7 +340,10 @@ def _check_identity(
 ) -> None:
     try:
         hash(id)
+        findable = id == id  # noqa: PLR0124 - NaN is not: nobody would ever find that child again
     except TypeError:
+        findable = False
+    if not findable:
         raise BadChild(
             f"the id {id!r} of a child cannot be hashed; write for example Child('db', start)"
         ) from None

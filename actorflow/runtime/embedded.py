@@ -34,7 +34,7 @@ from actorflow.runtime.errors import (
     UnknownWorker,
     WorkerCrashed,
 )
-from actorflow.runtime.executor import FunctionExecutor, executor_maker
+from actorflow.runtime.jobs import FunctionExecutor, executor_maker
 from actorflow.runtime.worker import Worker  # noqa: TC001 - the doctest above uses it
 from behaviours import Throttle
 from behaviours.base import adapt

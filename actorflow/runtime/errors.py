@@ -120,10 +120,12 @@ class RequestRefused(ActorflowError):
     `ref` is the child that is in the way, `reason` why a start failed, where there is one.
     """
 
-    def __init__(self, why: Any, *, ref: Any = None, reason: Any = None) -> None:
-        text = why.name.lower().replace("_", " ")
+    def __init__(
+        self, why: Any, *, ref: Any = None, reason: Any = None, asked: str = "", of: str = ""
+    ) -> None:
+        text = f"{asked or 'the request'} was refused{' by ' + of if of else ''}: {why.value}"
         if ref is not None:
-            text += f": {ref!r}"
+            text += f" ({ref!r})"
         if reason is not None:
             text += f": {reason.describe()}"
         super().__init__(text)

@@ -12,7 +12,7 @@ import inspect
 from collections import deque
 from functools import partial
 from time import perf_counter
-from types import CodeType, CoroutineType, FunctionType
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import pykka
@@ -21,14 +21,12 @@ from pykka import messages
 from actorflow.runtime.accumulation import Batch
 from actorflow.runtime.actor import CURRENT, Actor, Stop, reply
 from actorflow.runtime.deferred import Deferred
-from actorflow.runtime.dispatcher import LOOP, POOL, ThreadLane
+from actorflow.runtime.dispatcher import LOOP
 from actorflow.runtime.errors import (
     BadJob,
-    BadOption,
     StartFailed,
     WorkerCrashed,
     WorkerStopped,
-    near,
 )
 from actorflow.runtime.events import log
 from actorflow.runtime.exits import Crash
@@ -44,11 +42,14 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.accumulation import Ticket
     from actorflow.runtime.accumulator import Accumulator
-    from actorflow.runtime.dispatcher import Lane
     from actorflow.runtime.exits import ExitReason
 
-__all__ = ["Executor", "FunctionExecutor", "executor_maker", "lane_for"]
+__all__ = ["Executor"]
 
+_RESERVED = (
+    "begin", "bind", "current", "fail", "help", "is_cut_off", "needs_start", "park", "parked",
+    "put", "refuse_mail", "report_failure", "run", "unpark",
+)  # fmt: skip
 _ROUNDS = 16  # batches that a worker processes before it lets others run
 
 
@@ -87,6 +88,12 @@ class Executor(Actor):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if taken := [name for name in _RESERVED if name in cls.__dict__]:
+            msg = (
+                f"{cls.__name__}.{taken[0]} would replace what runs the executor; "
+                f"name it differently, {taken[0]}_ for example"
+            )
+            raise BadJob(msg)
         hooks = ("on_start", "handle", "handle_message", "on_idle", "on_stop")
         cls._asynchronous = any(inspect.iscoroutinefunction(getattr(cls, hook)) for hook in hooks)
 
@@ -214,9 +221,12 @@ class Executor(Actor):
         except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
             self._drive(self._work_on(batch, begin, error))
             return False
-        if outcome is not None and isinstance(outcome, (Stop, Deferred)):
-            self._drive(self._work_on(batch, begin, outcome))
-            return False
+        if outcome is not None:
+            if type(outcome) is CoroutineType:
+                outcome = _never_awaited(self, outcome)
+            if isinstance(outcome, (Stop, Deferred, BadJob)):
+                self._drive(self._work_on(batch, begin, outcome))
+                return False
         if self.exit_reason is not None:
             return False  # it was cut off meanwhile, and all have been told
         self._accumulator.finished(batch, begin)
@@ -502,6 +512,12 @@ class Executor(Actor):
             log.error("on_failure failed", actor=self.title, error=brief(second), exc_info=second)
 
 
+def _never_awaited(executor: Executor, coroutine: Any) -> BadJob:
+    coroutine.close()
+    name = type(executor).__name__
+    return BadJob(f"{name}.handle returned a coroutine: write `async def handle(self, batch)`")
+
+
 class _Steps:
     """Runs some steps of an executor in its lane."""
 
@@ -528,145 +544,3 @@ def _raising(steps: Generator[Any, Any, None], error: BaseException) -> Generato
             value = steps.send(sent)
         except StopIteration:
             return
-
-
-class FunctionExecutor(Executor):
-    """A job that is a function `(batch, state) -> state`."""
-
-    def __init__(self, job: Callable[[Any, Any], Any]) -> None:
-        self._job = job
-
-    def __repr__(self) -> str:
-        return f"job {getattr(self._job, '__qualname__', repr(self._job))}"
-
-    def handle(self, batch: Any) -> Any:
-        """Call the function and keep what it returns as the new state."""
-        outcome = self._job(batch, self.state)
-        if isinstance(outcome, Stop):
-            return outcome
-        if type(outcome) is CoroutineType:
-            outcome.close()
-            msg = (
-                f"{self!r} is a plain function that returned a coroutine, which nobody awaits; "
-                "give the coroutine function itself, or make the job an async def"
-            )
-            raise BadJob(msg)
-        self.state = outcome
-        return None
-
-
-class CoroutineExecutor(FunctionExecutor):
-    """A job that is a coroutine function `(batch, state) -> state`."""
-
-    async def handle(self, batch: Any) -> Any:
-        """Await the function and keep what it returns as the new state."""
-        outcome = await self._job(batch, self.state)
-        if isinstance(outcome, Stop):
-            return outcome
-        self.state = outcome
-        return None
-
-
-_GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
-_RIGHT = "a job is called as job(batch, state) and returns the new state"
-
-
-def executor_maker(job: Any) -> Callable[[Any], Executor]:
-    """Find what makes the executors of a job, one now and another after a crash: `make(job)`.
-
-    Raises:
-        BadJob: it cannot be called as a job.
-
-    """
-    if type(job) is FunctionType and _is_plain(job.__code__):
-        return CoroutineExecutor if _is_async(job) else FunctionExecutor
-    target = job.func if isinstance(job, partial) else job
-    if isinstance(target, type) and issubclass(target, Executor):
-        if target.handle is Executor.handle:
-            msg = f"{target.__name__} must define handle(self, batch)"
-            raise BadJob(msg)
-        _check_runs(target.handle, f"{target.__name__}.handle", "use no yield in it")
-        return _make_own
-    if isinstance(job, Executor):
-        msg = (
-            f"give spawn the class, not an instance: spawn({type(job).__name__}, ...); "
-            f"for arguments use functools.partial({type(job).__name__}, ...)"
-        )
-        raise BadJob(msg)
-    if not callable(job):
-        msg = f"{job!r} cannot be called; {_RIGHT}, as in spawn(lambda batch, state: state)"
-        raise BadJob(msg)
-    _check_signature(job)
-    _check_runs(target, repr(job), f"{_RIGHT}, without a yield")
-    return CoroutineExecutor if _is_async(target) else FunctionExecutor
-
-
-def _is_plain(code: CodeType) -> bool:
-    """Tell of the usual function, quickly, that it can be a job; others need a closer look."""
-    usual = code.co_argcount == 2 and not code.co_kwonlyargcount  # noqa: PLR2004
-    return usual and not code.co_flags & _GENERATOR
-
-
-def _is_async(target: Any) -> bool:
-    code = getattr(target, "__code__", None)
-    if code is not None:
-        return bool(code.co_flags & inspect.CO_COROUTINE)
-    call = getattr(target, "__call__", None)  # noqa: B004 - an object may have an async __call__
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(call)
-
-
-def _make_own(job: Any) -> Executor:
-    executor: Executor = job()
-    return executor
-
-
-def _check_runs(function: Any, name: str, remedy: str) -> None:
-    """Refuse a generator function: calling it does nothing yet."""
-    code = getattr(function, "__code__", None)
-    if code is not None and code.co_flags & _GENERATOR:
-        msg = f"{name} is a generator function, whose code would never run; {remedy}"
-        raise BadJob(msg)
-
-
-def _check_signature(job: Any) -> None:
-    try:
-        signature = inspect.signature(job)
-    except (TypeError, ValueError):
-        return  # a builtin that does not say; the first call will
-    try:
-        signature.bind([], None)
-    except TypeError as error:
-        name = getattr(job, "__name__", repr(job))
-        msg = f"{name}{signature} cannot be a job: {error}; {_RIGHT}: def {name}(batch, state): ..."
-        raise BadJob(msg) from None
-
-
-_LANES = ("pool", "thread")
-
-
-def lane_for(executor: str | Lane, job: Any, make: Any, name: object) -> Lane:
-    """Find the lane for `executor="pool"` or `"thread"`; coroutine jobs go to the event loop.
-
-    Raises:
-        BadOption: an unknown word, or a thread for a coroutine job.
-
-    """
-    if isinstance(executor, str) and executor not in _LANES:
-        msg = f"executor={executor!r} is not a way to run a job{near(executor, _LANES)}"
-        raise BadOption(msg)
-    made: Any = make
-    if make is _make_own:
-        made = job.func if isinstance(job, partial) else job
-    if made._asynchronous:  # noqa: SLF001
-        if executor != "pool":
-            msg = f"a coroutine job runs on the event loop: leave executor={executor!r} out"
-            raise BadOption(msg)
-        return LOOP
-    if not isinstance(executor, str):
-        if not callable(getattr(executor, "submit", None)):
-            msg = f"executor={executor!r} is not a way to run a job; write 'pool' or 'thread'"
-            raise BadOption(msg)
-        return executor
-    if executor == "pool":
-        return POOL
-    return ThreadLane(str(name or getattr(job, "__name__", "worker")))

@@ -12,7 +12,7 @@ from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.intensity import RestartWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from actorflow.runtime.accumulation import Batch
 
@@ -187,13 +187,18 @@ class DeadLetters:
     def __iter__(self) -> Iterator[DeadLetter]:
         return iter(list(self._letters))
 
-    def retry(self, *letters: DeadLetter) -> int:
-        """Push these again, or all if none is named; tell how many. What fails comes back."""
+    def retry(self, letters: DeadLetter | Iterable[DeadLetter] | None = None) -> int:
+        """Push one or some again, or all if it is not said which; tell how many.
+
+        What fails again comes back here.
+
+        Raises:
+            WorkerStopped: the worker has ended; the letters are kept.
+
+        """
         count = 0
-        for letter in letters or list(self):
-            try:
-                self._letters.remove(letter)
-            except ValueError:
+        for letter in self._chosen(letters):
+            if not self._remove(letter):
                 continue
             try:
                 self._push(letter.message)
@@ -203,13 +208,18 @@ class DeadLetters:
             count += 1
         return count
 
-    def purge(self, *letters: DeadLetter) -> int:
-        """Throw these away, or all if none is named; tell how many."""
-        count = 0
-        for letter in letters or list(self):
-            try:
-                self._letters.remove(letter)
-            except ValueError:
-                continue
-            count += 1
-        return count
+    def purge(self, letters: DeadLetter | Iterable[DeadLetter] | None = None) -> int:
+        """Throw one or some away, or all if it is not said which; tell how many."""
+        return sum(self._remove(letter) for letter in self._chosen(letters))
+
+    def _chosen(self, letters: DeadLetter | Iterable[DeadLetter] | None) -> list[DeadLetter]:
+        if letters is None:
+            return list(self)
+        return [letters] if isinstance(letters, DeadLetter) else list(letters)
+
+    def _remove(self, letter: DeadLetter) -> bool:
+        try:
+            self._letters.remove(letter)
+        except ValueError:
+            return False  # somebody else has taken it
+        return True

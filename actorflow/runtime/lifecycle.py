@@ -24,7 +24,7 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     import threading
     from collections import deque
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from actorflow.runtime.accumulation import Accumulation, Batch, Ticket
     from actorflow.runtime.accumulator import Accumulator
@@ -71,6 +71,8 @@ class Lifecycle(Actor):
     final_mode: StopMode = StopMode.DRAIN
     """How it ends when its supervisor ends it."""
     _idle_timer: Timer | None = None
+    unreported: Sequence[tuple[int, Exception]]
+    report_refusals: Callable[[], None]
     _first: Any
     _lead: Callable[[], Executor | None]
     _cancel_timer: Callable[[], None]
@@ -434,6 +436,8 @@ class Lifecycle(Actor):
             waiter.resolve(error)
         if in_flight is not None:
             in_flight.resolve(error)
+        if self.unreported:
+            self.report_refusals()
         if self.discarded:
             log.warning("messages discarded", worker=repr(self), count=self.discarded)
         self.lane.release()

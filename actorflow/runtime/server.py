@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.childspec import Child
+from actorflow.runtime.childspec import Child, Flags
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import (
     BadOption,
@@ -58,6 +58,9 @@ class Restart:
                 raise BadOption(msg)
         for name, value in {**known, **options, "restart": restart}.items():
             object.__setattr__(self, name, value)
+        # Refuses what cannot work here and now, in the words of those who know.
+        Child("worker", Worker, restart=self.restart, shutdown=self.shutdown)
+        Flags(max_restarts=self.max_restarts, within=self.within, backoff=self.backoff)
 
 
 class Server:

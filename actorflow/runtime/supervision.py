@@ -51,6 +51,7 @@ from actorflow.runtime.strategy import Family
 from actorflow.runtime.tree import Tree
 from actorflow.runtime.waiting import ThreadTicket
 from actorflow.runtime.worker import Worker, WorkerRef
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -72,6 +73,15 @@ class _Ignore:
 
 IGNORE = _Ignore()
 """Return this from a child's start function if the child is not to run."""
+
+
+class _Event:
+    """Something to be done in the supervisor's turn; only the supervisor's own code makes one."""
+
+    __slots__ = ("do",)
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        self.do = do
 
 
 class SupervisorActor(Actor):
@@ -113,7 +123,7 @@ class SupervisorActor(Actor):
         """Start the children. Called once, by whoever starts the supervisor."""
         self._ready.append(ready)
         ROSTER.add(self)
-        self._inbox.append(Envelope(self._begin))
+        self._inbox.append(Envelope(_Event(self._begin)))
         self._lane.submit(self)
 
     def _begin(self) -> None:
@@ -126,12 +136,12 @@ class SupervisorActor(Actor):
             WorkerStopped: it has ended.
 
         """
-        self.put(Envelope(event))
+        self.put(Envelope(_Event(event)))
 
     def on_receive(self, message: Any) -> Any:
         """Do what was posted; anything else is a stranger's message."""
-        if callable(message):
-            message()
+        if type(message) is _Event:
+            message.do()
             return None
         return super().on_receive(message)
 
@@ -139,6 +149,8 @@ class SupervisorActor(Actor):
         self, method: str, caller: ThreadTicket, args: tuple[Any, ...], options: dict[str, Any]
     ) -> None:
         """Hand a request to the family; its answer comes as a `Reply`."""
+        asked = ", ".join(brief(getattr(arg, "id", arg)) for arg in args)
+        caller.answer = f"{method}({asked})"  # until there is another: an error can name it
         self._callers.add(caller)
         if self.exit_reason is not None:
             self._refuse_callers()
@@ -293,7 +305,9 @@ class SupervisorActor(Actor):
     def _reply(self, caller: Any, answer: Answer) -> None:
         if isinstance(answer, Refused):
             ref = self.pairs.outward(answer.ref)
-            refused = RequestRefused(answer.why, ref=ref, reason=answer.reason)
+            refused = RequestRefused(
+                answer.why, ref=ref, reason=answer.reason, asked=caller.answer, of=repr(self)
+            )
             if answer.reason is not None:
                 refused.__cause__ = _cause(answer.reason)
             self._tell(caller, refused)
@@ -519,7 +533,7 @@ def _cause(reason: ExitReason) -> BaseException | None:
 
 
 def _caller_of(event: Any) -> ThreadTicket | None:
-    for argument in getattr(event, "args", ()):
+    for argument in getattr(getattr(event, "do", None), "args", ()):
         if isinstance(argument, ThreadTicket):
             return argument
     return None

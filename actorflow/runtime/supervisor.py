@@ -267,7 +267,7 @@ class SupervisorRef(Ref[SupervisorActor]):
             actor.refuse_deadlock("a view")
             answer = self._await(partial(actor.view, look))
         if isinstance(answer, Refusal):
-            raise RequestRefused(answer)
+            raise RequestRefused(answer, of=repr(actor))
         return answer
 
     def _view_child(self, look: Callable[[Family, Hashable], Any], child: Hashable) -> Any:

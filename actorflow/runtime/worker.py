@@ -22,9 +22,9 @@ from actorflow.runtime.errors import (
     refuse_unhashable,
 )
 from actorflow.runtime.events import log
-from actorflow.runtime.executor import executor_maker, lane_for
 from actorflow.runtime.exits import Crash
 from actorflow.runtime.failure import Breaker, failure_policy
+from actorflow.runtime.jobs import executor_maker, lane_for
 from actorflow.runtime.orders import StopMode
 from actorflow.runtime.registry import ROSTER, forget_name, take_name
 from actorflow.runtime.waiting import AsyncTicket, ThreadTicket
