@@ -6,7 +6,20 @@ this package is the lowest layer. `actorflow` re-exports it.
 
 from __future__ import annotations
 
+from reprlib import Repr
 from typing import Any
+
+_BRIEF = Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 200
+
+
+def brief(message: object) -> str:
+    """Show a message of the user's in an error: short, however large it is or odd its `repr`.
+
+    >>> brief(list(range(1_000_000)))
+    '[0, 1, 2, 3, 4, 5, ...]'
+    """
+    return _BRIEF.repr(message)
 
 
 class ActorflowError(Exception):
@@ -50,7 +63,7 @@ class Malformed(Rejected):
     """The behaviour cannot use this message: its key, priority or weight cannot be had."""
 
     def __init__(self, message: object, why: str) -> None:
-        super().__init__(f"malformed message {message!r:.200}: {why}")
+        super().__init__(f"malformed message {brief(message)}: {why}")
         self.message = message
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine import bodies
 from actorflow.engine.engine import Engine as BareEngine
 from actorflow.engine.errors import UnknownExecution
-from actorflow.flows.execution import launch_message
+from actorflow.flows.execution import launch_message, tree_bytes
 from actorflow.flows.executor import MAX_MESSAGES
 from actorflow.flows.exid import ExidMaker
 from actorflow.flows.failure import FlowError, MessageRefused, check_payload
@@ -79,7 +79,9 @@ class Flows:
             BadPayload: the payload or the variables are not JSON objects.
 
         """
-        return self.launch_many(flow, [{} if payload is None else payload], vars=vars, domain=domain, unit=unit)[0]
+        return self.launch_many(
+            flow, [{} if payload is None else payload], vars=vars, domain=domain, unit=unit
+        )[0]
 
     def launch_many(
         self,
@@ -92,20 +94,20 @@ class Flows:
     ) -> list[str]:
         """Start an execution for each payload; return their ids once all are stored.
 
-        They are committed together, so this is much faster than as many calls of `launch`.
+        They share their commits, so this is much faster than as many calls of `launch`.
         """
         self.resume()
         tree = _tree(flow)
         variables = {} if vars is None else check_payload(vars)
         tickets, exids = [], []
-        messages = [
-            launch_message("", tree, payload=check_payload(payload), variables=variables)
-            for payload in payloads
-        ]
-        for message in messages:
+        launch = launch_message("", tree, variables=variables)
+        launch["tree"] = _storable(tree)
+        checked = [check_payload(payload) for payload in payloads]  # all of them, or none
+        for payload in checked:
             exid = self._exids.make(domain, unit, self._engine.clock.now())
             stored = ThreadTicket()
-            self._engine.append(exid, KIND, ({**message, "exid": exid},), stored=stored)
+            message = {**launch, "exid": exid, "payload": payload}
+            self._engine.append(exid, KIND, (message,), stored=stored)
             tickets.append(stored)
             exids.append(exid)
         for ticket in tickets:
@@ -178,6 +180,7 @@ class Flows:
             "from": "parent",
             "tree": _tree(flow),
         }
+        _storable(execute["tree"])
         fields: Message = {} if payload is None else {"payload": check_payload(payload)}
         self._put(exid, "cancel", nid=nid, on_receive_last=[{**execute, **fields}], **fields)
 
@@ -304,3 +307,12 @@ def _tree(flow: str | Tree) -> Tree:
         return flow
     msg = f"a flow is its text, or the tree that parse() gives, not {flow!r:.100}"
     raise FlowError(msg)
+
+
+def _storable(tree: Tree) -> bytes:
+    """Return the bytes of a tree. Raises FlowError when something in it cannot be stored."""
+    try:
+        return tree_bytes(tree)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        msg = f"the flow cannot be stored: {error}"
+        raise FlowError(msg) from None

@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -130,7 +130,7 @@ class _told:  # noqa: N801 - used as a statement: with _told():
             _fail(str(error))
 
 
-def _fail(text: str) -> Any:
+def _fail(text: str) -> NoReturn:
     typer.echo(text, err=True)
     raise typer.Exit(1)
 
@@ -139,7 +139,7 @@ def _text(file: Path) -> str:
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        return str(_fail(f"{file} cannot be read: {error}"))
+        _fail(f"{file} cannot be read: {error}")
 
 
 def _parsed(file: Path) -> Tree:
@@ -157,7 +157,7 @@ def _json(text: str) -> dict[str, Any]:
         _fail(f"--payload is not JSON: {error}")
     if not isinstance(value, dict):
         _fail(f"--payload must be a JSON object such as '{{\"order\": 7}}', not {text}")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _function(text: str) -> tuple[str, Callable[..., Any]]:

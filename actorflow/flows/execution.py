@@ -176,7 +176,7 @@ _KNOWN_TREES = 512
 _tree_bytes: dict[int, tuple[Tree, bytes]] = {}
 
 
-def _bytes_of(tree: Tree) -> bytes:
+def tree_bytes(tree: Tree) -> bytes:
     """Return the bytes of a tree.
 
     Those of the trees used lately are remembered, for trees never change.
@@ -192,7 +192,7 @@ def _bytes_of(tree: Tree) -> bytes:
 
 
 @functools.lru_cache(maxsize=_KNOWN_TREES)
-def _tree_of(data: bytes) -> Tree:
+def tree_from(data: bytes) -> Tree:
     """Return the tree of some bytes; executions of the same flow share it."""
     tree = msgspec.msgpack.decode(data, type=list)
     _tree_bytes.setdefault(id(tree), (tree, data))
@@ -214,7 +214,7 @@ class _Writer:
         stored.payload = {_PLACE: self._payload(node.payload)}
         if node.tree is not None:
             stored.tree = [_PLACE, len(self.trees)]
-            self.trees.append(_bytes_of(node.tree))
+            self.trees.append(tree_bytes(node.tree))
         return stored
 
     def _payload(self, payload: Payload) -> int:
@@ -266,5 +266,5 @@ def decode(data: bytes) -> Execution:
     for node in stored.execution.nodes.values():
         node.payload = payloads[node.payload[_PLACE]]
         if node.tree is not None:
-            node.tree = _tree_of(trees[node.tree[1]])
+            node.tree = tree_from(trees[node.tree[1]])
     return stored.execution

@@ -46,9 +46,11 @@ def check_payload(payload: Any) -> dict[str, Any]:
     if type(payload) is not dict:
         raise BadPayload(f"a payload is a JSON object, not {type(payload).__name__}: {payload!r}")
     try:
-        return msgspec.json.decode(msgspec.json.encode(payload), type=dict[str, Any])
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        checked = msgspec.json.decode(msgspec.json.encode(payload), type=dict[str, Any])
+        msgspec.msgpack.encode(checked)  # refuses whole numbers that cannot be stored
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise BadPayload(f"the payload is not JSON: {error}") from error
+    return checked
 
 
 def error_dict(error: BaseException, *, procedure: str | None, line: int | None) -> dict[str, Any]:

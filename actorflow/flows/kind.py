@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.kind import NewTask, Outcome, Outgoing, SetTimer
 from actorflow.engine.kind import Status as EngineStatus
 from actorflow.flows import traps
-from actorflow.flows.execution import Execution, Status, decode, encode
+from actorflow.flows.execution import Execution, Status, decode, encode, tree_from
 from actorflow.flows.executor import MAX_MESSAGES, Run
 from actorflow.flows.exid import parts_of
 from actorflow.flows.outcome import NoLoader
@@ -151,19 +151,23 @@ class FlowKind:
             }
         return self._outcome(before, out, recorder)
 
-    def _outcome(
-        self, before: Execution, out: FlowOutcome, recorder: Recorder | None
-    ) -> Outcome:
+    def _outcome(self, before: Execution, out: FlowOutcome, recorder: Recorder | None) -> Outcome:
         after = out.state
         data = encode(after)
         outcome = Outcome(
             state=FlowState(data, after if out.leftover else None),
             status=_status(after),
-            leftover=out.leftover,
-            timers=[SetTimer(timer.id, timer.at, timer.trigger(after.exid)) for timer in out.timers],
+            timers=[
+                SetTimer(timer.id, timer.at, timer.trigger(after.exid)) for timer in out.timers
+            ],
             cancelled_timers=out.cancelled_timers,
-            messages=[Outgoing(one["exid"], one) for one in out.signals if self._reaches(one)],
+            # What is left over is sent anew, and so taken together with what came meanwhile: a
+            # cancel has to reach a loop that never ends by itself.
+            messages=[Outgoing(after.exid, one) for one in out.leftover],
         )
+        outcome.messages += [
+            Outgoing(one["exid"], one) for one in out.signals if self._reaches(one)
+        ]
         self._tasks(before, out, outcome)
         self._watch(after, out, outcome)
         for refusal in out.refused:
@@ -193,6 +197,8 @@ class FlowKind:
     def _messages(self, state: Execution, body: dict[str, Any]) -> Iterable[Message]:
         """Return the message that a stored body stands for; answers of taskers are translated."""
         if "point" in body:
+            if type(body.get("tree")) is bytes:  # a launch: trees are shared between executions
+                return ({**body, "tree": tree_from(body["tree"])},)
             return (body,)
         nid, m = _task_place(body["task"], state.exid)
         node = state.nodes.get(nid)
@@ -239,14 +245,24 @@ class FlowKind:
                 given_back.setdefault(nid, message)  # cancelled before anybody had it
         for nid, message in given_back.items():
             outcome.messages.append(Outgoing(after.exid, _given_back(after.nodes[nid], message)))
+        self._forget_tasks(before, out, outcome, given_back)
+
+    def _forget_tasks(
+        self, before: Execution, out: FlowOutcome, outcome: Outcome, given_back: dict[str, Message]
+    ) -> None:
+        """Have the engine forget the tasks that nobody waits for any more."""
+        after = out.state
         answered = {one["nid"] for one in out.messages if one["point"] in _ANSWERS}
         for nid, node in before.nodes.items():
             handed = node.own.get("handed")
             if handed is None or nid in answered or node.own.get("answered"):
                 continue
             now = after.nodes.get(nid)
-            if now is None or now.own.get("handed") != handed or now.state == "ended" or (
-                nid in given_back
+            if (
+                now is None
+                or now.own.get("handed") != handed
+                or now.state == "ended"
+                or (nid in given_back)
             ):
                 outcome.cancelled_tasks.append(task_id(after.exid, nid, handed[0]))
 

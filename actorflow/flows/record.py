@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.flows.failure import FlowError
 from actorflow.flows.brief import brief_children
 
 if TYPE_CHECKING:
@@ -41,28 +40,18 @@ class Recorder:
 
     def observe(self, message: Message, _emitted: list[Message], nodes: int) -> None:
         """Note a message that has been processed."""
-        entry = {
-            key: value
-            for key, value in message.items()
-            if value is not None and key not in ("exid", "payload", "tree")
-        }
-        payload = message.get("payload")
+        entry = message.copy()
+        entry.pop("exid", None)
+        payload = entry.get("payload")
         if payload is not None:
             entry["payload"] = self._payload(payload)
-        tree = message.get("tree")
+        node = self._run.nodes.get(message.get("nid") or "")
+        tree = entry.get("tree")
         if tree is not None:
             entry["tree"] = [tree[0], tree[2], brief_children(tree)]
-        run = self._run
-        node = run.nodes.get(message.get("nid") or "")
-        if node is not None:
-            if tree is not None:
-                line = tree[2]
-            else:
-                try:
-                    line = run.tree_of(node)[2]
-                except FlowError:  # it failed before it had one
-                    line = None
-            entry["node"] = [node.heat0, line, node.heap, list(node.vars or ())]
+            entry["heap"] = None if node is None else node.heap
+        if node is not None and node.vars:
+            entry["seen"] = list(node.vars)
         entry["nodes"] = nodes
         self.messages.append(entry)
 
@@ -111,7 +100,12 @@ def _limited(value: Any) -> Any:
 
 
 def messages_of(entry: dict[str, Any]) -> list[Message]:
-    """Return the messages of a stored record, with their payloads."""
+    """Return the messages of a stored record, with their payloads.
+
+    The tree of an execute message is its head, its line and a short text; ``heap`` is the
+    procedure in charge, ``seen`` the names of the node's variables, ``nodes`` how many nodes there
+    were after the message.
+    """
     values = entry["values"]
     payloads = [
         {

@@ -109,7 +109,8 @@ def adapt(do: Callable[..., Any]) -> Callable[..., Any]:
     ``None`` gives the payload back, a dict replaces it, any other value becomes its ``ret``. Tasks
     that are not of a flow pass as they are.
     """
-    if not callable(do):
+    given: Any = do
+    if not callable(given):
         return do  # the engine refuses it, and says why
     if not inspect.iscoroutinefunction(do):
         return _Adapted(do)

@@ -1,4 +1,4 @@
-"""The log of an execution: each run in a frame, each message on a line.
+r"""The log of an execution: each run in a frame, each message on a line.
 
     /--- run starts main-u0-20261021.0830.mechulorucho
     |   {counters:{},nodes:0,size:0}
@@ -8,7 +8,7 @@
     |   {started:"2026-10-21T08:30:48.174253Z",took:0.019922}
     |   {consumed:12,traps:0}
     |   {counters:{runs:1,msgs:12,omsgs:0},nodes:2,size:465}
-    \\--- .
+    \--- .
 
 ``m5s4r1>2``: message 5, emitted while message 4 was processed, in run 1, and processed in run 2;
 ``s_`` and no run: it came from outside.
@@ -27,25 +27,31 @@ if TYPE_CHECKING:
 
     from actorflow.flows.node import Message
 
-__all__ = ["message_line", "run_lines", "trace_lines"]
+__all__ = ["trace_lines"]
 
 _TAIL = 4  # letters of the id that stand on each line
 
 
 def trace_lines(exid: str, runs: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of a log, of the records of its runs."""
+    known: dict[str, tuple[str, int, str | None]] = {}
     for entry in runs:
-        yield from run_lines(exid, entry)
+        yield from _run_lines(exid, entry, known)
 
 
-def run_lines(exid: str, entry: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of one run."""
+def _run_lines(
+    exid: str, entry: dict[str, Any], known: dict[str, tuple[str, int, str | None]]
+) -> Iterator[str]:
+    """Yield the lines of one run; ``known`` are the nodes executed so far."""
     counters, nodes = entry["before"]
     size = entry.get("size_before", 0)
     yield f"    /--- run starts {exid}"
     yield f"    |   {brief({'counters': counters, 'nodes': nodes, 'size': size}, None)}"
     for message in messages_of(entry):
-        yield f"   {message_line(exid, message)}"
+        tree = message.get("tree")
+        if message["point"] == "execute" and tree is not None:
+            known[message["nid"]] = (tree[0], tree[1], message.get("heap"))
+        yield f"   {_message_line(exid, message, known.get(message.get('nid') or ''))}"
     for refused in entry.get("refused", ()):
         yield f"    |   ! {refused}"
     started = datetime.fromtimestamp(entry["at"], UTC).isoformat(timespec="microseconds")
@@ -58,13 +64,13 @@ def run_lines(exid: str, entry: dict[str, Any]) -> Iterator[str]:
     yield "    \\--- ."
 
 
-def message_line(exid: str, message: Message) -> str:
+def _message_line(exid: str, message: Message, node: tuple[str, int, str | None] | None) -> str:
     """Return one message as a line."""
     parts = [exid[-_TAIL:]]
     if message.get("nid") is not None:
         parts.append(message["nid"])
     parts.append(message["point"][:3])
-    parts += _what(message)
+    parts += _what(message, node)
     parts.append(_numbers(message))
     if message.get("from") is not None:
         parts.append(f"from {message['from']}")
@@ -72,26 +78,23 @@ def message_line(exid: str, message: Message) -> str:
         parts.append(f"flavour:{message['flavour']}")
     if "error" in message:
         parts.append(f"err:{message['error'].get('kla')} {brief(message['error'].get('msg'))}")
-    if "payload" in message:
+    if message.get("payload") is not None:
         parts.append(f"f.ret {brief(message['payload'].get('ret'))}")
-    node = message.get("node")
-    if node is not None and node[3]:
-        parts.append(f"vars:{','.join(node[3])}")
+    if message.get("seen"):
+        parts.append(f"vars:{','.join(message['seen'])}")
     return " ".join(parts)
 
 
-def _what(message: Message) -> Iterator[str]:
+def _what(message: Message, node: tuple[str, int, str | None] | None) -> Iterator[str]:
     """Yield the head and the line of the node, and what is executed or who is in charge."""
-    node, tree = message.get("node"), message.get("tree")
-    if node is not None:
-        head, line, heap, _ = node
-        yield f"[{head}]" if line is None else f"[{head} L{line}]"
-        if message["point"] == "execute" and tree is not None:
-            yield from filter(None, (tree[2],))
-        elif heap is not None:
-            yield f"hp:{heap}"
-    elif tree is not None:
-        yield f"[{tree[0]} L{tree[1]}]"
+    if node is None:
+        return
+    head, line, heap = node
+    yield f"[{head} L{line}]"
+    if message["point"] == "execute":
+        yield from filter(None, (message["tree"][2],))
+    elif heap is not None:
+        yield f"hp:{heap}"
 
 
 def _numbers(message: Message) -> str:

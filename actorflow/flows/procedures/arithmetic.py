@@ -20,6 +20,10 @@ def _number(value: Value, sign: str) -> float:
     return value
 
 
+_LEAST, _GREATEST = -(2**63), 2**64 - 1
+"""What can be stored as a whole number."""
+
+
 def _combine(sign: str, left: float, right: float) -> float:
     if sign == "+":
         return left + right
@@ -66,7 +70,12 @@ def compute(sign: str, values: list[Value]) -> Value:
         total = _combine(sign, total, _number(value, sign))
     if not math.isfinite(total):
         raise FlowError(f"the result of {sign} is not a number")
-    return integral(total)
+    result = integral(total)
+    if type(result) is int and not _LEAST <= result <= _GREATEST:
+        if type(total) is float:
+            return total
+        raise FlowError(f"the result of {sign} is too big: a whole number has at most 64 bits")
+    return result
 
 
 @procedure("+", "-", "*", "/", "%")

@@ -69,8 +69,8 @@ class Task(Procedure):
         return tags
 
     def cancel(self, waiting: list[Message] | None) -> list[Message]:
-        """Ask for the task back; the node ends when it has come."""
-        if "task" not in self.node.own:
+        """Ask for the task back; the node ends when it has come, at once if nobody has it."""
+        if "handed" not in self.node.own:
             return super().cancel(waiting)
         self.node.on_receive_last = waiting or None
         return [self._wrap_task("detask")]
