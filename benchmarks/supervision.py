@@ -40,13 +40,13 @@ def children(count: int, restarts: int) -> dict[str, float]:
     supervisor = af.Supervisor(
         [af.Child("child", Child)], strategy="dynamic", max_restarts=10 * restarts
     ).start()
+    gc.collect()
     begin = perf_counter()
-    for _ in range(count):
-        supervisor.start_copy()
+    refs = [supervisor.start_copy().ref for _ in range(count)]
     started = perf_counter()
-    middle = supervisor.which_children()[count // 2].ref
+    gc.freeze()
     times = []
-    for _ in range(restarts):
+    for middle in refs[count // 2 : count // 2 + restarts]:
         again = threading.Event()
         middle.actor.watch(lambda _actor, _reason, again=again: again.set())
         before = perf_counter()
@@ -54,7 +54,7 @@ def children(count: int, restarts: int) -> dict[str, float]:
         again.wait()
         supervisor.count_children()  # answered after the restart
         times.append(perf_counter() - before)
-        middle = supervisor.which_children()[count // 2].ref
+    refs.clear()
     stopping = perf_counter()
     supervisor.stop()
     stopped = perf_counter()

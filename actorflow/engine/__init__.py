@@ -1,0 +1,1 @@
+"""Durable executions: fetch, run, commit, dispatch; stores, timers and tasks."""

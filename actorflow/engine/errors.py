@@ -1,0 +1,74 @@
+"""The errors of the engine."""
+
+from __future__ import annotations
+
+from actorflow.runtime.errors import ActorflowError
+
+__all__ = [
+    "Cancelled",
+    "EngineClosed",
+    "NotStorable",
+    "StoreBroken",
+    "StoreBusy",
+    "StoreFull",
+    "StoreRefused",
+    "TaskFailed",
+    "TaskTimeout",
+    "UnknownExecution",
+    "UnknownKind",
+    "WaitTimeout",
+]
+
+
+class StoreBusy(ActorflowError):
+    """Another process has the store open for writing."""
+
+
+class StoreBroken(ActorflowError):
+    """The store cannot be trusted: torn, not ours, or of a newer version. Nothing was changed."""
+
+
+class StoreRefused(ActorflowError):
+    """The store could not take it now; nothing of it is stored. It may work later."""
+
+
+class StoreFull(StoreRefused):
+    """There is no room on the disk: what was not acknowledged is not stored. Make room."""
+
+
+class NotStorable(ActorflowError, TypeError):
+    """A message or state cannot be stored: only plain data (JSON-like values) can."""
+
+
+class EngineClosed(ActorflowError):
+    """The engine has been closed."""
+
+
+class Cancelled(ActorflowError):
+    """The execution has ended, so what arrived after was not processed."""
+
+
+class TaskFailed(ActorflowError):
+    """A tasker elsewhere said that it could not do a task."""
+
+
+class TaskTimeout(ActorflowError, TimeoutError):
+    """A tasker gave no answer and no heartbeat in time. The task counts as failed."""
+
+
+class UnknownExecution(ActorflowError, KeyError):
+    """There is no execution of that id."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else "unknown execution"
+
+
+class UnknownKind(ActorflowError, KeyError):
+    """The store holds an execution of a kind that this engine does not know: register it."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else "unknown kind"
+
+
+class WaitTimeout(ActorflowError, TimeoutError):
+    """The execution did not get there in time. It goes on."""

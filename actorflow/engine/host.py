@@ -1,0 +1,369 @@
+"""The host: executions become actors when messages show up, and retire when they are idle.
+
+A live execution is a worker: its accumulator holds stored messages, by whatever behaviour its
+kind says; its executor runs one batch, commits, and only then goes on. The state in memory is
+always one that has been committed.
+
+Executions are woken, given messages and retired by the writer's thread alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine import bodies
+from actorflow.engine.errors import EngineClosed, UnknownKind
+from actorflow.engine.kind import Status
+from actorflow.engine.run import Run
+from actorflow.engine.stores.protocol import Change, DeadRow
+from actorflow.runtime.errors import Displaced, WorkerStopped, near
+from actorflow.runtime.events import log
+from actorflow.runtime.executor import Executor
+from actorflow.runtime.orders import StopMode, WorkerStatus
+from actorflow.runtime.worker import Worker, launch, make
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actorflow.engine.engine import Engine
+    from actorflow.engine.stores.protocol import MessageRow
+    from actorflow.engine.writer import Append
+    from actorflow.runtime.actor import Actor
+    from actorflow.runtime.clock import Timer
+    from actorflow.runtime.deferred import Deferred
+    from actorflow.runtime.exits import ExitReason
+    from actorflow.runtime.worker import WorkerRef
+
+__all__ = ["Host", "Live", "Stored"]
+
+_SWEEP = 0.1  # seconds between looking for executions that can retire
+_SWEPT = 2_000  # executions that are looked at each time
+_CONSUMED = -1
+
+ENDED = {Status.DONE, Status.CANCELLED}
+
+
+class Stored:
+    """The ticket of a message: it hears what becomes of it, and tells who waits."""
+
+    __slots__ = ("body", "live", "number", "waiter")
+
+    def __init__(self, live: Live, number: int, body: Any, waiter: Any = None) -> None:
+        self.live = live
+        self.number = number
+        """Its id in the store; 0 if it is not stored, because its pusher waits anyway."""
+        self.body = body
+        self.waiter = waiter
+
+    def resolve(self, error: BaseException | None = None) -> None:
+        """Hear that the message was processed and committed, or why not."""
+        if error is not None and self.number != _CONSUMED:
+            self.live.lost(self, error)
+
+    def consume(self, error: BaseException | None = None) -> None:
+        """Be out of the store, and tell who waits. In the writer's thread."""
+        self.number = _CONSUMED
+        if self.waiter is not None:
+            self.waiter.resolve(error)
+            self.waiter = None
+
+
+class LiveExecutor(Executor):
+    """Runs the batches of one execution."""
+
+    state: Live
+
+    def __repr__(self) -> str:
+        return f"execution {self.state.id!r}"
+
+    def handle(self, batch: Any) -> Deferred:
+        """Run and have the outcome committed; done when it is."""
+        tickets: Any = () if self.current is None else self.current.tickets or ()
+        self.current = None  # the run knows what it needs
+        run = Run(self.state, batch, [ticket for _, ticket in reversed(tickets)])
+        run.start()
+        return run.deferred
+
+
+_OPTIONS = {
+    name: value
+    for name, value in Worker("", LiveExecutor).options().items()
+    if name not in {"state", "clock"}
+}
+
+
+class Live:
+    """One execution in memory."""
+
+    __slots__ = (
+        "displaced", "engine", "id", "kind", "loaded", "noted", "revision", "state", "status",
+        "worker",
+    )  # fmt: skip
+
+    def __init__(self, engine: Engine, execution: str, kind: Any) -> None:
+        self.engine = engine
+        self.id = execution
+        self.kind = kind
+        self.loaded = False
+        self.noted = False
+        self.revision = 0
+        self.state: Any = None
+        self.status = Status.ACTIVE
+        self.displaced: list[tuple[Stored, Displaced]] = []
+        options = {**_OPTIONS, "clock": engine.worker_clock, **kind.options(execution)}
+        self.worker: WorkerRef = make(LiveExecutor, **options, state=self)
+        accumulator = self.worker.actor
+        accumulator.supervised = True
+        launch(self.worker)
+        accumulator.executor.watch(self._on_exit)
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Live:
+        """Stay the one: an executor that is started again goes on with the committed state."""
+        return self
+
+    def _on_exit(self, _executor: Actor, reason: ExitReason) -> None:
+        """Give the accumulator another executor after a crash."""
+        if not reason.is_clean and self.worker.actor.exit_reason is None:
+            self.engine.writer.call(self._revive)
+
+    def _revive(self) -> None:
+        accumulator = self.worker.actor
+        if accumulator.exit_reason is None and accumulator.alone:
+            accumulator.revive().watch(self._on_exit)
+
+    def load(self) -> None:
+        """Fetch the state from the store, if it is not here. In the lane's thread."""
+        if self.loaded:
+            return
+        row = self.engine.store.execution(self.id)
+        self.revision = 0 if row is None else row.revision
+        self.state = self.kind.decode(None if row is None else row.state)
+        self.status = Status.ACTIVE if row is None else Status(row.status)
+        self.loaded = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is accumulated or running. It stays so while the writer looks."""
+        return self.worker.status is WorkerStatus.IDLE and not len(self.worker)
+
+    # Messages that are not processed.
+
+    def lost(self, ticket: Stored, error: BaseException) -> None:
+        """Hear that a message will not be processed here. Any thread."""
+        if isinstance(error, Displaced):
+            self.displaced.append((ticket, error))
+            self.engine.host.note(self)
+        elif isinstance(error, WorkerStopped):
+            if not ticket.number:  # not stored: it goes the long way, unless all is over
+                self.engine.append_late(self.id, self.kind.name, ticket.body, ticket.waiter)
+        else:
+            self.give_up(ticket, error)
+
+    def give_up(self, ticket: Stored, error: BaseException) -> None:
+        """Make a dead letter of a message. Any thread."""
+        engine = self.engine
+        text = f"{type(error).__name__}: {error}"
+        body = bodies.encode(ticket.body)
+        dead = DeadRow(ticket.number, self.id, body, text, float(engine.clock.now()))
+        consumed = (ticket.number,) if ticket.number else ()
+        change = Change(self.id, consumed=consumed, dead=(dead,))
+        engine.writer.submit(
+            change, lambda _change, failure: ticket.consume(failure or error), insist=True
+        )
+
+    def take_displaced(self) -> list[tuple[Stored, Displaced]]:
+        """Give what has been displaced since the last commit."""
+        displaced = self.displaced[:]
+        del self.displaced[: len(displaced)]
+        return displaced
+
+    def mark_displaced(self) -> None:
+        """Consume what was displaced without a run that could do so. In the writer's thread."""
+        displaced = self.take_displaced()
+        numbers = [ticket.number for ticket, _ in displaced if ticket.number]
+
+        def committed(_change: Change, error: Exception | None) -> None:
+            for ticket, fate in displaced:
+                ticket.consume(error or fate)
+
+        self.engine.writer.submit(Change(self.id, consumed=numbers), committed, insist=True)
+
+
+class Host:
+    """The live executions of an engine."""
+
+    def __init__(self, engine: Engine, max_live: int) -> None:
+        self._engine = engine
+        self._max_live = max_live
+        self._live: dict[str, Live] = {}
+        self._noted: deque[Live] = deque()
+        self._sweep: Timer | None = None
+        self._unknown: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    # The writer's thread.
+
+    def _wake(self, execution: str, kind: str | None) -> Live | None:
+        """Give a live execution, waking it if need be; `None` if its kind is not known yet."""
+        live = self._live.get(execution)
+        if live is not None and live.worker.exit_reason is None:
+            return live
+        try:
+            live = self._live[execution] = Live(
+                self._engine, execution, self._kind(execution, kind)
+            )
+        except UnknownKind as error:
+            if str(error) not in self._unknown:
+                self._unknown.add(str(error))
+                log.warning("messages wait for their kind", error=str(error))
+            return None
+        return live
+
+    def _kind(self, execution: str, kind: str | None) -> Any:
+        if kind is None:
+            row = self._engine.store.execution(execution)
+            kind = "" if row is None else row.kind
+        found = self._engine.kinds.get(kind)
+        if found is None:
+            msg = f"kind {kind!r} is not registered{near(kind, self._engine.kinds)}"
+            raise UnknownKind(msg)
+        return found
+
+    def deliver(
+        self, appends: list[Append], rows: Sequence[MessageRow]
+    ) -> list[tuple[Any, Exception | None]]:
+        """Hand messages from outside to their executions; give those who are to be told."""
+        arrived: dict[str, list[tuple[int, bytes, Any]]] = {}
+        kinds: dict[str, str | None] = {}
+        at = 0
+        for append in appends:
+            there = arrived.get(append.execution)
+            if there is None:
+                there = arrived[append.execution] = []
+            kinds[append.execution] = append.kind
+            for body in append.bodies:
+                there.append((rows[at].id, body, None))
+                at += 1
+            if append.processed is not None:
+                there[-1] = (rows[at - 1].id, append.bodies[-1], append.processed)
+        refused: dict[int, Exception] = {}
+        for execution, items in arrived.items():
+            refused.update(self._hand_over(execution, kinds[execution], items))
+        told = []
+        at = 0
+        for append in appends:
+            at += len(append.bodies)
+            if append.stored is not None:
+                told.append((append.stored, refused.get(rows[at - 1].id)))
+        return told
+
+    def deliver_rows(self, rows: Sequence[MessageRow], kind: str | None = None) -> None:
+        """Hand stored messages to their executions: of a kind, or whatever these are."""
+        arrived: dict[str, list[tuple[int, bytes, Any]]] = {}
+        for row in rows:
+            arrived.setdefault(row.execution, []).append((row.id, row.body, None))
+        for execution, items in arrived.items():
+            self._hand_over(execution, kind, items)
+
+    def _hand_over(
+        self, execution: str, kind: str | None, items: list[tuple[int, bytes, Any]]
+    ) -> dict[int, Exception]:
+        """Accumulate stored messages; give those that the behaviour refused."""
+        if self._engine.closed:
+            self._refuse(items, EngineClosed("the engine has been closed; the message is stored"))
+            return {}
+        try:
+            live = self._wake(execution, kind)
+            if live is None:
+                return {}
+            decode = bodies.decode
+            pairs = [
+                (body := decode(data), Stored(live, number, body, waiter))
+                for number, data, waiter in items
+            ]
+            refused = live.worker.actor.offer_many(pairs)
+        except Exception as error:  # noqa: BLE001 - a kind's options, a behaviour: the others go on
+            log.error("messages kept for later", execution=execution, exc_info=error)
+            self._refuse(items, error)
+            return {}
+        found: dict[int, Exception] = {}
+        ticket: Any
+        for ticket, refusal in refused:
+            found[ticket.number] = refusal
+            live.give_up(ticket, refusal)
+        return found
+
+    def _refuse(self, items: list[tuple[int, bytes, Any]], error: Exception) -> None:
+        for _, _, waiter in items:
+            if waiter is not None:
+                waiter.resolve(error)
+
+    def settle(self, live: Live) -> None:
+        """Note an execution that may retire soon."""
+        if live.status in ENDED or len(self._live) > self._max_live:
+            self.note(live)
+
+    def _on_sweep(self) -> None:
+        """Retire those who are idle."""
+        self._sweep = None
+        for _ in range(min(len(self._noted), _SWEPT)):
+            live = self._noted.popleft()
+            live.noted = False
+            if not live.is_idle:  # it has committed, but its lane may not have come to rest yet
+                self.note(live)
+                continue
+            if live.displaced:
+                live.mark_displaced()
+            if live.status in ENDED or len(self._live) > self._max_live:
+                if self._live.get(live.id) is live:
+                    del self._live[live.id]
+                live.worker.actor.request_stop(StopMode.FINISH)
+        if self._noted:
+            self._set_sweep()
+
+    # Any thread.
+
+    def note(self, live: Live) -> None:
+        """Have an execution looked at soon."""
+        if not live.noted:
+            live.noted = True
+            self._noted.append(live)
+        self._set_sweep()
+
+    def _set_sweep(self) -> None:
+        if self._sweep is None and not self._engine.closed:
+            engine = self._engine
+            self._sweep = engine.clock.call_at(
+                engine.clock.now() + _SWEEP, lambda: engine.writer.call(self._on_sweep)
+            )
+
+    def offer(self, execution: str, body: Any, waiter: Any) -> bool:
+        """Hand over a message that is not stored, because its pusher waits for the outcome.
+
+        Tells whether there was a live execution that took it.
+        """
+        live = self._live.get(execution)
+        if live is None:
+            return False
+        ticket = Stored(live, 0, body, waiter)
+        try:
+            refused = live.worker.actor.offer_many([(body, ticket)])
+        except WorkerStopped:
+            return False
+        for _, error in refused:
+            live.give_up(ticket, error)
+        return True
+
+    def close(self) -> None:
+        """Let all executions finish the batch they are running."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        lives = list(self._live.values())
+        for live in lives:
+            live.worker.actor.request_stop(StopMode.FINISH)
+        for live in lives:
+            live.worker.stop(drain=False)
+        self._live.clear()

@@ -1,0 +1,201 @@
+"""One run of an execution: fetch, run, commit, dispatch.
+
+A run that loses the race (somebody else has written the execution) is dropped whole and done
+again on the newer state. Steps say in which thread they happen; no thread waits for another.
+"""
+
+from __future__ import annotations
+
+import inspect
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine import bodies
+from actorflow.engine.errors import Cancelled
+from actorflow.engine.failpoints import failpoint
+from actorflow.engine.kind import Outcome, Status
+from actorflow.engine.stores.protocol import Change, TaskRow, TimerRow
+from actorflow.runtime.deferred import Deferred
+from actorflow.runtime.dispatcher import LOOP
+from actorflow.runtime.errors import WorkerStopped
+
+if TYPE_CHECKING:
+    from actorflow.engine.host import Live, Stored
+
+__all__ = ["BUDGET", "Run"]
+
+BUDGET = 0.5
+"""Seconds that one run may take before it has to leave the rest for the next."""
+
+
+class Run:
+    """A batch on its way into the state."""
+
+    __slots__ = ("batch", "deferred", "displaced", "live", "outcome", "second", "tickets")
+
+    def __init__(self, live: Live, batch: Any, tickets: list[Stored]) -> None:
+        self.live = live
+        self.batch = batch
+        self.tickets = tickets
+        self.deferred = Deferred()
+        """Resolved when all of it is committed and dispatched."""
+        self.displaced: list[Any] = []
+        self.outcome: Outcome | None = None
+        self.second = False
+        """The batch is what an earlier run of this very object has left."""
+
+    # The lane's thread.
+
+    def start(self) -> None:
+        """Run the kind; what it raises is for the failure policy of the execution."""
+        live = self.live
+        failpoint("run.fetch")
+        live.load()
+        if live.status in {Status.DONE, Status.CANCELLED}:
+            self._submit(Change(live.id), None)
+            return
+        end = perf_counter() + BUDGET
+        try:
+            outcome = live.kind.run(live.id, live.state, self.batch, lambda: perf_counter() < end)
+            if inspect.isawaitable(outcome):
+                LOOP.loop.call_soon_threadsafe(LOOP.spawn, lambda: self._await(outcome))
+                return
+            self._conclude(outcome)
+        except BaseException:
+            live.loaded = False  # it may have changed the state in place
+            raise
+
+    def run(self) -> None:
+        """Run again: after a lost race, or with what the budget has left."""
+        try:
+            self.start()
+        except BaseException as error:  # noqa: BLE001 - told to the executor, or buried here
+            self._fail(error)
+
+    async def _await(self, outcome: Any) -> None:
+        """Wait for a kind that is asynchronous. On the event loop."""
+        try:
+            self._conclude(await outcome)
+        except BaseException as error:  # noqa: BLE001 - told to the executor
+            self.live.loaded = False
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.second:
+            self.deferred.resolve(error)
+            return
+        for ticket in self.tickets:  # the policy must not run the first part again
+            self.live.lost(ticket, error)
+        self.deferred.resolve()
+
+    def _conclude(self, outcome: Outcome) -> None:
+        failpoint("run.after")
+        self._submit(self._change(outcome), outcome)
+
+    def _change(self, outcome: Outcome) -> Change:
+        """Make the one change that an outcome is."""
+        live, encode = self.live, bodies.encode
+        change = Change(
+            live.id,
+            kind=live.kind.name,
+            expected=live.revision,
+            state=live.kind.encode(outcome.state),
+            status=outcome.status,
+        )
+        # Only what there is gets a list of its own: thousands of these may wait for one commit.
+        if outcome.leftover or outcome.messages:
+            change.messages = [
+                *((live.id, encode(body)) for body in outcome.leftover),
+                *((out.to, encode(out.body)) for out in outcome.messages),
+            ]
+            change.creates = [
+                (out.to, out.kind) for out in outcome.messages if out.kind is not None
+            ]
+        if outcome.timers:
+            change.timers = [
+                TimerRow(live.id, timer.id, float(timer.at), encode(timer.body))
+                for timer in outcome.timers
+            ]
+        if outcome.cancelled_timers:
+            change.cancelled_timers = [(live.id, name) for name in outcome.cancelled_timers]
+        if outcome.tasks:
+            change.tasks = [
+                TaskRow(task.id, live.id, task.tasker, encode(task.body), 0, 0.0)
+                for task in outcome.tasks
+            ]
+        change.finished_tasks = outcome.cancelled_tasks
+        if outcome.history:
+            change.history = [encode(entry) for entry in outcome.history]
+        return change
+
+    def _submit(self, change: Change, outcome: Outcome | None) -> None:
+        live = self.live
+        self.outcome = outcome
+        self.displaced = live.take_displaced() if live.displaced else []
+        numbers = [ticket.number for ticket in self.tickets if ticket.number]
+        numbers += [ticket.number for ticket, _ in self.displaced if ticket.number]
+        change.consumed = numbers
+        change.at = float(live.engine.clock.now())
+        writer = live.engine.writer
+        if writer.expects_more and not self._is_awaited(change):
+            writer.submit_soon(change, self._committed)
+        else:
+            writer.submit(change, self._committed, insist=True)
+
+    def _is_awaited(self, change: Change) -> bool:
+        """Tell whether anybody, or anything that is to be sent out, waits for this commit."""
+        return bool(
+            change.messages
+            or change.timers
+            or change.tasks
+            or change.status != Status.ACTIVE
+            or any(ticket.waiter is not None for ticket in self.tickets)
+        )
+
+    # The writer's thread.
+
+    def _committed(self, change: Change, error: Exception | None) -> None:
+        live, outcome = self.live, self.outcome
+        if error is not None or not change.committed:
+            live.loaded = False
+            live.displaced[:0] = self.displaced
+            if error is None:  # somebody else has written: run again on the newer state
+                live.worker.actor.lane.submit(self)
+            elif live.engine.closed:  # it is all still in the store
+                self._fail(WorkerStopped(f"the engine was closed before the commit: {error}"))
+            else:
+                self._fail(error)
+            return
+        failpoint("dispatch.before")
+        for ticket, fate in self.displaced:
+            ticket.consume(fate)
+        if outcome is None:
+            ended = Cancelled(f"execution {live.id!r} has ended ({live.status})")
+            for ticket in self.tickets:
+                ticket.consume(ended)
+            self.deferred.resolve()
+            return
+        live.revision += 1
+        live.state = outcome.state
+        live.status = outcome.status
+        count = len(outcome.leftover)
+        live.engine.dispatch(change, list(change.rows[count:]))
+        for ticket in self.tickets:
+            ticket.consume()
+        if count and live.status not in {Status.DONE, Status.CANCELLED}:
+            self._go_on(change, count)
+            return
+        self.deferred.resolve()
+        live.engine.host.settle(live)
+
+    def _go_on(self, change: Change, count: int) -> None:
+        """Run what the budget has left, before anything else but after other executions."""
+        from actorflow.engine.host import Stored  # noqa: PLC0415 - the two know each other
+
+        left = change.rows[:count]
+        self.batch = [bodies.decode(row.body) for row in left]
+        self.tickets = [
+            Stored(self.live, row.id, body) for row, body in zip(left, self.batch, strict=True)
+        ]
+        self.second = True
+        self.live.worker.actor.lane.submit(self)

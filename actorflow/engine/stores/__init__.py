@@ -1,0 +1,1 @@
+"""Where executions are kept: one protocol, two stores, others by entry point."""

@@ -1,0 +1,541 @@
+"""A store in one SQLite file: write-ahead log, every commit synced unless told otherwise.
+
+The file can be read with the sqlite3 shell while the engine runs. A lock file beside it keeps a
+second writer out; the kernel drops the lock when its owner dies, however it dies. Each row bears
+a checksum, its *seal*: SQLite itself would not notice a flipped bit inside a value.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from actorflow.engine.errors import StoreBroken, StoreBusy, StoreFull, StoreRefused
+from actorflow.engine.failpoints import failpoint
+from actorflow.engine.stores.protocol import (
+    Change,
+    DeadRow,
+    ExecutionRow,
+    HistoryRow,
+    MessageRow,
+    TaskRow,
+    TimerRow,
+)
+from actorflow.runtime.errors import BadOption, near
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["SqliteStore"]
+
+_APPLICATION = 0x61666C6F  # "aflo": PRAGMA application_id of our files
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE executions (
+  id TEXT PRIMARY KEY, kind TEXT NOT NULL, revision INTEGER NOT NULL, status TEXT NOT NULL,
+  state BLOB, created REAL NOT NULL, updated REAL NOT NULL, seal INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE messages (
+  id INTEGER PRIMARY KEY, execution TEXT NOT NULL, body BLOB NOT NULL, at REAL NOT NULL,
+  seal INTEGER NOT NULL
+);
+CREATE TABLE timers (
+  execution TEXT NOT NULL, id TEXT NOT NULL, due REAL NOT NULL, body BLOB NOT NULL,
+  seal INTEGER NOT NULL, PRIMARY KEY (execution, id)
+) WITHOUT ROWID;
+CREATE INDEX timers_due ON timers (due);
+CREATE TABLE tasks (
+  id TEXT PRIMARY KEY, execution TEXT NOT NULL, tasker TEXT NOT NULL, body BLOB NOT NULL,
+  attempts INTEGER NOT NULL, due REAL NOT NULL, seal INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE history (
+  number INTEGER PRIMARY KEY, execution TEXT NOT NULL, at REAL NOT NULL, body BLOB NOT NULL,
+  seal INTEGER NOT NULL
+);
+CREATE INDEX history_execution ON history (execution, number);
+CREATE TABLE dead (
+  id INTEGER PRIMARY KEY, execution TEXT NOT NULL, body BLOB NOT NULL, error TEXT NOT NULL,
+  at REAL NOT NULL, seal INTEGER NOT NULL
+);
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+"""
+_MIGRATIONS: dict[int, str] = {}
+"""From version n to n + 1, as SQL; the newest version is `_VERSION`."""
+
+_DURABILITY = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
+_TABLES: dict[str, tuple[type[Any], str, str]] = {
+    "executions": (ExecutionRow, "id, kind, revision, status, state, created, updated", "id"),
+    "messages": (MessageRow, "id, execution, body, at", "id"),
+    "timers": (TimerRow, "execution, id, due, body", "due, execution, id"),
+    "tasks": (TaskRow, "id, execution, tasker, body, attempts, due", "id"),
+    "history": (HistoryRow, "number, execution, at, body", "number"),
+    "dead": (DeadRow, "id, execution, body, error, at", "id"),
+}
+_INSERT = {
+    table: (
+        f"INSERT OR REPLACE INTO {table} ({columns}, seal)"  # noqa: S608 - names of our own
+        f" VALUES ({'?, ' * (columns.count(',') + 1)}?)"
+    )
+    for table, (_, columns, _) in _TABLES.items()
+}
+_CREATE = _INSERT["executions"].replace("REPLACE", "IGNORE")
+_SYNC_AFTER = 4_000  # pages in the log after which it is moved into the file
+_BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_FULL_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def _seal(row: Sequence[Any]) -> int:
+    return zlib.crc32(_pack(row))
+
+
+def _seal_execution(row: Sequence[Any]) -> int:
+    """Seal all but `created`, which an update does not know."""
+    return zlib.crc32(_pack((*row[:5], row[6])))
+
+
+class SqliteStore:
+    """Keeps executions in one file.
+
+    Args:
+        path: the file; it is made if it is not there.
+        durability: `"full"` syncs every commit, so that what was acknowledged outlives a power
+            cut; `"normal"` outlives a crash of the process, and of the machine to the last sync;
+            `"off"` leaves it to the operating system.
+        read_only: look, while another process may be writing.
+        check: read everything once and verify it. O(n): 1 s for some 100 MB.
+
+    Raises:
+        StoreBusy: another process has it open for writing.
+        StoreBroken: the file is torn, empty, not ours, or of a newer version.
+
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        durability: str = "full",
+        read_only: bool = False,
+        check: bool = True,
+    ) -> None:
+        if durability not in _DURABILITY:
+            msg = f"durability={durability!r} is not a setting{near(durability, _DURABILITY)}"
+            raise BadOption(msg)
+        self.path = Path(path)
+        self._durability = _DURABILITY[durability]
+        self._reading = threading.Lock()
+        self._lock_file = None if read_only else self._take_lock()
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        try:
+            if read_only:
+                self._open_to_read()
+            else:
+                self._open_to_write(check=check)
+        except sqlite3.DatabaseError as error:
+            self.close()
+            msg = f"{self.path} cannot be read as a store: {error}; restore a backup"
+            raise StoreBroken(msg) from error
+        except BaseException:
+            self.close()
+            raise
+
+    # Opening.
+
+    def _take_lock(self) -> int:
+        try:
+            number = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            msg = f"{self.path} cannot be opened: {error.strerror}"
+            raise StoreBroken(msg) from error
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(number, 100).decode(errors="replace").strip() or "unknown"
+            os.close(number)
+            msg = (
+                f"{self.path} is open for writing in another engine (process {owner}); "
+                "close that one, or open this one to look only"
+            )
+            raise StoreBusy(msg) from None
+        try:
+            os.truncate(number, 0)
+            os.write(number, str(os.getpid()).encode())
+        except OSError:  # no room for the number: it is only there to be read
+            pass
+        return number
+
+    def _open_to_write(self, *, check: bool) -> None:
+        there = self.path.exists()
+        if not there and Path(f"{self.path}-wal").exists():
+            msg = f"{self.path} is missing, but its log {self.path}-wal is there: restore a backup"
+            raise StoreBroken(msg)
+        if not there:
+            self._create()
+        self._refuse_empty()
+        connection = self._writer = self._connect()
+        self._refuse_strangers(connection)
+        if check and there:
+            self._verify(connection)
+        self._migrate(connection)
+        connection.execute(f"PRAGMA synchronous = {self._durability}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_SYNC_AFTER}")
+        row = connection.execute(
+            "SELECT max((SELECT ifnull(max(value), 0) FROM meta WHERE key = 'last_id'),"
+            " (SELECT ifnull(max(id), 0) FROM messages), (SELECT ifnull(max(id), 0) FROM dead))"
+        ).fetchone()
+        self._last = int(row[0])
+        self._reader = self._connect("?mode=ro")
+
+    def _open_to_read(self) -> None:
+        if not self.path.exists():
+            msg = f"there is no store {self.path}"
+            raise StoreBroken(msg)
+        self._refuse_empty()
+        self._reader = self._connect("?mode=ro")
+        self._refuse_strangers(self._reader)
+
+    def _connect(self, mode: str = "") -> sqlite3.Connection:
+        uri = self.path.absolute().as_uri() + mode
+        return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+
+    def _refuse_empty(self) -> None:
+        if self.path.stat().st_size == 0:
+            msg = f"{self.path} is empty: a store never is. If it is not a torn one, remove it"
+            raise StoreBroken(msg)
+
+    def _refuse_strangers(self, connection: sqlite3.Connection) -> None:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application != _APPLICATION:
+            msg = f"{self.path} is a SQLite file, but not a store of actorflow's"
+            raise StoreBroken(msg)
+        if version > _VERSION:
+            msg = f"{self.path} has version {version}, newer than {_VERSION}: update actorflow"
+            raise StoreBroken(msg)
+        if version < _VERSION and not all(n in _MIGRATIONS for n in range(version, _VERSION)):
+            msg = f"{self.path} has version {version}, which there never was: restore a backup"
+            raise StoreBroken(msg)
+
+    def _create(self) -> None:
+        """Make a new store under another name first: a crash never leaves half of one."""
+        draft = Path(f"{self.path}.new")
+        for left in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
+            left.unlink(missing_ok=True)
+        try:
+            connection = sqlite3.connect(draft, isolation_level=None)
+        except sqlite3.OperationalError as error:
+            msg = f"{self.path} cannot be made: {error}"
+            raise StoreBroken(msg) from error
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(
+                f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION}; "
+                f"PRAGMA user_version = {_VERSION}; COMMIT; PRAGMA wal_checkpoint(TRUNCATE);"
+            )
+        except sqlite3.OperationalError as error:
+            msg = f"{self.path} cannot be made: {error}"
+            raise StoreFull(msg) from error
+        finally:
+            connection.close()
+        draft.rename(self.path)
+        folder = os.open(self.path.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _verify(self, connection: sqlite3.Connection) -> None:
+        """Read everything once: the structure, then the seal of each row."""
+        (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != "ok":
+            msg = f"{self.path} is damaged ({verdict}); restore a backup"
+            raise StoreBroken(msg)
+        for table, (_, columns, _) in _TABLES.items():
+            seal = _seal_execution if table == "executions" else _seal
+            for row in connection.execute(f"SELECT {columns}, seal FROM {table}"):  # noqa: S608
+                if seal(row[:-1]) != row[-1]:
+                    msg = (
+                        f"{self.path} is damaged (table {table}, row {row[0]!r}); restore a backup"
+                    )
+                    raise StoreBroken(msg)
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        while version < _VERSION:
+            connection.executescript(
+                f"BEGIN; {_MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;"
+            )
+            version += 1
+
+    # Writing: one thread.
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Commit many changes as one synced transaction. O(their rows)."""
+        connection = self._connection
+        failpoint("commit.before")
+        last = self._last
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            applied = [change for change in changes if self._write_executions(connection, change)]
+            for segment in _segments(applied, last):
+                self._write_rows(connection, segment)
+            if self._last > last:
+                connection.execute(
+                    "INSERT OR REPLACE INTO meta VALUES ('last_id', ?)", (self._last,)
+                )
+            failpoint("commit.inside")
+            connection.execute("COMMIT")
+        except BaseException as error:
+            self._last = last
+            self._roll_back()
+            if isinstance(error, sqlite3.DatabaseError):
+                raise self._explain(error) from error
+            raise
+        failpoint("commit.after")
+        for change in applied:
+            change.committed = True
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        if self._writer is None:
+            msg = f"{self.path} is closed, or open to look only"
+            raise StoreRefused(msg)
+        return self._writer
+
+    def _roll_back(self) -> None:
+        connection = self._connection
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):  # SQLite has done so itself
+                connection.execute("ROLLBACK")
+
+    def _explain(self, error: sqlite3.DatabaseError) -> Exception:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _FULL_CODES:
+            return StoreFull(f"{self.path}: {error}; nothing of this commit is stored. Make room")
+        if code in _BUSY_CODES:
+            return StoreRefused(f"{self.path}: {error}; another program writes it. Make it stop")
+        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            return StoreBroken(f"{self.path}: {error}; restore a backup")
+        return error
+
+    def _write_executions(self, connection: sqlite3.Connection, change: Change) -> bool:
+        """Decide the race for one change, and make the executions that it may be the first of."""
+        won = self._update(connection, change)
+        if won and change.creates:
+            at = float(change.at)
+            rows = [(name, kind, 0, "active", None, at, at) for name, kind in change.creates]
+            connection.executemany(_CREATE, [(*row, _seal_execution(row)) for row in rows])
+        return won
+
+    def _update(self, connection: sqlite3.Connection, change: Change) -> bool:
+        """Replace the state of an execution if nobody else has."""
+        expected = change.expected
+        if expected is None:
+            return True
+        at = float(change.at)
+        row = (change.execution, change.kind, expected + 1, change.status, change.state, at, at)
+        seal = _seal_execution(row)
+        done = connection.execute(
+            "UPDATE executions SET revision = ?, status = ?, state = ?, updated = ?, seal = ?"
+            " WHERE id = ? AND revision = ?",
+            (expected + 1, change.status, change.state, at, seal, change.execution, expected),
+        )
+        if not done.rowcount and not expected:
+            done = connection.execute(_CREATE, (*row, seal))
+        return bool(done.rowcount)
+
+    def _write_rows(self, connection: sqlite3.Connection, changes: list[Change]) -> None:
+        """Write the rows of changes that do not undo each other, table by table."""
+        many = connection.executemany
+        if changes[0].clear:
+            for table in ("messages", "timers", "tasks"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE execution = ?",  # noqa: S608
+                    (changes[0].execution,),
+                )
+        for text, gone in (
+            (
+                "DELETE FROM messages WHERE id BETWEEN ? AND ?",
+                [span for change in changes for span in _spans(change.consumed)],
+            ),
+            (
+                "DELETE FROM timers WHERE execution = ? AND id = ?",
+                [timer for change in changes for timer in change.cancelled_timers],
+            ),
+            ("DELETE FROM tasks WHERE id = ?", [(t,) for c in changes for t in c.finished_tasks]),
+            ("DELETE FROM dead WHERE id = ?", [(n,) for c in changes for n in c.buried]),
+        ):
+            if gone:
+                many(text, gone)
+        for table, rows in (
+            ("messages", self._number_messages(changes)),
+            ("timers", [row for change in changes for row in change.timers]),
+            ("tasks", [row for change in changes for row in change.tasks]),
+            ("dead", [self._numbered(row) for change in changes for row in change.dead]),
+        ):
+            if rows:
+                many(_INSERT[table], [(*row, zlib.crc32(_pack(row))) for row in rows])
+        for change in changes:
+            for body in change.history:
+                self._write_history(connection, change, body)
+
+    def _number_messages(self, changes: list[Change]) -> list[Any]:
+        rows: list[Any] = []
+        last = self._last
+        for change in changes:
+            if change.messages:
+                at = float(change.at)
+                change.rows = [
+                    MessageRow(number, execution, body, at)
+                    for number, (execution, body) in enumerate(change.messages, last + 1)
+                ]
+                last += len(change.rows)
+                rows += change.rows
+        self._last = last
+        return rows
+
+    def _numbered(self, row: DeadRow) -> DeadRow:
+        if row.id:
+            self._last = max(self._last, row.id)
+            return row
+        self._last += 1
+        return row._replace(id=self._last)
+
+    def _write_history(self, connection: sqlite3.Connection, change: Change, body: bytes) -> None:
+        (last,) = connection.execute("SELECT ifnull(max(number), 0) FROM history").fetchone()
+        row = (last + 1, change.execution, float(change.at), body)
+        connection.execute(_INSERT["history"], (*row, _seal(row)))
+
+    def purge(self, *, before: float) -> int:
+        """Forget what ended before a moment, with its history. O(n)."""
+        connection = self._connection
+        ended = "status IN ('done', 'cancelled') AND updated < ?"
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(
+                f"DELETE FROM history WHERE at < ? OR execution IN"  # noqa: S608
+                f" (SELECT id FROM executions WHERE {ended})",
+                (before, before),
+            )
+            gone = connection.execute(f"DELETE FROM executions WHERE {ended}", (before,))  # noqa: S608
+            connection.execute("COMMIT")
+        except sqlite3.DatabaseError as error:
+            self._roll_back()
+            raise self._explain(error) from error
+        return gone.rowcount
+
+    # Reading: any thread, on a connection of its own.
+
+    def _read(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self._reading:
+            if self._reader is None:
+                msg = f"{self.path} is closed"
+                raise StoreRefused(msg)
+            try:
+                return self._reader.execute(text, values).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise self._explain(error) from error
+
+    def execution(self, execution: str) -> ExecutionRow | None:
+        """Give one execution. O(log n)."""
+        columns = _TABLES["executions"][1]
+        for row in self._read(f"SELECT {columns} FROM executions WHERE id = ?", (execution,)):  # noqa: S608
+            return ExecutionRow(*row)
+        return None
+
+    def rows(
+        self, table: str, execution: str | None = None, limit: int | None = None
+    ) -> Iterator[Any]:
+        """Give the rows of a table in order."""
+        make, columns, order = _TABLES[table]
+        where, values = "", []
+        if execution is not None:
+            where = f" WHERE {'id' if table == 'executions' else 'execution'} = ?"
+            values.append(execution)
+        text = f"SELECT {columns} FROM {table}{where} ORDER BY {order}"  # noqa: S608
+        if limit is not None:
+            text += f" LIMIT {int(limit)}"
+        return map(make._make, self._read(text, values))
+
+    def pending(self, kind: str) -> Iterator[MessageRow]:
+        """Give the messages to executions of a kind, in order. O(all messages)."""
+        text = (
+            "SELECT m.id, m.execution, m.body, m.at FROM messages m"
+            " CROSS JOIN executions e ON e.id = m.execution WHERE e.kind = ? ORDER BY m.id"
+        )
+        return map(MessageRow._make, self._read(text, (kind,)))
+
+    def backup(self, path: str | Path) -> None:
+        """Copy the store to a new file while the engine runs. Any thread."""
+        if Path(path).exists():
+            msg = f"{path} is there already: a backup never overwrites anything"
+            raise BadOption(msg)
+        source = self._connect("?mode=ro")
+        target = sqlite3.connect(path)
+        try:
+            source.backup(target)
+        finally:
+            target.close()
+            source.close()
+
+    def close(self) -> None:
+        """Close the file and let others write it."""
+        with self._reading:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+            self._lock_file = None
+
+
+def _segments(changes: list[Change], last: int) -> Iterator[list[Change]]:
+    """Split changes so that, in each part, rows may be removed first and added after.
+
+    `last` is the last number of a message before these changes.
+    """
+    segment: list[Change] = []
+    adds = buries = False
+    for change in changes:
+        removes = bool(change.cancelled_timers or change.finished_tasks or change.buried)
+        if segment and (
+            change.clear
+            or (adds and removes)
+            or (buries and change.messages)
+            or (change.consumed and max(change.consumed) > last)
+        ):
+            yield segment
+            segment, adds, buries = [], False, False
+        segment.append(change)
+        buries = buries or bool(change.dead)
+        adds = adds or bool(change.timers or change.tasks or change.dead)
+    if segment:
+        yield segment
+
+
+def _spans(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Give runs of consecutive numbers: one DELETE for each, however many messages it holds."""
+    first = last = None
+    for number in sorted(numbers):
+        if last is not None and number == last + 1:
+            last = number
+            continue
+        if first is not None and last is not None:
+            yield first, last
+        first = last = number
+    if first is not None and last is not None:
+        yield first, last

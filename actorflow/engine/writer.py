@@ -1,0 +1,316 @@
+"""Group commit: one worker whose batch is one transaction.
+
+While a commit is being synced, what arrives accumulates; the next commit takes all of it. An idle
+engine commits at once. So latency is that of one commit, and throughput grows with the load.
+
+The writer's thread is also where everything that is stored is handed on: messages are delivered,
+executions woken and retired, timers fired, all by one thread, in the order of the commits. So
+none of these needs a lock, and no message can slip between "stored" and "delivered".
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from actorflow.engine.errors import EngineClosed, StoreRefused
+from actorflow.engine.stores.protocol import Change
+from actorflow.runtime.clock import SYSTEM
+from actorflow.runtime.errors import WorkerStopped
+from actorflow.runtime.events import log
+from actorflow.runtime.waiting import resolve_many
+from actorflow.runtime.worker import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actorflow.engine.stores.protocol import MessageRow, Store
+
+__all__ = ["AGAIN", "Append", "Writer"]
+
+AGAIN = 1.0
+"""Seconds after which a commit that the store refused is tried again."""
+
+_LARGEST = 10_000  # entries in one transaction
+_SOON = 0.002  # seconds that a commit may wait for others if nobody waits for it
+
+
+class Append:
+    """Messages from outside to one execution, and who waits for them."""
+
+    __slots__ = ("bodies", "execution", "kind", "processed", "stored")
+
+    def __init__(
+        self,
+        execution: str,
+        kind: str | None,
+        bodies: Sequence[bytes],
+        stored: Any = None,
+        processed: Any = None,
+    ) -> None:
+        self.execution = execution
+        self.kind = kind
+        self.bodies = bodies
+        self.stored = stored
+        """Told when they are stored and accumulated."""
+        self.processed = processed
+        """Told when the last of them has been processed."""
+
+
+class _Request:
+    """A change with its owner."""
+
+    __slots__ = ("change", "insist", "then")
+
+    def __init__(
+        self,
+        change: Change,
+        then: Callable[[Change, Exception | None], None] | None,
+        *,
+        insist: bool,
+    ) -> None:
+        self.change = change
+        self.then = then
+        self.insist = insist
+
+
+_Entry: TypeAlias = "Append | _Request | Callable[[], None]"
+_Deliver: TypeAlias = (
+    "Callable[[list[Append], Sequence[MessageRow]], list[tuple[Any, Exception | None]]]"
+)
+
+
+class Writer:
+    """Commits changes, and tells each of their owners.
+
+    Args:
+        store: where to.
+        clock: when to try again.
+        deliver: takes messages from outside once they are stored, in the writer's thread; gives
+            those who are to be told now.
+
+    """
+
+    def __init__(self, store: Store, clock: Any, deliver: _Deliver) -> None:
+        self._store = store
+        self._clock = clock
+        self._deliver = deliver
+        self._again: list[_Request] = []
+        self._alarm: Any = None
+        self._soon: list[_Request] = []
+        self._soon_set = False
+        self.expects_more = False
+        """Those who have just been told that their messages are stored may send others."""
+        self._closing = False
+        self.quiet = True
+        """Everything from outside that has been appended so far is stored and delivered."""
+        self.refusal: tuple[float, str] | None = None
+        """When and why the store last refused a commit, if it has not taken one since."""
+        self.commits = 0
+        self.changes = 0
+        self.messages = 0
+        self.refused = 0
+        self.lost = 0
+        self._worker = spawn(self._write, executor="thread")
+
+    # Any thread.
+
+    def append(self, entry: Append) -> None:
+        """Have messages from outside stored and delivered. O(1)."""
+        try:
+            self._worker.push(entry)
+        except WorkerStopped:
+            msg = "the engine has been closed"
+            raise EngineClosed(msg) from None
+        self.quiet = False  # after the push: see `_write`
+
+    def submit(
+        self,
+        change: Change,
+        then: Callable[[Change, Exception | None], None] | None = None,
+        *,
+        insist: bool = False,
+    ) -> None:
+        """Have a change committed; `then(change, error)` is called in the writer's thread.
+
+        With `insist`, a change that the store refuses is tried again until it goes through or
+        the engine is closed. Once it is closed, `then` hears so at once.
+        """
+        try:
+            self._worker.push(_Request(change, then, insist=insist))
+        except WorkerStopped:
+            if then is not None:
+                then(change, EngineClosed("the engine has been closed"))
+
+    def submit_soon(self, change: Change, then: Callable[[Change, Exception | None], None]) -> None:
+        """Have a change committed that nobody waits for: with the next commit, or soon.
+
+        Where callers wait for their messages to be stored, one commit after the other, it would
+        only keep them waiting. Insists.
+        """
+        self._soon.append(_Request(change, then, insist=True))
+        if not self._soon_set:
+            self._soon_set = True
+            SYSTEM.call_at(SYSTEM.now() + _SOON, self._on_soon)
+
+    def _on_soon(self) -> None:
+        """See to it that nothing waits too long. In the clock's thread."""
+        self._soon_set = False
+        if self._soon:
+            self.call(_nothing)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have a function called in the writer's thread, after the commit that is under way.
+
+        Not at all once the engine is closed.
+        """
+        with suppress(WorkerStopped):
+            self._worker.push(function)
+
+    @property
+    def waiting(self) -> int:
+        """Entries that are not being committed yet."""
+        return len(self._worker) + len(self._again) + len(self._soon)
+
+    def stop_insisting(self) -> None:
+        """Give what was refused one last try, then tell its owners."""
+        self._closing = True
+        self.call(_nothing)
+
+    def close(self) -> None:
+        """Commit what there is; then end."""
+        self.call(_nothing)
+        self._worker.stop()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    # The writer's thread.
+
+    def _write(self, batch: list[_Entry], _state: None) -> None:
+        if self._again:
+            batch = [*self._again, *batch]
+            self._again = []
+        if count := len(self._soon):
+            batch = [*self._soon[:count], *batch]
+            del self._soon[:count]
+        for begin in range(0, len(batch), _LARGEST):
+            self._write_part(batch[begin : begin + _LARGEST])
+        # A producer pushes first and clears the flag after: whatever it has pushed is either
+        # delivered by now, or seen here.
+        self.quiet = True
+        if len(self._worker):
+            self.quiet = False
+
+    def _write_part(self, entries: list[_Entry]) -> None:
+        groups = _group(entries, self._clock.now())
+        changes = [change for change, _ in groups if change is not None]
+        error = self.commit(changes) if changes else None
+        if error is None:
+            for change, owner in groups:
+                self._settle(change, owner, None)
+        elif isinstance(error, StoreRefused):
+            self._refuse(groups, error)
+        else:  # one of them is not acceptable: find out which
+            for change, owner in groups:
+                found = None if change is None else self.commit([change])
+                self._settle(change, owner, found)
+
+    def commit(self, changes: list[Change]) -> Exception | None:
+        """Commit now, in the writer's thread; give what was raised."""
+        try:
+            self._store.commit(changes)
+        except Exception as error:  # noqa: BLE001 - each owner is told
+            if self.refusal is None or not isinstance(error, StoreRefused):
+                log.error("commit failed", changes=len(changes), error=str(error))
+            if isinstance(error, StoreRefused):
+                self.refusal = (self._clock.now(), str(error))
+            self.refused += 1
+            return error
+        if self.refusal is not None:
+            log.info("the store takes commits again")
+            self.refusal = None
+        self.commits += 1
+        self.changes += len(changes)
+        return None
+
+    def _refuse(self, groups: list[tuple[Change | None, Any]], error: Exception) -> None:
+        """Tell those who can bear it; try the others once more alone, then keep them."""
+        insisting = []
+        for change, owner in groups:
+            if type(owner) is _Request and owner.insist:
+                insisting.append(owner)
+            else:
+                self._settle(change, owner, None if change is None else error)
+        if not insisting:
+            return
+        failure = error
+        if len(insisting) < len(groups):
+            again = self.commit([request.change for request in insisting])
+            if again is None or not isinstance(again, StoreRefused) or self._closing:
+                for request in insisting:
+                    self._settle(request.change, request, again)
+                return
+            failure = again
+        if self._closing:
+            for request in insisting:
+                self._settle(request.change, request, failure)
+            return
+        self._again += insisting
+        if self._alarm is None:
+            self._alarm = self._clock.call_at(self._clock.now() + AGAIN, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        """Try again. In the clock's thread."""
+        self._alarm = None
+        self.call(_nothing)
+
+    def _settle(self, change: Change | None, owner: Any, error: Exception | None) -> None:
+        try:
+            if change is None:
+                owner()
+            elif type(owner) is _Request:
+                if owner.then is not None:
+                    owner.then(change, error)
+            elif error is None:
+                self.messages += len(change.rows)
+                told = self._deliver(owner, change.rows)
+                self.expects_more = bool(told)
+                resolve_many(told)
+            else:
+                self._tell_lost(owner, error)
+        except Exception as failure:  # noqa: BLE001 - the others must be told all the same
+            log.error("owner of a change failed", owner=repr(owner), exc_info=failure)
+
+    def _tell_lost(self, appends: list[Append], error: Exception) -> None:
+        told = []
+        for append in appends:
+            waiting = [each for each in (append.stored, append.processed) if each is not None]
+            if not waiting:
+                self.lost += len(append.bodies)
+            told += [(each, error) for each in waiting]
+        resolve_many(told)
+
+
+def _nothing() -> None:
+    """Be called, so that the writer looks at what it keeps."""
+
+
+def _group(entries: list[_Entry], now: float) -> list[tuple[Change | None, Any]]:
+    """Make changes of entries; messages from outside that stand together become one."""
+    groups: list[tuple[Change | None, Any]] = []
+    appends: list[Append] = []
+    for entry in entries:
+        if type(entry) is Append:
+            if not appends:
+                groups.append((Change("", at=now), appends))
+            appends.append(entry)
+            continue
+        appends = []
+        groups.append((entry.change, entry) if type(entry) is _Request else (None, entry))
+    for change, owner in groups:
+        if type(owner) is list and change is not None:
+            change.messages = [(each.execution, body) for each in owner for body in each.bodies]
+            change.creates = list(
+                {(each.execution, each.kind): None for each in owner if each.kind is not None}
+            )
+    return groups

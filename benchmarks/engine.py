@@ -1,0 +1,478 @@
+"""The engine beside durable queues from PyPI: enqueue, end to end, latency, recovery, growth.
+
+python benchmarks/engine.py [--quick] [--markdown] [--only NAME]
+
+Each case runs in a process of its own, in a folder of its own; cases take turns, so that whatever
+else the machine does falls on all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from benchmarks import engine_peers as peers  # noqa: E402
+from benchmarks.machine import busy, describe, resident  # noqa: E402
+from benchmarks.report import put_between_markers  # noqa: E402
+
+Figures = dict[str, float]
+MESSAGE = {"order": 7, "text": "hello"}
+_LONG = 300.0
+METHOD = (
+    "Each case runs in a process of its own; figures are medians of the rounds. Peers write with "
+    "WAL and `synchronous = FULL`, as the engine does. The fastest peer is the fastest of 1 and 8 "
+    "threads."
+)
+
+
+def _count(batch: list[Any], state: int) -> int:
+    return state + len(batch)
+
+
+def _rates(count: int, work: Callable[[], None]) -> Figures:
+    gc.collect()
+    cpu, begin = time.process_time(), time.perf_counter()
+    work()
+    wall, used = time.perf_counter() - begin, time.process_time() - cpu
+    return {"rate": count / wall, "rate_cpu": count / max(used, 1e-9)}
+
+
+def _from_threads(push: Callable[[Any], None], threads: int, each: int) -> Figures:
+    def produce() -> None:
+        for _ in range(each):
+            push(MESSAGE)
+
+    def work() -> None:
+        started = [threading.Thread(target=produce) for _ in range(threads)]
+        for thread in started:
+            thread.start()
+        for thread in started:
+            thread.join()
+
+    push(MESSAGE)
+    return _rates(threads * each, work)
+
+
+def enqueue(folder: Path, subject: str, threads: int, each: int) -> Figures:
+    """Acknowledged, synced enqueues from blocking threads."""
+    if subject != "actorflow":
+        return _from_threads(peers.PEERS[subject][1](folder), threads, each)
+    from actorflow.engine.engine import Engine  # noqa: PLC0415
+
+    with Engine(folder / "engine.db") as engine:
+        worker = engine.worker("w", _count, state=0)
+        return _from_threads(lambda message: worker.push_ack(message, timeout=_LONG), threads, each)
+
+
+def enqueue_asyncio(folder: Path, _subject: str, callers: int, each: int) -> Figures:
+    """Acknowledged enqueues from concurrent tasks of one event loop."""
+    from actorflow.engine.engine import Engine  # noqa: PLC0415
+
+    with Engine(folder / "engine.db") as engine:
+        worker = engine.worker("w", _count, state=0)
+
+        async def produce() -> None:
+            for _ in range(each):
+                await worker.apush_ack(MESSAGE, timeout=_LONG)
+
+        async def main() -> None:
+            await asyncio.gather(*(produce() for _ in range(callers)))
+
+        worker.push_block(MESSAGE)
+        return _rates(callers * each, lambda: asyncio.run(main()))
+
+
+def end_to_end(folder: Path, _subject: str, count: int) -> Figures:
+    """Push from one producer until the state that all led to is committed."""
+    from actorflow.engine.engine import Engine  # noqa: PLC0415
+
+    with Engine(folder / "engine.db") as engine:
+        worker = engine.worker("w", _count, state=0)
+        worker.push_block(MESSAGE)
+
+        def work() -> None:
+            for _ in range(count - 1):
+                worker.push(MESSAGE)
+            worker.push_block(MESSAGE, timeout=_LONG)
+
+        figures = _rates(count, work)
+        assert worker.state() == count + 1
+        return figures
+
+
+def latency(folder: Path, _subject: str, count: int) -> Figures:
+    """One push_block at a time on an idle engine, and one bare synced commit, in turn."""
+    from actorflow.engine.engine import Engine  # noqa: PLC0415
+
+    ours: list[float] = []
+    bare: list[float] = []
+    with Engine(folder / "engine.db") as engine:
+        worker = engine.worker("w", _count, state=0)
+        worker.push_block(MESSAGE)
+        for number in range(10):
+            for _ in range(count // 10):
+                begin = time.perf_counter()
+                worker.push_block(MESSAGE, timeout=_LONG)
+                ours.append(time.perf_counter() - begin)
+            (folder / str(number)).mkdir()
+            bare += peers.bare_commits(folder / str(number), count // 10)
+    return {
+        "p50_us": statistics.median(ours) * 1e6,
+        "bare_us": statistics.median(bare) * 1e6,
+        "ratio": statistics.median(ours) / statistics.median(bare),
+    }
+
+
+def population(folder: Path, _subject: str, count: int) -> Figures:
+    """Make executions that each process one message; close; recover; wake them all."""
+    from actorflow.engine.engine import Engine  # noqa: PLC0415
+
+    done = threading.Event()
+    left = count
+
+    class Kind:
+        name = "counter"
+
+        def options(self, execution: str) -> dict[str, Any]:
+            return {}
+
+        def decode(self, data: bytes | None) -> Any:
+            return int.from_bytes(data or b"\0", "big")
+
+        def encode(self, state: int) -> bytes:
+            return state.to_bytes(8, "big")
+
+        def run(self, execution: str, state: int, batch: list[Any], keep_going: Any) -> Any:
+            from actorflow.engine.kind import Outcome  # noqa: PLC0415
+
+            nonlocal left
+            left -= len(batch)
+            if left <= 0:
+                done.set()
+            return Outcome(state=state + len(batch))
+
+    figures: Figures = {}
+
+    def send_all(engine: Engine) -> None:
+        nonlocal left
+        left = count
+        done.clear()
+        for number in range(count):
+            engine.append(f"execution-{number}", "counter", (MESSAGE,))
+        assert done.wait(_LONG)
+
+    with Engine(folder / "engine.db", durability="normal") as engine:
+        engine.register(Kind())
+        cpu, begin = time.process_time(), time.perf_counter()
+        send_all(engine)
+        figures["create_s"] = time.perf_counter() - begin
+        figures["create_cpu_s"] = time.process_time() - cpu
+    gc.collect()
+    before = resident()
+    cpu, begin = time.process_time(), time.perf_counter()
+    engine = Engine(folder / "engine.db", durability="normal", max_live=count)
+    engine.register(Kind())
+    figures["recover_idle_s"] = time.perf_counter() - begin
+    figures["recover_idle_cpu_s"] = time.process_time() - cpu
+    figures["bytes_waiting"] = max(resident() - before, 0) / count
+    before = resident()
+    send_all(engine)
+    gc.collect()
+    figures["bytes_loaded"] = (resident() - before) / count
+    engine.close()
+    with Engine(folder / "engine.db", durability="normal") as engine:  # without its kind
+        for number in range(count):
+            engine.append(f"execution-{number}", "counter", (MESSAGE,))
+        engine.send("execution-0", MESSAGE)
+    left = count + 1
+    done.clear()
+    cpu, begin = time.process_time(), time.perf_counter()
+    with Engine(folder / "engine.db", durability="normal") as engine:
+        engine.register(Kind())
+        assert done.wait(_LONG)
+        figures["recover_pending_s"] = time.perf_counter() - begin
+        figures["recover_pending_cpu_s"] = time.process_time() - cpu
+    return figures
+
+
+def timers(folder: Path, _subject: str, count: int) -> Figures:
+    """Store timers, recover with them pending, and see one fire on time."""
+    from actorflow.engine.engine import Engine  # noqa: PLC0415
+    from actorflow.engine.stores.protocol import Change, TimerRow  # noqa: PLC0415
+
+    far = time.time() + 1e6
+    with Engine(folder / "engine.db", durability="normal") as engine:
+        begin = time.perf_counter()
+        for start in range(0, count, 10_000):
+            rows = [TimerRow("x", str(n), far + n, b"\x01") for n in range(start, start + 10_000)]
+            assert engine.writer.commit([Change("x", timers=rows)]) is None
+        store_s = time.perf_counter() - begin
+    before = resident()
+    begin = time.perf_counter()
+    with Engine(folder / "engine.db", durability="normal", check=False) as engine:
+        open_s = time.perf_counter() - begin
+        grown = resident() - before
+        fired = threading.Event()
+
+        def job(_batch: list[Any], _state: Any) -> Any:
+            fired.set()
+
+        engine.worker("w", job).push_block(1)
+        fired.clear()
+        due = time.time() + 0.2
+        timer = TimerRow("w", "soon", due, b"\x01")
+
+        def added(change: Change, _error: Exception | None) -> None:
+            engine.timers.added(change.timers)
+
+        engine.submit(Change("w", timers=[timer]), added)
+        assert fired.wait(_LONG)
+        late = time.time() - due
+    return {
+        "store_rate": count / store_s,
+        "open_s": open_s,
+        "bytes_each": max(grown, 0) / count,
+        "late_ms": late * 1e3,
+    }
+
+
+LOADS: dict[str, Callable[..., Figures]] = {
+    each.__name__: each
+    for each in (enqueue, enqueue_asyncio, end_to_end, latency, population, timers)
+}
+Case = tuple[str, str, str, dict[str, int]]
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """Give section, label, load and options of each case."""
+    few = 5 if quick else 1
+    subjects = [name for name, (package, _) in peers.PEERS.items() if peers.version(package)]
+    sizes = (1_000, 10_000) if quick else (1_000, 10_000, 100_000)
+    eight = {"threads": 8, "each": 200 // few}
+    one = {"threads": 1, "each": 500 // few}
+    many = {"callers": 1_000, "each": 20 // few}
+    return [
+        *(("enqueue, 8 threads", name, "enqueue", eight) for name in ("actorflow", *subjects)),
+        *(("enqueue, 1 thread", name, "enqueue", one) for name in subjects),
+        ("enqueue, 1,000 asyncio callers", "actorflow", "enqueue_asyncio", many),
+        ("end to end", "actorflow", "end_to_end", {"count": 100_000 // few}),
+        ("latency", "actorflow", "latency", {"count": 500 // few}),
+        *(("population", f"{n:,} executions", "population", {"count": n}) for n in sizes),
+        ("timers", "1,000,000 timers", "timers", {"count": 1_000_000 // (few * few)}),
+    ]
+
+
+def run_case(case: Case) -> Figures:
+    """Run one case in a process of its own."""
+    _, label, load, options = case
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(  # noqa: S603 - our own interpreter on our own file
+            [sys.executable, __file__, "--case", json.dumps([load, label, options, folder])],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+    if done.returncode:
+        return {"error": float("nan"), done.stderr.strip().splitlines()[-1][:120]: 0.0}
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+Found = dict[str, dict[str, list[Figures]]]
+
+
+def measure(chosen: list[Case], rounds: int) -> Found:
+    """Run the cases in turn, so many rounds; large populations only once."""
+    found: Found = {}
+    for round_ in range(rounds):
+        for case in chosen:
+            section, label, load, _ = case
+            if round_ and load in {"population", "timers"}:
+                continue
+            figures = run_case(case)
+            found.setdefault(section, {}).setdefault(label, []).append(figures)
+            text = ", ".join(f"{name} {value:,.2f}" for name, value in figures.items())
+            print(f"{section:32} {label:22} {text}", flush=True)
+    return found
+
+
+def median(found: Found, section: str, label: str, figure: str) -> float | None:
+    """Give the middle of the rounds."""
+    values = [
+        each[figure]
+        for each in found.get(section, {}).get(label, [])
+        if each.get(figure) is not None
+    ]
+    return statistics.median(values) if values else None
+
+
+def goals(found: Found) -> list[tuple[str, str, float | None, bool | None]]:
+    """Compare with what the engine is meant to reach."""
+
+    def fastest(section: str) -> float | None:
+        rates = [
+            rate
+            for label in found.get(section, {})
+            if label != "actorflow" and (rate := median(found, section, label, "rate"))
+        ]
+        return max(rates, default=None)
+
+    def over(ours: float | None, theirs: float | None) -> float | None:
+        return None if ours is None or not theirs else ours / theirs
+
+    threads = "enqueue, 8 threads"
+    best = max(filter(None, (fastest(threads), fastest("enqueue, 1 thread"))), default=None)
+    ours_async = median(found, "enqueue, 1,000 asyncio callers", "actorflow", "rate")
+    whole = "100,000 executions"
+    create = {n: median(found, "population", f"{n:,} executions", "create_cpu_s")
+              for n in (1_000, 10_000, 100_000)}  # fmt: skip
+    rows: list[tuple[str, str, float | None, Callable[[float], bool]]] = [
+        (
+            "push_ack from 8 threads / fastest peer's enqueue",
+            ">= 3 x",
+            over(median(found, threads, "actorflow", "rate"), best),
+            lambda value: value >= 3,
+        ),
+        (
+            "apush_ack from 1,000 callers / fastest peer's enqueue",
+            ">= 10 x",
+            over(ours_async, best),
+            lambda value: value >= 10,
+        ),
+        (
+            "push to committed state, one producer, messages/s",
+            ">= 20,000",
+            median(found, "end to end", "actorflow", "rate"),
+            lambda value: value >= 20_000,
+        ),
+        (
+            "push_block on an idle engine, p50 / bare synced commit",
+            "<= 2 x",
+            median(found, "latency", "actorflow", "ratio"),
+            lambda value: value <= 2,
+        ),
+        (
+            "100,000 idle executions recovered, s",
+            "< 10",
+            median(found, "population", whole, "recover_idle_s"),
+            lambda value: value < 10,
+        ),
+        (
+            "100,000 executions with a message each recovered and run, s",
+            "-",
+            median(found, "population", whole, "recover_pending_s"),
+            lambda _: True,
+        ),
+        (
+            "memory of a waiting execution, bytes",
+            "0",
+            median(found, "population", whole, "bytes_waiting"),
+            lambda value: value < 100,
+        ),
+        (
+            "memory of a loaded execution, bytes",
+            "< 4,096",
+            median(found, "population", whole, "bytes_loaded"),
+            lambda value: value < 4_096,
+        ),
+        (
+            "10 x executions (1k to 10k), x processor time",
+            "about 10",
+            over(create[10_000], create[1_000]),
+            lambda value: value < 15,
+        ),
+        (
+            "10 x executions (10k to 100k), x processor time",
+            "about 10",
+            over(create[100_000], create[10_000]),
+            lambda value: value < 15,
+        ),
+        (
+            "a timer among 1,000,000, ms late",
+            "-",
+            median(found, "timers", "1,000,000 timers", "late_ms"),
+            lambda _: True,
+        ),
+    ]
+    return [
+        (name, limit, value, None if value is None else holds(value))
+        for name, limit, value, holds in rows
+    ]
+
+
+def as_markdown(found: Found) -> str:
+    """Give the results as a section of RESULTS.md."""
+    lines = ["## Engine", ""]
+    lines += [f"- {name}: {value}" for name, value in describe().items()]
+    for label, (package, _) in peers.PEERS.items():
+        lines.append(f"- {label}: {peers.version(package) or 'not installed, left out'}")
+    load = busy()
+    if load is not None:
+        text = f"The machine was busy with something else (load {load:.1f}): a sketch, to be run"
+        lines += ["", f"{text} again when it is quiet."]
+    lines += ["", METHOD, ""]
+    lines += ["| goal | limit | reached |  |", "| --- | ---: | ---: | --- |"]
+    for name, limit, value, met in goals(found):
+        verdict = "-" if met is None else "met" if met else "MISSED"
+        lines.append(
+            f"| {name} | {limit} | {'-' if value is None else f'{value:,.2f}'} | {verdict} |"
+        )
+    for section, rows in found.items():
+        names = list(dict.fromkeys(name for each in rows.values() for name in each[0]))
+        lines += ["", f"### {section}", "", f"| case | {' | '.join(names)} |"]
+        lines.append("| --- |" + " ---: |" * len(names))
+        for label in rows:
+            cells = [median(found, section, label, name) for name in names]
+            shown = ["-" if cell is None else f"{cell:,.2f}" for cell in cells]
+            lines.append(f"| {label} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="less of everything")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="sections whose name contains this")
+    parser.add_argument("--markdown", action="store_true", help="write benchmarks/RESULTS.md")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.case:
+        load, label, options, folder = json.loads(given.case)
+        print(json.dumps(LOADS[load](Path(folder), label, **options)))
+        sys.stdout.flush()
+        os._exit(0)  # peers leave threads running
+    for label, (package, _) in peers.PEERS.items():
+        if peers.version(package) is None:
+            print(f"{label} is left out: pip install {package} (or the extra bench-peers)")
+    chosen = [case for case in cases(quick=given.quick) if given.only in case[0]]
+    found = measure(chosen, 1 if given.quick else given.rounds)
+    for name, limit, value, met in goals(found):
+        if value is not None:
+            print(f"{name:62} {limit:>10} {value:12,.2f}  {'met' if met else 'MISSED'}")
+    if given.markdown:
+        put_between_markers(ROOT / "benchmarks" / "RESULTS.md", as_markdown(found), "engine")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,402 @@
+"""Executions of any kind: runs, races, leftovers, ends, retirement, recovery."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import actorflow as af
+from actorflow.engine.engine import Engine
+from actorflow.engine.errors import (
+    EngineClosed,
+    StoreBroken,
+    StoreBusy,
+    StoreFull,
+    UnknownExecution,
+    WaitTimeout,
+)
+from actorflow.engine.kind import Outcome, Outgoing, SetTimer, Status
+from actorflow.engine.stores.memory import MemoryStore
+from actorflow.engine.stores.protocol import Change
+from actorflow.runtime.errors import BadOption
+from tests.engine.kinds import PATIENCE, Script, quiet, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from actorflow.testing import VirtualClock
+
+
+def test_the_engine_is_found_under_its_public_name() -> None:
+    assert issubclass(af.Engine, Engine)
+
+
+def test_messages_make_an_execution_and_change_its_state(engine: Engine) -> None:
+    script = Script()
+    engine.register(script)
+    engine.send("x", 1, kind="script")
+    engine.send("x", 2)
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == [1, 2]
+    assert engine.row("x").kind == "script"
+
+
+def test_emitted_messages_arrive_and_make_executions(engine: Engine) -> None:
+    def step(state: Any, message: Any) -> Any:
+        if message:
+            return Outcome(
+                state=[*state, message],
+                messages=[Outgoing(f"x{message - 1}", message - 1, "script")],
+            )
+        return Outcome(state=["end"], status=Status.DONE)
+
+    engine.register(Script(step))
+    engine.send("x5", 5, kind="script")
+    assert engine.wait("x0", timeout=PATIENCE).status == "done"
+    assert state_of(engine, "x3") == [3]
+
+
+def test_what_is_left_over_comes_first(engine: Engine) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    def step(state: Any, message: Any) -> Any:
+        if message == "begin":
+            entered.set()
+            assert go.wait(PATIENCE)
+            return Outcome(state=[*state, message], leftover=["left 1", "left 2"])
+        return [*state, message]
+
+    script = Script(step)
+    engine.register(script)
+    engine.send("x", "begin", kind="script")
+    assert entered.wait(PATIENCE)
+    engine.send("x", "later")
+    go.set()
+    script.wait(4)
+    quiet(engine)
+    assert state_of(engine, "x") == ["begin", "left 1", "left 2", "later"]
+    assert list(engine.store.rows("messages")) == []
+
+
+def test_a_failure_in_what_is_left_over_concerns_only_that(engine: Engine) -> None:
+    def step(state: Any, message: Any) -> Any:
+        if message == "bad":
+            raise ValueError("bad")
+        return Outcome(state=[*state, message], leftover=["bad"] if message == "begin" else [])
+
+    script = Script(step, on_failure="retry")
+    engine.register(script)
+    engine.send("x", "begin", kind="script")
+    while not len(engine.dead_letters()):
+        quiet(engine)
+    engine.send("x", "end")
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == ["begin", "end"]
+
+
+def test_a_run_that_loses_the_race_is_done_again_on_the_newer_state(engine: Engine) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    def step(state: Any, message: Any) -> Any:
+        entered.set()
+        assert go.wait(PATIENCE)
+        return [*state, message]
+
+    script = Script(step)
+    engine.register(script)
+    engine.send("x", "mine", kind="script")
+    assert entered.wait(PATIENCE)
+    done = threading.Event()
+    theirs = Change("x", kind="script", expected=0, state=script.encode(["theirs"]), at=1.0)
+    engine.submit(theirs, lambda _change, _error: done.set())
+    assert done.wait(PATIENCE)
+    go.set()
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == ["theirs", "mine"]
+    assert list(engine.store.rows("messages")) == []
+
+
+def test_cancel_ends_an_execution_with_all_it_has(engine: Engine) -> None:
+    engine.register(
+        Script(lambda state, message: Outcome(state=[message], timers=[SetTimer("t", 5e9, 1)]))
+    )
+    engine.send("x", 1, kind="script")
+    while not list(engine.store.rows("timers")):
+        quiet(engine)
+    assert engine.cancel("x")
+    assert engine.wait("x").status == "cancelled"
+    assert not engine.cancel("x")
+    assert list(engine.store.rows("timers")) == []
+    engine.send("x", "late")
+    while list(engine.store.rows("messages")):
+        quiet(engine)
+    assert state_of(engine, "x") == [1]
+
+
+def test_a_run_under_way_is_thrown_away_by_cancel(engine: Engine) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    def step(state: Any, message: Any) -> Any:
+        entered.set()
+        assert go.wait(PATIENCE)
+        return [*state, message]
+
+    engine.register(Script(step))
+    engine.send("x", 1, kind="script")
+    assert entered.wait(PATIENCE)
+    assert engine.cancel("x")
+    go.set()
+    while not engine.host._live["x"].is_idle:
+        quiet(engine)
+    assert engine.row("x").status == "cancelled"
+    assert state_of(engine, "x") is None
+
+
+def test_wait_is_told_of_the_end_or_the_closing(clock: VirtualClock) -> None:
+    engine = Engine(clock=clock)
+    engine.register(Script(lambda state, message: Outcome(state=[], status=Status(message))))
+    with pytest.raises(WaitTimeout):
+        engine.wait("x", timeout=0.01)
+    found: list[Any] = []
+
+    def wait(name: str) -> None:
+        try:
+            found.append(engine.wait(name, timeout=PATIENCE).status)
+        except EngineClosed:
+            found.append("closed")
+
+    threads = [threading.Thread(target=wait, args=(name,)) for name in ("x", "y")]
+    for thread in threads:
+        thread.start()
+    engine.send("x", "failed", kind="script")
+    threads[0].join(PATIENCE)
+    engine.close()
+    threads[1].join(PATIENCE)
+    assert found == ["failed", "closed"]
+    with pytest.raises(EngineClosed):
+        engine.wait("x")
+
+
+def test_an_unknown_execution_is_named_with_those_like_it(engine: Engine) -> None:
+    engine.register(Script())
+    engine.send("order-1", 1, kind="script")
+    with pytest.raises(UnknownExecution, match="order-1"):
+        engine.row("order-2")
+
+
+def test_messages_wait_for_their_kind_and_keep_their_order(reopen: Callable[..., Engine]) -> None:
+    engine = reopen()
+    for number in range(5):
+        engine.send("x", number, kind="script")
+    engine = reopen()
+    engine.send("x", 5)
+    script = Script()
+    engine.register(script)
+    engine.send("x", 6)
+    script.wait(7)
+    quiet(engine)
+    assert state_of(engine, "x") == list(range(7))
+    with pytest.raises(BadOption, match="already"):
+        engine.register(Script())
+
+
+def test_executions_retire_when_idle_and_come_back(clock: VirtualClock) -> None:
+    with Engine(clock=clock, max_live=10) as engine:
+        script = Script()
+        engine.register(script)
+        for round_ in (1, 2, 3):
+            for number in range(100):
+                engine.send(f"x{number}", round_, kind="script")
+            script.wait(100 * round_)
+            while len(engine.host) > 10:
+                quiet(engine)
+                clock.advance(1.0)
+        assert all(state_of(engine, f"x{number}") == [1, 2, 3] for number in range(100))
+
+
+def test_nothing_is_lost_while_executions_retire_and_come_back(clock: VirtualClock) -> None:
+    with Engine(clock=clock, max_live=0) as engine:
+        workers = [
+            engine.worker(f"w{number}", lambda batch, state: [*state, *batch], state=[])
+            for number in range(3)
+        ]
+        stop = threading.Event()
+
+        def sweep() -> None:
+            while not stop.is_set():
+                clock.advance(0.1)
+
+        sweeper = threading.Thread(target=sweep)
+        sweeper.start()
+        try:
+            for number in range(200):
+                for worker in workers:
+                    (worker.push_block if number % 3 else worker.push)(number)
+        finally:
+            stop.set()
+            sweeper.join()
+        for worker in workers:
+            worker.push_block(200)
+            assert worker.state() == list(range(201))
+
+
+def test_ended_executions_are_purged_by_age_with_their_history(clock: VirtualClock) -> None:
+    with Engine(clock=clock, retention=100.0) as engine:
+        engine.register(
+            Script(lambda state, message: Outcome(state=[], status=Status.DONE, history=["done"]))
+        )
+        engine.send("x", 1, kind="script")
+        engine.wait("x", timeout=PATIENCE)
+        assert engine.purge(before=clock.now() - 1) == 0
+        clock.advance(4_000.0)
+        while engine.store.execution("x") is not None:
+            quiet(engine)
+        assert list(engine.store.rows("history")) == []
+
+
+def test_a_purge_by_hand_counts(engine: Engine, clock: VirtualClock) -> None:
+    engine.register(Script(lambda state, message: Outcome(state=[], status=Status.DONE)))
+    engine.send("x", 1, kind="script")
+    engine.wait("x", timeout=PATIENCE)
+    assert engine.purge(before=clock.now() + 1) == 1
+
+
+def test_the_store_can_be_backed_up_while_it_runs(tmp_path: Path) -> None:
+    with Engine(tmp_path / "s.db") as engine:
+        worker = engine.worker("w", lambda batch, state: [*state, *batch], state=[])
+        worker.push_block(1)
+        engine.backup(tmp_path / "copy.db")
+        worker.push_block(2)
+        with pytest.raises(StoreBusy):
+            Engine(tmp_path / "s.db")
+    with Engine(tmp_path / "copy.db") as copy:
+        assert copy.worker("w", lambda batch, state: state).state() == [1]
+    with Engine() as memory, pytest.raises(BadOption, match="no backup"):
+        memory.backup(tmp_path / "never.db")
+    with pytest.raises(StoreBroken):
+        Engine(tmp_path)
+
+
+class Moody(MemoryStore):
+    """A store that refuses when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+        self.sizes: list[int] = []
+        self.entered = threading.Event()
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        self.entered.set()
+        assert self.gate.wait(PATIENCE)
+        if self.full:
+            raise StoreFull("no room")
+        if any(change.execution == "poison" for change in changes):
+            raise ValueError("poison")
+        super().commit(changes)
+        self.sizes.append(sum(len(change.rows) for change in changes))
+
+
+def test_what_arrives_during_a_commit_is_the_next_commit(clock: VirtualClock) -> None:
+    store = Moody()
+    with Engine(store, clock=clock) as engine:
+        worker = engine.worker("w", lambda batch, state: state + len(batch), state=0)
+        store.gate.clear()
+        store.entered.clear()
+        worker.push("first")
+        assert store.entered.wait(PATIENCE)
+        for number in range(1_000):
+            worker.push(number)
+        store.gate.set()
+        worker.push_block("last")
+        assert worker.state() == 1_002
+        assert store.sizes[:2] == [1, 1_000] or store.sizes[:2] == [1, 1_001]
+        assert engine.statistics().commits < 10
+
+
+def test_a_full_store_says_so_and_goes_on_when_there_is_room(clock: VirtualClock) -> None:
+    store = Moody()
+    entered, go = threading.Event(), threading.Event()
+
+    def job(batch: list[Any], state: list[Any]) -> list[Any]:
+        entered.set()
+        assert go.wait(PATIENCE)
+        return [*state, *batch]
+
+    with Engine(store, clock=clock) as engine:
+        worker = engine.worker("w", job, state=[])
+        worker.push_ack("before")
+        assert entered.wait(PATIENCE)
+        store.full = True
+        go.set()  # its commit is refused, and tried again later
+        with pytest.raises(StoreFull):
+            worker.push_ack("refused")
+        with pytest.raises(StoreFull):
+            worker.push("refused too")
+        quiet(engine)
+        assert worker.state() == []
+        clock.advance(1.5)
+        quiet(engine)
+        assert worker.state() == []
+        store.full = False
+        clock.advance(1.5)
+        worker.push_block("after")
+        assert worker.state() == ["before", "after"]
+        assert engine.statistics().refused > 0
+
+
+def test_closing_a_full_engine_does_not_hang(clock: VirtualClock) -> None:
+    store = Moody()
+    engine = Engine(store, clock=clock)
+    worker = engine.worker("w", lambda batch, state: [*state, *batch], state=[])
+    worker.push_block(0)
+    store.full = True
+    with pytest.raises(StoreFull):
+        worker.push_ack("refused")
+
+    def push() -> None:
+        with pytest.raises(EngineClosed):
+            worker.push_block(1)
+
+    thread = threading.Thread(target=push)
+    thread.start()
+    while not engine.writer.waiting:
+        pass
+    engine.close()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    store.full = False
+    with Engine(store, clock=clock) as again:
+        assert again.worker("w", lambda batch, state: state).state() == [0]
+
+
+def test_a_change_that_cannot_be_stored_does_not_harm_others(clock: VirtualClock) -> None:
+    store = Moody()
+    with Engine(store, clock=clock) as engine:
+        worker = engine.worker("w", lambda batch, state: state + 1, state=0)
+        errors: list[Exception | None] = []
+        store.gate.clear()
+        store.entered.clear()
+        worker.push(0)
+        assert store.entered.wait(PATIENCE)
+        engine.submit(Change("poison"), lambda _change, error: errors.append(error))
+        worker.push(1)
+        store.gate.set()
+        worker.push_block(2)
+        assert [type(error) for error in errors] == [ValueError]
+
+
+def test_statistics_are_a_picture(engine: Engine) -> None:
+    engine.worker("w", lambda batch, state: state).push_block(1)
+    found = engine.statistics()
+    assert found.live == 1
+    assert found.messages == 1
+    assert found.commits >= 2

@@ -1,0 +1,420 @@
+"""Tasks: handed out after the commit, answered once, retried, timed, cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actorflow.engine.kind import NewTask, Outcome
+from actorflow.engine.tasker import HOLD, Task
+from actorflow.runtime.childspec import Backoff
+from actorflow.runtime.errors import BadJob, BadOption
+from behaviours import Bounded, Priority, Queue
+from tests.engine.kinds import PATIENCE, Script, quiet, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.engine.engine import Engine
+    from actorflow.testing import VirtualClock
+
+
+def asking(state: Any, message: Any) -> Any:
+    """Hand out the tasks of a dict, cancel those of a list, keep answers."""
+    if isinstance(message, dict) and "ask" in message:
+        tasks = [NewTask(name, message["of"], name) for name in message["ask"]]
+        return Outcome(state=state, tasks=tasks)
+    if isinstance(message, list):
+        return Outcome(state=state, cancelled_tasks=message)
+    return [*state, message.get("value", message.get("error"))]
+
+
+@pytest.fixture
+def script(engine: Engine) -> Script:
+    made = Script(asking)
+    engine.register(made)
+    return made
+
+
+def ask(engine: Engine, *names: str, of: str = "t") -> None:
+    engine.send("x", {"ask": list(names), "of": of}, kind="script")
+
+
+def test_a_task_is_done_and_its_result_is_a_message(engine: Engine, script: Script) -> None:
+    seen: list[Task] = []
+
+    def do(task: Task) -> Any:
+        seen.append(task)
+        return f"did {task.body}"
+
+    engine.tasker("t", do)
+    ask(engine, "a")
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == ["did a"]
+    assert [(task.id, task.execution, task.attempt) for task in seen] == [("a", "x", 1)]
+    assert list(engine.store.rows("tasks")) == []
+    assert engine.statistics().tasks_done == 1
+
+
+def test_a_held_task_is_answered_later_and_only_once(engine: Engine, script: Script) -> None:
+    held = threading.Event()
+
+    def do(task: Task) -> Any:
+        held.set()
+        return HOLD
+
+    engine.tasker("t", do)
+    ask(engine, "a", "b")
+    assert held.wait(PATIENCE)
+    assert engine.return_task("a", 1)
+    assert not engine.return_task("a", 2)
+    assert engine.fail_task("b", ValueError("no"))
+    assert not engine.fail_task("b", ValueError("no"))
+    assert not engine.return_task("unknown", 2)
+    script.wait(3)
+    quiet(engine)
+    assert state_of(engine, "x") == [1, {"kind": "ValueError", "message": "no"}]
+
+
+def test_a_task_that_fails_is_tried_again_with_longer_waits(
+    engine: Engine, script: Script, clock: VirtualClock
+) -> None:
+    attempts: list[tuple[float, int]] = []
+    tried = threading.Semaphore(0)
+
+    def do(task: Task) -> Any:
+        attempts.append((clock.now(), task.attempt))
+        tried.release()
+        if task.attempt < 4:
+            raise ValueError(str(task.attempt))
+        return "done"
+
+    engine.tasker("t", do, retries=3, backoff=Backoff(initial=1.0, factor=2.0, maximum=60.0))
+    ask(engine, "a")
+    for delay in (1.0, 2.0, 4.0):
+        assert tried.acquire(timeout=PATIENCE)
+        while clock.next_time() is None:
+            quiet(engine)
+        assert next(engine.store.rows("tasks")).due == clock.now() + delay
+        clock.advance(delay)
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == ["done"]
+    assert attempts == [(1_000.0, 1), (1_001.0, 2), (1_003.0, 3), (1_007.0, 4)]
+    assert engine.statistics().tasks_retried == 3
+
+
+def test_jitter_takes_a_part_off_the_wait(
+    engine: Engine, script: Script, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.5)
+
+    def do(task: Task) -> Any:
+        raise ValueError
+
+    engine.tasker("t", do, retries=1, backoff=Backoff(initial=10.0, maximum=10.0, jitter=0.2))
+    ask(engine, "a")
+    while clock.next_time() is None:
+        quiet(engine)
+    assert clock.next_time() == 1_009.0
+
+
+def test_the_last_failure_is_told_to_the_execution(engine: Engine, script: Script) -> None:
+    def do(task: Task) -> Any:
+        raise ValueError("never")
+
+    engine.tasker("t", do)
+    ask(engine, "a")
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == [{"kind": "ValueError", "message": "never"}]
+
+
+def test_a_result_that_cannot_be_stored_is_a_failure(engine: Engine, script: Script) -> None:
+    engine.tasker("t", lambda task: object(), retries=5)
+    ask(engine, "a")
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x")[0]["kind"] == "NotStorable"
+
+
+def test_tasks_wait_for_a_tasker_that_is_not_there(engine: Engine, script: Script) -> None:
+    ask(engine, "a", "b", of="later")
+    script.wait(1)
+    quiet(engine)
+    assert len(list(engine.store.rows("tasks"))) == 2
+    engine.tasker("later", lambda task: task.id)
+    script.wait(3)
+    quiet(engine)
+    assert sorted(state_of(engine, "x")) == ["a", "b"]
+
+
+def test_so_many_at_once_and_no_more(engine: Engine, script: Script) -> None:
+    running, most = 0, 0
+    lock = threading.Lock()
+    together = threading.Barrier(3)
+
+    def do(task: Task) -> Any:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        together.wait(PATIENCE)
+        with lock:
+            running -= 1
+
+    engine.tasker("t", do, concurrency=3)
+    ask(engine, *(str(number) for number in range(9)))
+    script.wait(10)
+    assert most == 3
+
+
+def test_a_coroutine_function_can_be_a_tasker(engine: Engine, script: Script) -> None:
+    running, most = 0, 0
+    enough = asyncio.Event()
+
+    async def do(task: Task) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if running == 5:
+            enough.set()
+        await enough.wait()
+        if task.id == "3":
+            raise ValueError("three")
+        return task.id
+
+    engine.tasker("t", do, concurrency=5)
+    ask(engine, *(str(number) for number in range(5)))
+    script.wait(6)
+    quiet(engine)
+    assert most == 5
+    assert {"kind": "ValueError", "message": "three"} in state_of(engine, "x")
+
+
+def test_priority_decides_who_is_next(engine: Engine, script: Script) -> None:
+    order: list[str] = []
+    entered, go = threading.Event(), threading.Event()
+
+    def do(task: Task) -> Any:
+        order.append(task.id)
+        entered.set()
+        assert go.wait(PATIENCE)
+
+    engine.tasker("t", do, behaviour=Priority(key=lambda task: int(task.body)))
+    ask(engine, "5")
+    assert entered.wait(PATIENCE)
+    ask(engine, "1", "9", "4")
+    ask(engine, "7")
+    script.wait(3)
+    quiet(engine)
+    go.set()
+    script.wait(8)
+    assert order == ["5", "9", "7", "4", "1"]
+
+
+def test_throttle_limits_the_rate(engine: Engine, script: Script, clock: VirtualClock) -> None:
+    times: list[float] = []
+    begun = threading.Semaphore(0)
+
+    def do(task: Task) -> Any:
+        times.append(clock.now())
+        begun.release()
+
+    engine.tasker("t", do, throttle=2.0, concurrency=10)
+    ask(engine, "a", "b", "c")
+    for _ in range(3):
+        assert begun.acquire(timeout=PATIENCE)
+        for _ in range(100):
+            if clock.next_time() is not None:
+                break
+            quiet(engine)
+        clock.advance(2.0)
+    assert times == [1_000.0, 1_002.0, 1_004.0]
+
+
+def test_what_a_bounded_tasker_refuses_has_failed(engine: Engine, script: Script) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    def do(task: Task) -> Any:
+        entered.set()
+        assert go.wait(PATIENCE)
+        return task.id
+
+    engine.tasker("t", do, behaviour=Bounded(Queue(), 1))
+    ask(engine, "a")
+    assert entered.wait(PATIENCE)
+    ask(engine, "b", "c")
+    script.wait(3)
+    quiet(engine)
+    assert [each["kind"] for each in state_of(engine, "x")] == ["Full"]
+    go.set()
+    script.wait(5)
+
+
+def test_a_task_without_an_answer_in_time_is_tried_again_in_another_place(
+    engine: Engine, script: Script, clock: VirtualClock
+) -> None:
+    begun = threading.Semaphore(0)
+    go = threading.Event()
+
+    def do(task: Task) -> Any:
+        begun.release()
+        if task.attempt == 1:
+            assert go.wait(PATIENCE)
+            assert not task.heartbeat()
+            return "too late"
+        return "second"
+
+    engine.tasker("t", do, timeout=10.0, retries=1, backoff=Backoff(initial=1.0, maximum=1.0))
+    ask(engine, "a")
+    assert begun.acquire(timeout=PATIENCE)
+    clock.advance(10.0)
+    while clock.next_time() is None:
+        quiet(engine)
+    clock.advance(1.0)
+    assert begun.acquire(timeout=PATIENCE)
+    script.wait(2)
+    go.set()
+    quiet(engine)
+    assert state_of(engine, "x") == ["second"]
+
+
+def test_heartbeats_give_more_time(engine: Engine, script: Script, clock: VirtualClock) -> None:
+    beat, beaten = threading.Semaphore(0), threading.Semaphore(0)
+
+    def do(task: Task) -> Any:
+        beaten.release()
+        for _ in range(3):
+            assert beat.acquire(timeout=PATIENCE)
+            assert task.heartbeat()
+            beaten.release()
+        return HOLD
+
+    engine.tasker("t", do, timeout=10.0)
+    ask(engine, "a")
+    assert beaten.acquire(timeout=PATIENCE)
+    for _ in range(3):
+        clock.advance(9.0)
+        beat.release()
+        assert beaten.acquire(timeout=PATIENCE)
+    clock.advance(9.0)
+    assert engine.heartbeat("a")
+    clock.advance(9.0)
+    assert not engine.heartbeat("unknown")
+    clock.advance(9.0)
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x")[0]["kind"] == "TaskTimeout"
+
+
+def test_a_cancelled_task_is_told_and_its_answer_refused(engine: Engine, script: Script) -> None:
+    held, cancelled = threading.Event(), threading.Event()
+    told: list[str] = []
+
+    def do(task: Task) -> Any:
+        held.set()
+        return HOLD
+
+    def on_cancel(task: Task) -> None:
+        told.append(task.id)
+        cancelled.set()
+
+    engine.tasker("t", do, on_cancel=on_cancel)
+    ask(engine, "a")
+    assert held.wait(PATIENCE)
+    engine.send("x", ["a"])
+    assert cancelled.wait(PATIENCE)
+    assert told == ["a"]
+    assert not engine.return_task("a", 1)
+    assert list(engine.store.rows("tasks")) == []
+
+
+def test_tasks_go_on_with_the_next_engine(reopen: Callable[..., Engine]) -> None:
+    engine = reopen()
+    engine.register(Script(asking))
+    held = threading.Event()
+
+    def hold(task: Task) -> Any:
+        held.set()
+        return HOLD
+
+    engine.tasker("t", hold)
+    ask(engine, "a")
+    assert held.wait(PATIENCE)
+    engine = reopen()
+    script = Script(asking)
+    engine.register(script)
+    engine.tasker("t", lambda task: f"again {task.id}")
+    script.wait(1)
+    quiet(engine)
+    assert state_of(engine, "x") == ["again a"]
+
+
+def double(task: Task) -> Any:
+    return task.body * 2
+
+
+def test_a_tasker_in_other_processes(engine: Engine, script: Script) -> None:
+    engine.tasker("t", len, executor="process")
+    ask(engine, "a")
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x")[0]["kind"] == "TypeError"  # a Task has no length
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        task = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status = {"held": 202, "broken": 500}.get(task["id"], 200)
+        body = json.dumps({"did": task["body"], "key": self.headers["Idempotency-Key"]}).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def test_a_tasker_behind_a_url(engine: Engine, script: Script) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        engine.tasker("t", f"http://127.0.0.1:{server.server_port}/do")
+        ask(engine, "a", "broken", "held")
+        script.wait(3)
+        assert engine.statistics().tasks == 1
+        assert engine.return_task("held", "late")
+        script.wait(4)
+        quiet(engine)
+        found = state_of(engine, "x")
+        assert found[0] == {"did": "a", "key": "a"}
+        assert found[1]["kind"] == "TaskFailed"
+        assert found[2] == "late"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(PATIENCE)
+
+
+def test_bad_taskers_are_refused(engine: Engine) -> None:
+    engine.tasker("t", double)
+    calls: list[tuple[Callable[[], Any], type[Exception]]] = [
+        (lambda: engine.tasker("t", double), BadOption),
+        (lambda: engine.tasker("a", 7), BadJob),  # type: ignore[arg-type]
+        (lambda: engine.tasker("a", "ftp://x"), BadOption),
+        (lambda: engine.tasker("a", double, concurrency=0), BadOption),
+        (lambda: engine.tasker("a", double, timeout=-1.0), BadOption),
+        (lambda: engine.tasker("a", double, executor="moon"), BadOption),
+    ]
+    for call, error in calls:
+        with pytest.raises(error):
+            call()

@@ -1,0 +1,118 @@
+"""Timers in virtual time, and the clock that runs them in real time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine.clock import WALL
+from actorflow.engine.kind import Outcome, SetTimer
+from actorflow.engine.stores.protocol import Change, TimerRow
+from tests.engine.kinds import PATIENCE, Script, quiet, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.engine.engine import Engine
+    from actorflow.testing import VirtualClock
+
+
+def setting(state: Any, message: Any) -> Any:
+    """Set and cancel timers as the message says; keep what fires."""
+    if isinstance(message, dict):
+        return Outcome(
+            state=state,
+            timers=[SetTimer(name, at, name) for name, at in message.get("set", {}).items()],
+            cancelled_timers=message.get("cancel", []),
+        )
+    return [*state, message]
+
+
+def test_timers_fire_in_order_each_once(engine: Engine, clock: VirtualClock) -> None:
+    script = Script(setting)
+    engine.register(script)
+    engine.send("x", {"set": {"c": 1_003.0, "a": 1_001.0, "b": 1_002.0005}}, kind="script")
+    script.wait(1)
+    quiet(engine)
+    clock.advance(1.0)
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == ["a"]
+    clock.advance(1.0005)
+    script.wait(3)
+    clock.advance(100.0)
+    script.wait(4)
+    quiet(engine)
+    assert state_of(engine, "x") == ["a", "b", "c"]
+    assert list(engine.store.rows("timers")) == []
+    assert engine.statistics().timers_fired == 3
+
+
+def test_a_timer_is_cancelled_or_set_anew(engine: Engine, clock: VirtualClock) -> None:
+    script = Script(setting)
+    engine.register(script)
+    engine.send("x", {"set": {"gone": 1_001.0, "moved": 1_001.0}}, kind="script")
+    engine.send("x", {"cancel": ["gone", "moved"], "set": {"moved": 1_005.0}})
+    script.wait(2)
+    quiet(engine)
+    clock.advance(3.0)
+    quiet(engine)
+    engine.send("x", "look")
+    script.wait(3)
+    quiet(engine)
+    assert state_of(engine, "x") == ["look"]
+    clock.advance(3.0)
+    script.wait(4)
+    quiet(engine)
+    assert state_of(engine, "x") == ["look", "moved"]
+
+
+def test_timers_outlive_the_engine(reopen: Callable[..., Engine], clock: VirtualClock) -> None:
+    engine = reopen()
+    script = Script(setting)
+    engine.register(script)
+    engine.send("x", {"set": {"soon": 1_001.0, "later": 1_900.0, "never": 1e12}}, kind="script")
+    script.wait(1)
+    quiet(engine)
+    engine.close()
+    clock.advance(500.0)
+    engine = reopen()
+    script = Script(setting)
+    engine.register(script)
+    clock.advance(0.0)
+    script.wait(1)
+    clock.advance(500.0)
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == ["soon", "later"]
+
+
+def test_thousands_that_are_due_at_once_fire_in_few_commits(
+    engine: Engine, clock: VirtualClock
+) -> None:
+    script = Script()
+    engine.register(script)
+    rows = [TimerRow("x", str(number), 1_001.0, b"\x01") for number in range(5_000)]
+    change = Change("x", creates=[("x", "script")], timers=rows)
+    done = threading.Event()
+
+    def committed(change: Change, _error: Exception | None) -> None:
+        engine.timers.added(change.timers)
+        done.set()
+
+    engine.submit(change, committed)
+    assert done.wait(PATIENCE)
+    clock.advance(1.0)
+    script.wait(5_000)
+    quiet(engine)
+    assert state_of(engine, "x") == [1] * 5_000
+    assert engine.statistics().commits < 100
+
+
+def test_a_timer_fires_in_real_time_and_one_far_away_does_no_harm() -> None:
+    fired = threading.Event()
+    far = WALL.call_at(time.time() + 1e11, fired.clear)
+    WALL.call_at(time.time() + 0.01, fired.set)
+    assert fired.wait(PATIENCE)
+    far.cancel()
