@@ -99,13 +99,13 @@ class Line(Behaviour):
         ['a', 'b']
         """
         dropped = self._pop_old(count)
-        missing = count - len(dropped)
-        if missing * _SLICE >= len(self._new):
-            dropped += self._new[:missing]
-            del self._new[:missing]
-        elif missing:
-            self._turn()
-            dropped += self._pop_old(missing)
+        while self._new and (missing := count - len(dropped)):
+            if missing * _SLICE >= len(self._new):
+                dropped += self._new[:missing]
+                del self._new[:missing]
+            else:
+                self._turn()
+                dropped += self._pop_old(missing)
         return dropped
 
     def forget(self, dead: Callable[[Any], bool]) -> Sequence[Any]:

@@ -12,6 +12,7 @@ import gc
 import logging
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -22,7 +23,7 @@ from benchmarks.machine import busy, describe, processors
 from benchmarks.report import put_between_markers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
@@ -93,6 +94,18 @@ def supervised_ratio(count: int, rounds: int) -> tuple[float, float]:
     return median(alone) / 1e6, median(supervised) / 1e6
 
 
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the log quiet: deaths are what is measured."""
+    logger = logging.getLogger("actorflow")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 _LINEAR = (
     "Linear means that the ratio is near 1: the work for one child does not grow with the number "
     "of its siblings. `restart` is the time from the message that kills one child in the middle "
@@ -114,13 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
     parser.add_argument("--markdown", nargs="?", type=Path, const=RESULTS, metavar="FILE")
     options = parser.parse_args(arguments)
-    logging.getLogger("actorflow").setLevel(logging.CRITICAL)  # deaths are what is measured
     machine = describe()
     small, large, pushes, rounds = (
         (100, 1_000, 1_000, 2) if options.quick else (10_000, 100_000, 1_000_000, 9)
     )
-    few, many = children(small, 20), children(large, 20)
-    alone, supervised = supervised_ratio(pushes, rounds)
+    with _silence():
+        few, many = children(small, 20), children(large, 20)
+        alone, supervised = supervised_ratio(pushes, rounds)
     lines = [
         f"| us for each child | of {small:,} | of {large:,} | ratio |",
         "| --- | ---: | ---: | ---: |",

@@ -24,8 +24,8 @@ def test_every_picture_is_there_and_shown_on_a_page() -> None:
     drawn = {f"behaviour-{name}.png" for name in figures.BEHAVIOURS}
     drawn |= {f"{name}.png" for name in figures.SCENES}
     assert {path.name for path in (DOCS / "figures").glob("*.png")} == drawn
-    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
-    assert set(re.findall(r"\(figures/([\w-]+\.png)\)", pages)) == drawn
+    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
+    assert set(re.findall(r"figures/([\w-]+\.png)\)", pages)) == drawn
 
 
 @pytest.mark.parametrize("name", list(figures.BEHAVIOURS))
