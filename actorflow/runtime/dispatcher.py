@@ -6,7 +6,9 @@ token, so it is in a lane at most once at a time, and never runs in two threads 
 `Pool` starts with no thread at all and grows for two reasons only: work waits and there are
 fewer than `core` threads, or work waits while the threads that there are sit inside handlers
 without using the processor (they block: sleep, sockets, locks). A pool that computes does not
-grow, because threads that compete for the interpreter lock make each other slower.
+grow, because threads that compete for the interpreter lock make each other slower; only where
+every thread has been in one and the same handler for 0.1 s does it get one more, so that a few
+long computations do not hold up everybody else.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ __all__ = ["POOL", "Lane", "LoopLane", "Pool", "PoolStatistics", "Runnable", "Th
 _TICK = 0.001  # how often a stalled pool is looked at
 _QUIET_TICKS = 20  # after so many looks without waiting work the watcher sleeps
 _BUSY_SHARE = 0.5  # of one processor: above it the process computes, and a wait may be for the GIL
-_STUCK = 0.1  # seconds without progress after which even a busy process gets another thread
+_STUCK = 0.1  # seconds that all threads are in one run each, after which there is another thread
 
 
 class Runnable(Protocol):
@@ -70,7 +72,7 @@ class _Seat:
         self.runs = 0  # how many runs it has begun
         self.seen_runs = -1
         self.cpu = 0.0
-        self.since = 0.0  # when it was last seen to make progress
+        self.since = 0.0  # when it was first seen in the run that it is in
         self.clock: int | None = None
 
     def look(self, now: float) -> bool:
@@ -79,9 +81,10 @@ class _Seat:
             cpu = 0.0 if self.clock is None else time.clock_gettime(self.clock)
         except OSError:  # the thread has ended since its seat was found
             return False
-        still = self.runs == self.seen_runs and cpu - self.cpu < 0.1 * _TICK
+        same = self.runs == self.seen_runs
+        still = same and cpu - self.cpu < 0.1 * _TICK
         self.seen_runs, self.cpu = self.runs, cpu
-        if not still:
+        if not same:
             self.since = now
         return still
 
@@ -243,13 +246,12 @@ class Pool:
         still = [seat for seat in seats if seat.look(now)]
         if len(seats) < self.core:
             self._grow(1)
-        elif computing:
-            # A thread without progress may just be waiting for the interpreter lock.
-            stuck = sum(now - seat.since > _STUCK for seat in still)
-            if stuck == len(seats):
-                self._grow(1)
-        elif len(still) == len(seats):
+        elif len(still) == len(seats) and not computing:
             self._grow(min(waiting, len(seats)))
+        elif all(now - seat.since > _STUCK for seat in seats):
+            # They compute, or wait for the interpreter lock, and each for long: others must not
+            # wait for the end of that.
+            self._grow(1)
 
     def close(self) -> None:
         """End all threads once they have done what is waiting. For tests and short-lived pools."""

@@ -83,9 +83,17 @@ def test_a_pool_whose_threads_all_block_grows_by_what_waits_at_most_doubling() -
 
 
 def test_a_pool_of_which_one_thread_moves_does_not_grow() -> None:
-    pool = StillPool(FakeSeat(still=True), FakeSeat(still=False), FakeSeat(still=True))
+    moving = FakeSeat(still=False, since=1.0)
+    pool = StillPool(FakeSeat(still=True), moving, FakeSeat(still=True))
     pool._consider(100, 1.0, computing=False)
     assert pool.grown == []
+
+
+@pytest.mark.parametrize("computing", [False, True])
+def test_a_pool_whose_threads_all_compute_for_long_gets_one_more(computing: bool) -> None:  # noqa: FBT001
+    pool = StillPool(*(FakeSeat(still=False, since=0.0) for _ in range(2)))
+    pool._consider(100, 10.0, computing=computing)
+    assert pool.grown == [1]
 
 
 def test_a_pool_that_computes_does_not_grow() -> None:
