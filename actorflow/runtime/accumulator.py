@@ -29,13 +29,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pykka import messages
 
+from actorflow.runtime.accounts import Accounts
 from actorflow.runtime.accumulation import Accumulation, Batch
 from actorflow.runtime.actor import CURRENT
 from actorflow.runtime.errors import Full, WorkerStopped, WouldBlock, WouldDeadlock
 from actorflow.runtime.events import log
-from actorflow.runtime.lifecycle import Lifecycle
 from actorflow.runtime.orders import Order, StopMode
-from actorflow.runtime.statistics import WorkerStatistics
 from actorflow.runtime.waiting import ThreadTicket
 
 if TYPE_CHECKING:
@@ -62,8 +61,6 @@ it pushes in one call. What is handed to the job, and what `push_ack` accepts, i
 Step: TypeAlias = Batch | Order | Exception
 """What an executor does next. An exception is a crash: the behaviour has failed."""
 
-_SAMPLES = 128  # latencies kept
-_SIZES = 48  # powers of two that a batch can have
 _PROXY = (messages.ProxyCall, messages.ProxyGetAttr, messages.ProxySetAttr)
 
 
@@ -80,7 +77,7 @@ class Core(Accumulation):
         self._owner.refused(messages, error)
 
 
-class Accumulator(Lifecycle):
+class Accumulator(Accounts):
     """Takes messages for one executor. See the module for how it works."""
 
     __slots__ = (
@@ -108,10 +105,8 @@ class Accumulator(Lifecycle):
     )  # fmt: skip
 
     # What most workers never need has a default in the class, and no place of its own.
-    samples: deque[float] | None = None
     warned = False
     unreported: Sequence[tuple[int, Exception]] = ()
-    verbose = False
     _idle_due = 0.0
     _idle_told = -1
 
@@ -573,60 +568,3 @@ class Accumulator(Lifecycle):
                 awake = self.executor
         if awake is not None:
             self.lane.submit(awake)
-
-    # After a batch.
-
-    def finished(self, batch: Batch, begin: float) -> None:
-        """Account for a batch that the job has processed; its callers are told by the executor."""
-        end = time.perf_counter()
-        self.busy += end - begin
-        self.processed += batch.size
-        if self.core.observed:
-            with self.lock:
-                self.core.behaviour.observe(batch.size, end - begin)
-        if self.sizes is None:
-            self.sizes = [0] * _SIZES
-        self.sizes[(batch.size - 1).bit_length() if batch.size > 0 else 0] += 1
-        core = self.core
-        if self.marked is None:
-            if core.raw:
-                self.marked = (core.folded + len(core.raw), end)
-        else:
-            with self.lock:
-                left = core.folded - len(core.behaviour)
-            if left >= self.marked[0]:
-                if self.samples is None:
-                    self.samples = deque(maxlen=_SAMPLES)
-                self.samples.append(end - self.marked[1])
-                self.marked = None
-        if self.verbose:
-            log.debug("batch", worker=repr(self), size=batch.size, seconds=round(end - begin, 6))
-
-    def statistics(self) -> WorkerStatistics:
-        """Take a picture of the worker. O(1), without stopping the job."""
-        now = time.perf_counter()
-        core = self.core
-        with self.lock:
-            tally = core.behaviour.tally()
-            raw = len(core.raw)
-            depth = raw + len(core.behaviour)
-        samples = sorted(self.samples or ())
-        marked = self.marked
-        return WorkerStatistics(
-            accepted=core.folded + raw - core.rejected,
-            rejected=core.rejected,
-            replaced=tally.replaced,
-            dropped=tally.dropped,
-            expired=tally.expired,
-            discarded=self.discarded,
-            processed=self.processed,
-            batches=core.taken,
-            batch_sizes={1 << at: count for at, count in enumerate(self.sizes or ()) if count},
-            depth=depth,
-            busy=self.busy / max(now - self.spawned, 1e-9),
-            oldest_age=now - marked[1] if marked is not None and depth else 0.0,
-            latency_p50=samples[len(samples) // 2] if samples else None,
-            latency_p99=samples[int(len(samples) * 0.99)] if samples else None,
-            restarts=self.restarts,
-            dead_letters=0 if self.letters is None else len(self.letters),
-        )
