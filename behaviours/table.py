@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sqlite3
 import warnings
 from contextlib import suppress
 from itertools import count
@@ -75,6 +74,8 @@ class TableUnique(Behaviour):
         self._given = key
         self._database = choice(database, "database", ("", ":memory:"))
         # The owner calls from one thread at a time, not always the same.
+        import sqlite3  # noqa: PLC0415 - slow to load, and few need this behaviour
+
         self._table = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
         self._table.executescript(_SCHEMA)
         self._count = 0

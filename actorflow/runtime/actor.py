@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-import uuid
 from collections import deque
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -199,7 +198,11 @@ class Actor(pykka.Actor):
     def actor_urn(self) -> str:  # type: ignore[override]
         """A name that no other actor has."""
         urn: str | None = self.__dict__.get("_urn")
-        return urn or self.__dict__.setdefault("_urn", uuid.uuid4().urn)
+        if urn is not None:
+            return urn
+        import uuid  # noqa: PLC0415 - most actors are never asked
+
+        return self.__dict__.setdefault("_urn", uuid.uuid4().urn)
 
     @property
     def actor_inbox(self) -> Any:  # type: ignore[override]
