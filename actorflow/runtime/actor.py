@@ -202,7 +202,8 @@ class Actor(pykka.Actor):
             return urn
         import uuid  # noqa: PLC0415 - most actors are never asked
 
-        return self.__dict__.setdefault("_urn", uuid.uuid4().urn)
+        made: str = self.__dict__.setdefault("_urn", uuid.uuid4().urn)
+        return made
 
     @property
     def actor_inbox(self) -> Any:  # type: ignore[override]
