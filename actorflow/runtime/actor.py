@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import uuid
 from collections import deque
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -198,12 +199,7 @@ class Actor(pykka.Actor):
     def actor_urn(self) -> str:  # type: ignore[override]
         """A name that no other actor has."""
         urn: str | None = self.__dict__.get("_urn")
-        if urn is not None:
-            return urn
-        import uuid  # noqa: PLC0415 - most actors are never asked
-
-        made: str = self.__dict__.setdefault("_urn", uuid.uuid4().urn)
-        return made
+        return urn or self.__dict__.setdefault("_urn", uuid.uuid4().urn)
 
     @property
     def actor_inbox(self) -> Any:  # type: ignore[override]
