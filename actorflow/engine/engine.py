@@ -436,21 +436,9 @@ class Engine:
 
     async def await_async(self, ticket: Any, timeout: float | None, message: Any) -> None:
         """Do as `await_ticket`, on an event loop."""
-        future = ticket.future
-        if timeout is None:
-            await future
-            return
-
-        def expire() -> None:
-            if not future.done():
-                msg = f"{message!r:.200} was not done within {timeout} s; it may be yet"
-                future.set_exception(PushTimeout(msg))
-
-        handle = future.get_loop().call_later(timeout, expire)  # cheaper than asyncio.timeout
-        try:
-            await future
-        finally:
-            handle.cancel()
+        if not await ticket.wait(timeout):
+            msg = f"{message!r:.200} was not done within {timeout} s; it may be yet"
+            raise PushTimeout(msg)
 
     def dispatch(self, change: Change, rows: Sequence[MessageRow]) -> None:
         """Send out what a committed change says. In the writer's thread."""

@@ -114,7 +114,7 @@ class Live:
         options = {**_OPTIONS, "clock": engine.worker_clock, **kind.options(execution)}
         self.worker: WorkerRef = make(LiveExecutor, **options, state=self)
         accumulator = self.worker.actor
-        accumulator.supervised = True
+        accumulator.supervised = accumulator.durable = True
         launch(self.worker)
         accumulator.executor.watch(self._on_exit)
 

@@ -75,7 +75,7 @@ class Run:
     async def _await(self, outcome: Any) -> None:
         """Wait for a kind that is asynchronous. On the event loop."""
         try:
-            self._conclude(await outcome)
+            self._conclude(await outcome, may_block=False)
         except BaseException as error:  # noqa: BLE001 - told to the executor
             self.live.loaded = False
             self._fail(error)
@@ -88,9 +88,9 @@ class Run:
             self.live.lost(ticket, error)
         self.deferred.resolve()
 
-    def _conclude(self, outcome: Outcome) -> None:
+    def _conclude(self, outcome: Outcome, *, may_block: bool = True) -> None:
         failpoint("run.after")
-        self._submit(self._change(outcome), outcome)
+        self._submit(self._change(outcome), outcome, may_block=may_block)
 
     def _change(self, outcome: Outcome) -> Change:
         """Make the one change that an outcome is."""
@@ -128,7 +128,7 @@ class Run:
             change.history = [encode(entry) for entry in outcome.history]
         return change
 
-    def _submit(self, change: Change, outcome: Outcome | None) -> None:
+    def _submit(self, change: Change, outcome: Outcome | None, *, may_block: bool = True) -> None:
         live = self.live
         self.outcome = outcome
         self.displaced = live.take_displaced() if live.displaced else []
@@ -140,7 +140,7 @@ class Run:
         if writer.expects_more and not self._is_awaited(change):
             writer.submit_soon(change, self._committed)
         else:
-            writer.submit(change, self._committed, insist=True)
+            writer.submit(change, self._committed, insist=True, may_block=may_block)
 
     def _is_awaited(self, change: Change) -> bool:
         """Tell whether anybody, or anything that is to be sent out, waits for this commit."""

@@ -10,7 +10,9 @@ none of these needs a lock, and no message can slip between "stored" and "delive
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from contextlib import suppress
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.engine.errors import EngineClosed, StoreRefused
@@ -32,6 +34,7 @@ AGAIN = 1.0
 """Seconds after which a commit that the store refused is tried again."""
 
 _LARGEST = 10_000  # entries in one transaction
+_GATHER = 0.001  # seconds that a commit waits at most for callers who may have more
 _SOON = 0.002  # seconds that a commit may wait for others if nobody waits for it
 
 
@@ -99,6 +102,11 @@ class Writer:
         self._alarm: Any = None
         self._soon: list[_Request] = []
         self._soon_set = False
+        self._soon_due = 0.0
+        self._told = 0  # callers who have been told of the last commit
+        self._wanted = 0  # entries that the writer waits for
+        self._bell = allocate_lock()
+        self._bell.acquire()
         self.expects_more = False
         """Those who have just been told that their messages are stored may send others."""
         self._closing = False
@@ -123,6 +131,10 @@ class Writer:
             msg = "the engine has been closed"
             raise EngineClosed(msg) from None
         self.quiet = False  # after the push: see `_write`
+        if self._wanted and len(self._worker) >= self._wanted:
+            self._wanted = 0
+            with suppress(RuntimeError):  # another producer has rung
+                self._bell.release()
 
     def submit(
         self,
@@ -130,14 +142,21 @@ class Writer:
         then: Callable[[Change, Exception | None], None] | None = None,
         *,
         insist: bool = False,
+        may_block: bool = False,
     ) -> None:
         """Have a change committed; `then(change, error)` is called in the writer's thread.
 
         With `insist`, a change that the store refuses is tried again until it goes through or
-        the engine is closed. Once it is closed, `then` hears so at once.
+        the engine is closed. Once it is closed, `then` hears so at once. With `may_block` this
+        very thread is the writer's if that has nothing to do: for threads of our own only, which
+        nobody interrupts.
         """
+        request = _Request(change, then, insist=insist)
         try:
-            self._worker.push(_Request(change, then, insist=insist))
+            if may_block:
+                self._worker.actor.offer_and_help(request, None)
+            else:
+                self._worker.push(request)
         except WorkerStopped:
             if then is not None:
                 then(change, EngineClosed("the engine has been closed"))
@@ -151,11 +170,13 @@ class Writer:
         self._soon.append(_Request(change, then, insist=True))
         if not self._soon_set:
             self._soon_set = True
+            self._soon_due = perf_counter() + _SOON
             SYSTEM.call_at(SYSTEM.now() + _SOON, self._on_soon)
 
     def _on_soon(self) -> None:
         """See to it that nothing waits too long. In the clock's thread."""
         self._soon_set = False
+        self._soon_due = 0.0
         if self._soon:
             self.call(_nothing)
 
@@ -190,16 +211,33 @@ class Writer:
         if self._again:
             batch = [*self._again, *batch]
             self._again = []
-        if count := len(self._soon):
+        if self._soon and (perf_counter() >= self._soon_due or not _is_appends(batch)):
+            count = len(self._soon)
             batch = [*self._soon[:count], *batch]
             del self._soon[:count]
-        for begin in range(0, len(batch), _LARGEST):
-            self._write_part(batch[begin : begin + _LARGEST])
+        self._told = 0
+        begin = perf_counter()
+        for first in range(0, len(batch), _LARGEST):
+            self._write_part(batch[first : first + _LARGEST])
+        if self._told:
+            self._gather(perf_counter() - begin)
         # A producer pushes first and clears the flag after: whatever it has pushed is either
         # delivered by now, or seen here.
         self.quiet = True
         if len(self._worker):
             self.quiet = False
+
+    def _gather(self, patience: float) -> None:
+        """Wait a moment for those who were just told: many of them have more to store.
+
+        Without that the next commit would hold only the first of them, and the others would wait
+        for the one after. No longer than the last commit took, so nobody waits twice as long.
+        """
+        self._wanted = self._told
+        if len(self._worker) < self._wanted:
+            self._bell.acquire(timeout=min(patience, _GATHER))
+        self._wanted = 0
+        self._bell.acquire(blocking=False)
 
     def _write_part(self, entries: list[_Entry]) -> None:
         groups = _group(entries, self._clock.now())
@@ -275,6 +313,8 @@ class Writer:
                 self.messages += len(change.rows)
                 told = self._deliver(owner, change.rows)
                 self.expects_more = bool(told)
+                if len(told) > 1:
+                    self._told = len(self._worker) + len(told)
                 resolve_many(told)
             else:
                 self._tell_lost(owner, error)
@@ -289,6 +329,10 @@ class Writer:
                 self.lost += len(append.bodies)
             told += [(each, error) for each in waiting]
         resolve_many(told)
+
+
+def _is_appends(entries: list[_Entry]) -> bool:
+    return all(type(entry) is Append for entry in entries)
 
 
 def _nothing() -> None:

@@ -376,7 +376,7 @@ class Accumulator(Accounts):
         if awake is not None:
             self.lane.submit(awake)
 
-    def offer_and_help(self, message: Any, ticket: Ticket) -> None:
+    def offer_and_help(self, message: Any, ticket: Ticket | None) -> None:
         """Accumulate a message; process the batch in this very thread if the executor is idle."""
         while True:
             batch = None

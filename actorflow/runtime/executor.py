@@ -224,13 +224,30 @@ class Executor(Actor):
         if outcome is not None:
             if type(outcome) is CoroutineType:
                 outcome = _never_awaited(self, outcome)
-            if isinstance(outcome, (Stop, Deferred, BadJob)):
+            if type(outcome) is Deferred:
+                outcome.then(partial(self._finish_later, batch, begin))
+                return False
+            if isinstance(outcome, (Stop, BadJob)):
                 self._drive(self._work_on(batch, begin, outcome))
                 return False
         if self.exit_reason is not None:
             return False  # it was cut off meanwhile, and all have been told
         self._accumulator.finished(batch, begin)
         return True
+
+    def _finish_later(self, batch: Batch, begin: float, error: BaseException | None) -> None:
+        """Finish a batch that a `Deferred` has held up, in the thread that resolves it.
+
+        The lane is needed only for what there is to run: the next batch, or another attempt.
+        """
+        if error is not None:
+            self._lane.submit(_Steps(self, lambda: self._work_on(batch, begin, error)))
+        elif self.exit_reason is None:
+            try:
+                self._processed(batch, begin, None)
+                self._accumulator.proceed(self)
+            except BaseException as failure:  # noqa: BLE001 - of a behaviour, after the job
+                self._crash(failure)
 
     @staticmethod
     def _given(batch: Batch) -> Any:

@@ -65,6 +65,8 @@ class Lifecycle(Actor):
     letters: DeadLetters | None = None
     crashes: RestartWindow | None = None
     discarded: int = 0
+    durable: bool = False
+    """What is left when it ends is stored elsewhere, and so not lost."""
     restarts: int = 0
     executor_follows: bool = False
     """The executor ends right after the accumulator, or has ended already."""
@@ -438,7 +440,7 @@ class Lifecycle(Actor):
             in_flight.resolve(error)
         if self.unreported:
             self.report_refusals()
-        if self.discarded:
+        if self.discarded and not self.durable:
             log.warning("messages discarded", worker=repr(self), count=self.discarded)
         self.lane.release()
 

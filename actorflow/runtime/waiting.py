@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from _thread import TIMEOUT_MAX, allocate_lock
+from collections import deque
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +42,51 @@ class ThreadTicket:
         return self._lock.acquire(timeout=min(max(timeout, 0.0), TIMEOUT_MAX))
 
 
+_MANY = 100  # timeouts of different length that are kept apart for one event loop
+_LATE = object()  # the result of a future whose time is up
+
+
+class _Deadlines:
+    """The futures of one event loop that have the same time to wait: they end in their order.
+
+    One timer for all of them, and none that is cancelled: a timer of its own would cost each
+    caller more than the rest of its wait.
+    """
+
+    __slots__ = ("_futures", "_loop", "_set", "_timeout")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
+        self._loop = loop
+        self._timeout = timeout
+        self._futures: deque[tuple[float, asyncio.Future[Any]]] = deque()
+        self._set = False
+
+    def add(self, future: asyncio.Future[Any]) -> None:
+        """Give a future its time. O(1) amortised; those that are done by now go."""
+        futures = self._futures
+        while futures and futures[0][1].done():
+            futures.popleft()
+        futures.append((self._loop.time() + self._timeout, future))
+        if not self._set:
+            self._set = True
+            self._loop.call_at(futures[0][0], self._on_due)
+
+    def _on_due(self) -> None:
+        futures, now = self._futures, self._loop.time()
+        while futures and (futures[0][1].done() or futures[0][0] <= now):
+            _, future = futures.popleft()
+            if not future.done():
+                future.set_result(_LATE)
+        self._set = bool(futures)
+        if futures:
+            self._loop.call_at(futures[0][0], self._on_due)
+
+
+_DEADLINES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[float, _Deadlines]] = (
+    WeakKeyDictionary()
+)
+
+
 class AsyncTicket:
     """A task that waits, on whatever loop it runs. Make it on that loop."""
 
@@ -57,6 +104,25 @@ class AsyncTicket:
             self._loop.call_soon_threadsafe(self._settle, error)
         except RuntimeError:  # the loop is closed, so nobody waits any more
             return
+
+    async def wait(self, timeout: float | None) -> bool:
+        """Wait until resolved; tell whether it was in time.
+
+        Raises:
+            BaseException: what it was resolved with.
+
+        """
+        if timeout is not None:
+            own = _DEADLINES.get(self._loop)
+            if own is None:
+                own = _DEADLINES[self._loop] = {}
+            deadlines = own.get(timeout)
+            if deadlines is None:
+                if len(own) >= _MANY:
+                    own.clear()  # each keeps itself alive for as long as it has a timer
+                deadlines = own[timeout] = _Deadlines(self._loop, timeout)
+            deadlines.add(self.future)
+        return await self.future is not _LATE
 
     def _settle(self, error: BaseException | None) -> None:
         from asyncio import CancelledError  # noqa: PLC0415 - as above

@@ -152,40 +152,32 @@ class WorkerRef(Ref[Accumulator]):
 
     async def apush_block(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
         """Do as `push_block`, from a task of any event loop."""
-        import asyncio  # noqa: PLC0415 - most programs never need it
-
         accumulator = self.actor
         if CURRENT.get() is accumulator.executor:
             msg = f"{accumulator!r} would wait for itself: its own job calls apush_block"
             raise WouldDeadlock(msg)
         ticket = AsyncTicket()
         left = await self._aoffer(message, ticket, timeout)
-        try:
-            await asyncio.wait_for(ticket.future, left)
-        except TimeoutError:
-            if ticket.future.done() and not ticket.future.cancelled():
-                raise  # the job's own TimeoutError
+        if not await ticket.wait(left):
             msg = (
                 f"{accumulator!r} did not process {brief(message)} within {timeout} s; "
                 "it stays accumulated"
             )
-            raise PushTimeout(msg) from None
+            raise PushTimeout(msg)
 
     async def _aoffer(self, message: Any, ticket: Any, timeout: float | None) -> float | None:
         """Do as `Accumulator.offer`, for a task."""
-        import asyncio  # noqa: PLC0415 - most programs never need it
-
         begin = None
         left = timeout
         while (waiter := self.actor.try_offer(message, ticket, AsyncTicket)) is not None:
             if begin is None:
                 begin = time.monotonic()
             try:
-                await asyncio.wait_for(waiter.future, left)
-            except TimeoutError:
-                raise Full(len(self.actor.core.behaviour)) from None
+                in_time = await waiter.wait(left)
             finally:
                 self.actor.forget_blocked(waiter)
+            if not in_time:
+                raise Full(len(self.actor.core.behaviour))
             if timeout is not None:
                 left = timeout - (time.monotonic() - begin)
         return left

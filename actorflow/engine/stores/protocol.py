@@ -119,6 +119,23 @@ class Change:
     rows: Sequence[MessageRow] = field(default=(), compare=False)
     """After the commit: the new messages, with their numbers."""
 
+    @property
+    def is_only_state(self) -> bool:
+        """Whether it replaces a state and neither adds nor removes any other row."""
+        return self.expected is not None and not (
+            self.consumed
+            or self.messages
+            or self.timers
+            or self.cancelled_timers
+            or self.tasks
+            or self.finished_tasks
+            or self.history
+            or self.dead
+            or self.buried
+            or self.creates
+            or self.clear
+        )
+
 
 class Store(Protocol):
     """Keeps executions. One thread writes, any thread reads."""

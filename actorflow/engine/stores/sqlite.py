@@ -87,6 +87,8 @@ _INSERT = {
     for table, (_, columns, _) in _TABLES.items()
 }
 _CREATE = _INSERT["executions"].replace("REPLACE", "IGNORE")
+_CHUNKS = (64, 8, 1)  # rows that one statement inserts
+_RESERVED = 10_000  # numbers of messages that are set aside at a time
 _SYNC_AFTER = 4_000  # pages in the log after which it is moved into the file
 _BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FULL_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
@@ -136,6 +138,7 @@ class SqliteStore:
         self._reading = threading.Lock()
         self._lock_file = None if read_only else self._take_lock()
         self._writer: sqlite3.Connection | None = None
+        self._last = self._reserved = 0
         self._reader: sqlite3.Connection | None = None
         try:
             if read_only:
@@ -194,7 +197,7 @@ class SqliteStore:
             "SELECT max((SELECT ifnull(max(value), 0) FROM meta WHERE key = 'last_id'),"
             " (SELECT ifnull(max(id), 0) FROM messages), (SELECT ifnull(max(id), 0) FROM dead))"
         ).fetchone()
-        self._last = int(row[0])
+        self._last = self._reserved = int(row[0])
         self._reader = self._connect("?mode=ro")
 
     def _open_to_read(self) -> None:
@@ -284,20 +287,21 @@ class SqliteStore:
         """Commit many changes as one synced transaction. O(their rows)."""
         connection = self._connection
         failpoint("commit.before")
-        last = self._last
+        last, reserved = self._last, self._reserved
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            applied = [change for change in changes if self._write_executions(connection, change)]
-            for segment in _segments(applied, last):
-                self._write_rows(connection, segment)
-            if self._last > last:
-                connection.execute(
-                    "INSERT OR REPLACE INTO meta VALUES ('last_id', ?)", (self._last,)
-                )
-            failpoint("commit.inside")
-            connection.execute("COMMIT")
+            if len(changes) == 1 and changes[0].is_only_state:  # one statement is a transaction
+                applied = [change for change in changes if self._update(connection, change)]
+            else:
+                connection.execute("BEGIN IMMEDIATE")
+                applied = [each for each in changes if self._write_executions(connection, each)]
+                for segment in _segments(applied, last):
+                    self._write_rows(connection, segment)
+                if self._last > reserved:
+                    self._reserve(connection)
+                failpoint("commit.inside")
+                connection.execute("COMMIT")
         except BaseException as error:
-            self._last = last
+            self._last, self._reserved = last, reserved
             self._roll_back()
             if isinstance(error, sqlite3.DatabaseError):
                 raise self._explain(error) from error
@@ -328,6 +332,19 @@ class SqliteStore:
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
             return StoreBroken(f"{self.path}: {error}; restore a backup")
         return error
+
+    def _reserve(self, connection: sqlite3.Connection) -> None:
+        """Note how far numbers may go from now on: the next engine begins after that.
+
+        Many at a time, since each note is one more page to be synced.
+        """
+        self._reserved = self._last + _RESERVED
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('last_id', ?)", (self._reserved,))
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        """Let the next engine use the numbers that were set aside and not used."""
+        if self._reserved > self._last:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('last_id', ?)", (self._last,))
 
     def _write_executions(self, connection: sqlite3.Connection, change: Change) -> bool:
         """Decide the race for one change, and make the executions that it may be the first of."""
@@ -385,7 +402,7 @@ class SqliteStore:
             ("dead", [self._numbered(row) for change in changes for row in change.dead]),
         ):
             if rows:
-                many(_INSERT[table], [(*row, zlib.crc32(_pack(row))) for row in rows])
+                _insert(connection, table, rows)
         for change in changes:
             for body in change.history:
                 self._write_history(connection, change, body)
@@ -496,11 +513,25 @@ class SqliteStore:
                 self._reader.close()
                 self._reader = None
         if self._writer is not None:
+            with suppress(sqlite3.Error):  # then the next engine skips the numbers set aside
+                self._give_back(self._writer)
             self._writer.close()
             self._writer = None
         if self._lock_file is not None:
             os.close(self._lock_file)
             self._lock_file = None
+
+
+def _insert(connection: sqlite3.Connection, table: str, rows: list[Any]) -> None:
+    """Insert rows, many with each statement: each gives up the interpreter lock once."""
+    text, values = _INSERT[table].split(" VALUES ")
+    at = 0
+    for size in _CHUNKS:
+        while len(rows) - at >= size:
+            chunk = rows[at : at + size]
+            sealed = [value for row in chunk for value in (*row, zlib.crc32(_pack(row)))]
+            connection.execute(f"{text} VALUES {', '.join([values] * size)}", sealed)
+            at += size
 
 
 def _segments(changes: list[Change], last: int) -> Iterator[list[Change]]:
