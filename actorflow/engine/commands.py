@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from datetime import UTC, datetime
 from functools import wraps
-from pathlib import Path  # noqa: TC003 - typer looks it up
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import ActorflowError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import typer
 
     from actorflow.engine.engine import Engine
-    from actorflow.engine.stores.sqlite import SqliteStore
+    from actorflow.engine.stores.protocol import Store
 
 __all__ = ["mount"]
 
@@ -42,18 +42,18 @@ def _telling(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _look(path: Path) -> SqliteStore:
-    from actorflow.engine.stores.sqlite import SqliteStore  # noqa: PLC0415
+def _look(where: str) -> Store:
+    from actorflow.engine.stores.finding import open_store  # noqa: PLC0415
 
-    return SqliteStore(path, read_only=True)
+    return open_store(where, read_only=True)
 
 
-def _engine(path: Path) -> Engine:
+def _engine(where: str) -> Engine:
     """Open a store that must be there, for changes; no kind runs in it."""
     from actorflow.engine.engine import Engine  # noqa: PLC0415
 
-    _look(path).close()
-    return Engine(path)
+    _look(where).close()
+    return Engine(where)
 
 
 def _say(text: str = "") -> None:
@@ -74,7 +74,7 @@ def _table(rows: list[list[str]]) -> Iterator[str]:
 
 
 def ps(
-    store: Path,
+    store: str,
     status: str = "",
     limit: int = 100,
 ) -> None:
@@ -101,7 +101,7 @@ def ps(
     found.close()
 
 
-def show(store: Path, execution: str) -> None:
+def show(store: str, execution: str) -> None:
     """Show all that is stored of one execution, as JSON."""
     from actorflow.engine.errors import UnknownExecution  # noqa: PLC0415
     from actorflow.engine.transfer import readable  # noqa: PLC0415
@@ -129,21 +129,21 @@ def show(store: Path, execution: str) -> None:
     found.close()
 
 
-def cancel(store: Path, execution: str) -> None:
+def cancel(store: str, execution: str) -> None:
     """End an execution: its messages, timers and tasks go. Its engine must not be running."""
     with _engine(store) as engine:
         done = engine.cancel(execution)
     _say("cancelled" if done else "it had ended already")
 
 
-def retry(store: Path, execution: str = "") -> None:
+def retry(store: str, execution: str = "") -> None:
     """Make messages of dead letters again: of one execution, or of all."""
     with _engine(store) as engine:
         count = engine.dead_letters(execution or None).retry()
     _say(f"{count} messages will be tried again")
 
 
-def purge(store: Path, days: float = 30.0, *, dead: bool = False) -> None:
+def purge(store: str, days: float = 30.0, *, dead: bool = False) -> None:
     """Forget what ended, and history, older than so many days; with --dead all dead letters."""
     with _engine(store) as engine:
         count = engine.purge(before=engine.clock.now() - days * 86_400)
@@ -152,7 +152,7 @@ def purge(store: Path, days: float = 30.0, *, dead: bool = False) -> None:
             _say(f"{engine.dead_letters().purge()} dead letters forgotten")
 
 
-def export(store: Path) -> None:
+def export(store: str) -> None:
     """Write a store to stdout as JSON lines, also while its engine runs."""
     from actorflow.engine.transfer import export_lines  # noqa: PLC0415
 
@@ -162,25 +162,33 @@ def export(store: Path) -> None:
     found.close()
 
 
-def import_(store: Path) -> None:
+def import_(store: str) -> None:
     """Make a new store of JSON lines from stdin."""
     from actorflow.engine.errors import StoreBroken  # noqa: PLC0415
-    from actorflow.engine.stores.sqlite import SqliteStore  # noqa: PLC0415
+    from actorflow.engine.stores.finding import open_store, scheme_of  # noqa: PLC0415
     from actorflow.engine.transfer import import_lines  # noqa: PLC0415
 
-    if store.exists():
+    if scheme_of(store) is None and Path(store).exists():
         msg = f"{store} is there already: an import makes a new store"
         raise StoreBroken(msg)
-    made = SqliteStore(store)
+    made = open_store(store)
     try:
         _say(f"{import_lines(made, sys.stdin)} rows")
     finally:
         made.close()
 
 
-def backup(store: Path, target: Path) -> None:
+def backup(store: str, target: Path) -> None:
     """Copy a store to a new file, also while its engine runs."""
+    from actorflow.runtime.errors import BadOption  # noqa: PLC0415
+
     found = _look(store)
-    found.backup(target)
-    found.close()
+    try:
+        copy = getattr(found, "backup", None)
+        if copy is None:
+            msg = f"{store} has no backup; export it instead"
+            raise BadOption(msg)
+        copy(target)
+    finally:
+        found.close()
     _say(f"{target}: {target.stat().st_size} bytes")

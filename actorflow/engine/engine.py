@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
@@ -15,7 +16,7 @@ from actorflow.engine.failpoints import failpoint
 from actorflow.engine.host import Host
 from actorflow.engine.kind import Status
 from actorflow.engine.letters import Letters
-from actorflow.engine.stores.memory import MemoryStore
+from actorflow.engine.stores.finding import open_store
 from actorflow.engine.stores.protocol import Change
 from actorflow.engine.tasks import Taskers
 from actorflow.engine.timers import Timers
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "EngineStatistics"]
 
+_LEAST = 0.1  # seconds that a run has to end, however long the tasks have taken before
 _PURGE_EVERY = 3_600.0  # seconds between looking for what has been kept long enough
 
 
@@ -69,7 +71,7 @@ class Engine:
     """Runs durable executions. Safe in any thread.
 
     Args:
-        where: a file, `":memory:"`, or a store of your own.
+        where: a file, `":memory:"`, a URL such as `"sqlite://orders.db"`, or a store of your own.
         durability: of a file: `"full"`, `"normal"` or `"off"`; see `SqliteStore`.
         check: of a file: read and verify everything when it is opened.
         retention: seconds that ended executions and history are kept; for ever by default.
@@ -98,7 +100,7 @@ class Engine:
     ) -> None:
         self.clock = clock
         self.worker_clock = SYSTEM if clock is WALL else clock
-        self.store = _store(where, durability, check=check)
+        self.store = open_store(where, durability=durability, check=check)
         self.kinds: dict[str, Kind] = {}
         self.closed = False
         self._retention = retention
@@ -138,10 +140,9 @@ class Engine:
 
         def begin() -> None:  # in the writer's thread, so that nothing is delivered twice
             self.kinds[kind.name] = kind
-            rows = list(self.store.pending(kind.name))
-            if rows:
-                log.info("recovered", kind=kind.name, messages=len(rows))
-            self.host.deliver_rows(rows, kind.name)
+            count = self.host.recover(self.store.pending(kind.name), kind.name)
+            if count:
+                log.info("recovered", kind=kind.name, messages=count)
             done.resolve()
 
         self._refuse_if_closed()
@@ -465,9 +466,11 @@ class Engine:
     def close(self, timeout: float = 5.0) -> None:
         """Finish what is running, commit it, and let go of the store. Nothing stored is lost.
 
-        `timeout` seconds are left to each tasker for the tasks that it is doing; then they run on
-        by themselves, and begin again with the next engine.
+        `timeout` seconds are left to the tasks and runs that are under way. Those that are not
+        done then go on by themselves, but what they come to is not stored any more: they begin
+        again with the next engine.
         """
+        end = monotonic() + timeout
         with self._lock:
             if self.closed:
                 return
@@ -475,8 +478,9 @@ class Engine:
         self.timers.close()
         self.taskers.close(timeout)
         self.writer.stop_insisting()  # or an execution would wait for room for ever
-        self.host.close()
+        self.host.close(max(end - monotonic(), _LEAST))
         self.writer.close()
+        self.host.tell_waiting()
         self.store.close()
         error = EngineClosed("the engine was closed before the execution ended")
         for execution in list(self._watchers):
@@ -492,14 +496,3 @@ class Engine:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _store(where: Any, durability: str, *, check: bool) -> Store:
-    if isinstance(where, str) and where == ":memory:":
-        return MemoryStore()
-    if hasattr(where, "commit"):
-        store: Store = where
-        return store
-    from actorflow.engine.stores.sqlite import SqliteStore  # noqa: PLC0415 - loads sqlite3
-
-    return SqliteStore(where, durability=durability, check=check)

@@ -10,6 +10,9 @@ Executions are woken, given messages and retired by the writer's thread alone.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
+from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
@@ -17,18 +20,19 @@ from actorflow.engine.errors import EngineClosed, UnknownKind
 from actorflow.engine.kind import Status
 from actorflow.engine.run import Run
 from actorflow.engine.stores.protocol import Change, DeadRow
-from actorflow.runtime.errors import Displaced, WorkerStopped, near
+from actorflow.runtime.dispatcher import POOL
+from actorflow.runtime.errors import Displaced, StopTimeout, WorkerStopped, near
 from actorflow.runtime.events import log
 from actorflow.runtime.executor import Executor
 from actorflow.runtime.orders import StopMode, WorkerStatus
 from actorflow.runtime.worker import Worker, launch, make
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from actorflow.engine.engine import Engine
-    from actorflow.engine.stores.protocol import MessageRow
-    from actorflow.engine.writer import Append
+    from actorflow.engine.stores.protocol import ExecutionRow, MessageRow
+    from actorflow.engine.writer import Append, Writer
     from actorflow.runtime.actor import Actor
     from actorflow.runtime.clock import Timer
     from actorflow.runtime.deferred import Deferred
@@ -39,7 +43,7 @@ __all__ = ["Host", "Live", "Stored"]
 
 _SWEEP = 0.1  # seconds between looking for executions that can retire
 _SWEPT = 2_000  # executions that are looked at each time
-_CONSUMED = -1
+_PAGE = 1_000  # executions that are woken together after a restart
 
 ENDED = {Status.DONE, Status.CANCELLED}
 
@@ -51,19 +55,20 @@ class Stored:
 
     def __init__(self, live: Live, number: int, body: Any, waiter: Any = None) -> None:
         self.live = live
-        self.number = number
-        """Its id in the store; 0 if it is not stored, because its pusher waits anyway."""
+        self.number: int | None = number
+        """Its id in the store; 0 if it is not stored, because its pusher waits anyway; `None`
+        once it has been consumed."""
         self.body = body
         self.waiter = waiter
 
     def resolve(self, error: BaseException | None = None) -> None:
         """Hear that the message was processed and committed, or why not."""
-        if error is not None and self.number != _CONSUMED:
+        if error is not None and self.number is not None:
             self.live.lost(self, error)
 
     def consume(self, error: BaseException | None = None) -> None:
         """Be out of the store, and tell who waits. In the writer's thread."""
-        self.number = _CONSUMED
+        self.number = None
         if self.waiter is not None:
             self.waiter.resolve(error)
             self.waiter = None
@@ -97,12 +102,15 @@ class Live:
     """One execution in memory."""
 
     __slots__ = (
-        "displaced", "engine", "id", "kind", "loaded", "noted", "revision", "state", "status",
-        "worker",
+        "displaced", "engine", "fetched", "id", "kind", "loaded", "noted", "revision", "state",
+        "status", "worker",
     )  # fmt: skip
 
-    def __init__(self, engine: Engine, execution: str, kind: Any) -> None:
+    def __init__(
+        self, engine: Engine, execution: str, kind: Any, row: ExecutionRow | None
+    ) -> None:
         self.engine = engine
+        self.fetched = row
         self.id = execution
         self.kind = kind
         self.loaded = False
@@ -136,11 +144,18 @@ class Live:
         """Fetch the state from the store, if it is not here. In the lane's thread."""
         if self.loaded:
             return
-        row = self.engine.store.execution(self.id)
+        row, self.fetched = self.fetched, None
+        if row is None:
+            row = self.engine.store.execution(self.id)
         self.revision = 0 if row is None else row.revision
         self.state = self.kind.decode(None if row is None else row.state)
         self.status = Status.ACTIVE if row is None else Status(row.status)
         self.loaded = True
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the engine was closed without waiting for it any longer."""
+        return self.worker.actor.exit_reason is not None
 
     @property
     def is_idle(self) -> bool:
@@ -155,7 +170,9 @@ class Live:
             self.displaced.append((ticket, error))
             self.engine.host.note(self)
         elif isinstance(error, WorkerStopped):
-            if not ticket.number:  # not stored: it goes the long way, unless all is over
+            if self.engine.closed:
+                self.engine.host.keep_waiting(ticket)
+            elif not ticket.number:  # not stored: it goes the long way
                 self.engine.append_late(self.id, self.kind.name, ticket.body, ticket.waiter)
         else:
             self.give_up(ticket, error)
@@ -165,8 +182,9 @@ class Live:
         engine = self.engine
         text = f"{type(error).__name__}: {error}"
         body = bodies.encode(ticket.body)
-        dead = DeadRow(ticket.number, self.id, body, text, float(engine.clock.now()))
-        consumed = (ticket.number,) if ticket.number else ()
+        number = ticket.number or 0
+        dead = DeadRow(number, self.id, body, text, float(engine.clock.now()))
+        consumed = (number,) if number else ()
         change = Change(self.id, consumed=consumed, dead=(dead,))
         engine.writer.submit(
             change, lambda _change, failure: ticket.consume(failure or error), insist=True
@@ -190,6 +208,20 @@ class Live:
         self.engine.writer.submit(Change(self.id, consumed=numbers), committed, insist=True)
 
 
+class _Later:
+    """Has the writer call a function once the pool has begun all that was submitted before."""
+
+    __slots__ = ("_call", "_writer")
+
+    def __init__(self, writer: Writer, call: Callable[[], None]) -> None:
+        self._writer = writer
+        self._call = call
+
+    def run(self) -> None:
+        """Pass it on. Only the pool calls this."""
+        self._writer.call(self._call)
+
+
 class Host:
     """The live executions of an engine."""
 
@@ -200,20 +232,31 @@ class Host:
         self._noted: deque[Live] = deque()
         self._sweep: Timer | None = None
         self._unknown: set[str] = set()
+        self._waiting: deque[Stored] = deque()
+        self._told = False
+        self._kept: dict[str, dict[str, list[tuple[int, bytes, Any]]]] = {}
+        """By kind and execution: what an earlier engine has left, and nobody has been given yet."""
 
     def __len__(self) -> int:
         return len(self._live)
 
     # The writer's thread.
 
-    def _wake(self, execution: str, kind: str | None) -> Live | None:
+    def _fetch(self, executions: Iterable[str]) -> dict[str, ExecutionRow]:
+        """Read those that have to be woken, all with one look at the store."""
+        asleep = [each for each in executions if each not in self._live]
+        return self._engine.store.executions(asleep) if asleep else {}
+
+    def _wake(self, execution: str, kind: str | None, row: ExecutionRow | None) -> Live | None:
         """Give a live execution, waking it if need be; `None` if its kind is not known yet."""
         live = self._live.get(execution)
         if live is not None and live.worker.exit_reason is None:
             return live
+        if row is None:
+            row = self._engine.store.execution(execution)
         try:
             live = self._live[execution] = Live(
-                self._engine, execution, self._kind(execution, kind)
+                self._engine, execution, self._kind(kind, row), row
             )
         except UnknownKind as error:
             if str(error) not in self._unknown:
@@ -222,9 +265,8 @@ class Host:
             return None
         return live
 
-    def _kind(self, execution: str, kind: str | None) -> Any:
+    def _kind(self, kind: str | None, row: ExecutionRow | None) -> Any:
         if kind is None:
-            row = self._engine.store.execution(execution)
             kind = "" if row is None else row.kind
         found = self._engine.kinds.get(kind)
         if found is None:
@@ -250,8 +292,10 @@ class Host:
             if append.processed is not None:
                 there[-1] = (rows[at - 1].id, append.bodies[-1], append.processed)
         refused: dict[int, Exception] = {}
+        fetched = self._fetch(arrived)
         for execution, items in arrived.items():
-            refused.update(self._hand_over(execution, kinds[execution], items))
+            row = fetched.get(execution)
+            refused.update(self._hand_over(execution, kinds[execution], items, row))
         told = []
         at = 0
         for append in appends:
@@ -265,18 +309,50 @@ class Host:
         arrived: dict[str, list[tuple[int, bytes, Any]]] = {}
         for row in rows:
             arrived.setdefault(row.execution, []).append((row.id, row.body, None))
+        fetched = self._fetch(arrived)
         for execution, items in arrived.items():
-            self._hand_over(execution, kind, items)
+            self._hand_over(execution, kind, items, fetched.get(execution))
+
+    def recover(self, rows: Iterable[MessageRow], kind: str) -> int:
+        """Hand over what an earlier engine has left for a kind, page by page; count it."""
+        kept: dict[str, list[tuple[int, bytes, Any]]] = {}
+        count = 0
+        for count, row in enumerate(rows, 1):  # noqa: B007 - counted on the way
+            kept.setdefault(row.execution, []).append((row.id, row.body, None))
+        self._kept[kind] = kept
+        self._recover_page(kind)
+        return count
+
+    def _recover_page(self, kind: str) -> None:
+        """Wake some executions; the next ones when the pool has come round to these.
+
+        Else many would be in memory that nobody has time for, and in the way of those who run.
+        """
+        kept = self._kept[kind]
+        page = list(islice(kept, _PAGE))
+        fetched = self._fetch(page)
+        for execution in page:
+            self._hand_over(execution, kind, [], fetched.get(execution))
+        if kept and not self._engine.closed:
+            POOL.submit(_Later(self._engine.writer, partial(self._recover_page, kind)))
+        else:
+            del self._kept[kind]
 
     def _hand_over(
-        self, execution: str, kind: str | None, items: list[tuple[int, bytes, Any]]
+        self,
+        execution: str,
+        kind: str | None,
+        items: list[tuple[int, bytes, Any]],
+        row: ExecutionRow | None,
     ) -> dict[int, Exception]:
         """Accumulate stored messages; give those that the behaviour refused."""
+        for kept in self._kept.values():  # what was there before comes before
+            items = [*kept.pop(execution, ()), *items]
         if self._engine.closed:
             self._refuse(items, EngineClosed("the engine has been closed; the message is stored"))
             return {}
         try:
-            live = self._wake(execution, kind)
+            live = self._wake(execution, kind, row)
             if live is None:
                 return {}
             decode = bodies.decode
@@ -357,13 +433,41 @@ class Host:
             live.give_up(ticket, error)
         return True
 
-    def close(self) -> None:
-        """Let all executions finish the batch they are running."""
+    def keep_waiting(self, ticket: Stored) -> None:
+        """Note a message that is not processed because the engine is being closed.
+
+        Its run may have been cut off while it was being committed, so who waits for it is told
+        when all commits are through.
+        """
+        self._waiting.append(ticket)
+        if self._told:
+            self.tell_waiting()
+
+    def tell_waiting(self) -> None:
+        """Tell who still waits that the engine was closed. After the last commit."""
+        self._told = True
+        error = EngineClosed("the engine was closed before the message was processed")
+        while self._waiting:
+            self._waiting.popleft().consume(error)
+
+    def close(self, timeout: float) -> None:
+        """Let all executions finish the batch they are running, for so many seconds.
+
+        Those that do not are cut off: what they come to is not committed any more, so their
+        messages are in the store and run again with the next engine.
+        """
         if self._sweep is not None:
             self._sweep.cancel()
         lives = list(self._live.values())
         for live in lives:
             live.worker.actor.request_stop(StopMode.FINISH)
+        end = monotonic() + timeout
         for live in lives:
-            live.worker.stop(drain=False)
+            try:
+                live.worker.stop(drain=False, timeout=max(end - monotonic(), 0.0))
+            except StopTimeout:
+                log.warning(
+                    "execution did not end in time; it runs again with the next engine",
+                    execution=live.id, timeout=timeout,
+                )  # fmt: skip
         self._live.clear()

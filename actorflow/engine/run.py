@@ -49,6 +49,9 @@ class Run:
     def start(self) -> None:
         """Run the kind; what it raises is for the failure policy of the execution."""
         live = self.live
+        if live.is_cut_off:
+            self.deferred.resolve()
+            return
         failpoint("run.fetch")
         live.load()
         if live.status in {Status.DONE, Status.CANCELLED}:
@@ -108,6 +111,7 @@ class Run:
                 *((live.id, encode(body)) for body in outcome.leftover),
                 *((out.to, encode(out.body)) for out in outcome.messages),
             ]
+            change.ahead = len(outcome.leftover)
             change.creates = [
                 (out.to, out.kind) for out in outcome.messages if out.kind is not None
             ]
@@ -130,6 +134,9 @@ class Run:
 
     def _submit(self, change: Change, outcome: Outcome | None, *, may_block: bool = True) -> None:
         live = self.live
+        if live.is_cut_off:  # it may be running elsewhere by now
+            self.deferred.resolve()
+            return
         self.outcome = outcome
         self.displaced = live.take_displaced() if live.displaced else []
         numbers = [ticket.number for ticket in self.tickets if ticket.number]
@@ -182,7 +189,8 @@ class Run:
         live.engine.dispatch(change, list(change.rows[count:]))
         for ticket in self.tickets:
             ticket.consume()
-        if count and live.status not in {Status.DONE, Status.CANCELLED}:
+        over = live.engine.closed or live.status in {Status.DONE, Status.CANCELLED}
+        if count and not over:
             self._go_on(change, count)
             return
         self.deferred.resolve()

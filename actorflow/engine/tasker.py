@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from actorflow.engine import bodies
 from actorflow.runtime.childspec import Backoff
 from actorflow.runtime.deferred import Deferred
 from actorflow.runtime.dispatcher import LOOP, POOL
-from actorflow.runtime.errors import BadJob, BadOption, StopTimeout, WorkerStopped
+from actorflow.runtime.errors import BadJob, BadOption, WorkerStopped
 from actorflow.runtime.events import log
 from actorflow.runtime.executor import Executor
 from actorflow.runtime.worker import spawn
@@ -147,6 +146,7 @@ class Tasker:
         self._free = concurrency
         self._todo: list[Task] = []
         self._filling: Deferred | None = None
+        self._stopped = False
         self._running: set[str] = set()
         self._ended = threading.Condition(self._lock)
         adapted = adapt(behaviour)
@@ -177,9 +177,14 @@ class Tasker:
     def fill(self, tasks: list[Task], deferred: Deferred) -> None:
         """Start tasks, the last one first, as places become free. In the lane's thread."""
         with self._lock:
-            self._todo = tasks
-            self._filling = deferred
-        self._fill()
+            stopped = self._stopped
+            if not stopped:
+                self._todo = tasks
+                self._filling = deferred
+        if stopped:
+            deferred.resolve()
+        else:
+            self._fill()
 
     def _fill(self) -> None:
         while True:
@@ -275,15 +280,18 @@ class Tasker:
         except Exception as error:  # noqa: BLE001 - the task is cancelled all the same
             log.error("on_cancel failed", task=row.id, exc_info=error)
 
-    def close(self, timeout: float) -> None:
-        """Take no more tasks, and wait so long for those that are being done."""
+    def stop(self) -> None:
+        """Begin no more tasks."""
         with self._lock:
+            self._stopped = True
             self._todo = []
             filling, self._filling = self._filling, None
         if filling is not None:
             filling.resolve()
-        with suppress(StopTimeout):
-            self._worker.stop(drain=False, timeout=timeout)
+        self._worker.stop(drain=False, block=False)
+
+    def close(self, timeout: float) -> None:
+        """Wait so long for the tasks that are being done."""
         with self._ended:
             if not self._ended.wait_for(lambda: not self._running, timeout):
                 log.warning("tasks were left running", tasks=sorted(self._running))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
@@ -257,10 +258,14 @@ class Taskers:
         self.cancel(tasks)
 
     def close(self, timeout: float) -> None:
-        """Stop the taskers; what they have not finished is in the store."""
+        """Stop the taskers, within so many seconds; what they have not finished is in the store."""
         with self._lock:
             for each in self._open.values():
                 if each.lease is not None:
                     each.lease.cancel()
-        for tasker in self._taskers.values():
-            tasker.close(timeout)
+        end = monotonic() + timeout
+        taskers = list(self._taskers.values())
+        for tasker in taskers:
+            tasker.stop()
+        for tasker in taskers:
+            tasker.close(max(end - monotonic(), 0.0))

@@ -7,8 +7,8 @@ token, so it is in a lane at most once at a time, and never runs in two threads 
 fewer than `core` threads, or work waits while the threads that there are sit inside handlers
 without using the processor (they block: sleep, sockets, locks). A pool that computes does not
 grow, because threads that compete for the interpreter lock make each other slower; only where
-every thread has been in one and the same handler for 0.1 s does it get one more, so that a few
-long computations do not hold up everybody else.
+every thread has been in one and the same handler for 0.1 s does it get one more (the next after
+0.2 s, and so on), so that a few long computations do not hold up everybody else.
 """
 
 from __future__ import annotations
@@ -87,6 +87,32 @@ class _Seat:
         if not same:
             self.since = now
         return still
+
+
+class _Effort:
+    """Whether the process computes, or would if the machine let it."""
+
+    __slots__ = ("_at", "_cpu", "_usual")
+
+    def __init__(self) -> None:
+        self._usual = 2 * _TICK
+        self._at = time.monotonic()
+        self._cpu = time.process_time()
+
+    def nap(self) -> bool:
+        """Sleep for a tick; tell what the process did meanwhile.
+
+        Who wakes late has waited for the interpreter lock, or for a processor to run on: then the
+        threads that stand still may do so too.
+        """
+        begin = time.monotonic()
+        time.sleep(_TICK)
+        now, cpu = time.monotonic(), time.process_time()
+        slept = now - begin
+        self._usual = min(self._usual, slept)
+        computing = slept > 2 * self._usual or cpu - self._cpu > _BUSY_SHARE * (now - self._at)
+        self._at, self._cpu = now, cpu
+        return computing
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,18 +251,15 @@ class Pool:
         while True:
             self._bell.get()
             quiet = 0
-            last = time.monotonic()
-            spent = time.process_time()
+            effort = _Effort()
             while quiet < _QUIET_TICKS:
-                time.sleep(_TICK)
+                computing = effort.nap()
                 waiting = self._ready.qsize()
                 if not waiting or self._idle:
                     quiet += 1
                     continue
                 quiet = 0
-                now, cpu = time.monotonic(), time.process_time()
-                self._consider(waiting, now, computing=cpu - spent > _BUSY_SHARE * (now - last))
-                last, spent = now, cpu
+                self._consider(waiting, time.monotonic(), computing=computing)
             self._asleep.append(None)
             if self._ready.qsize() and not self._idle:
                 self._ring()
@@ -248,9 +271,10 @@ class Pool:
             self._grow(1)
         elif len(still) == len(seats) and not computing:
             self._grow(min(waiting, len(seats)))
-        elif all(now - seat.since > _STUCK for seat in seats):
+        elif all(now - seat.since > _STUCK * (len(seats) - self.core + 1) for seat in seats):
             # They compute, or wait for the interpreter lock, and each for long: others must not
-            # wait for the end of that.
+            # wait for the end of that. But more threads make each of them slower, so each time
+            # it takes longer.
             self._grow(1)
 
     def close(self) -> None:

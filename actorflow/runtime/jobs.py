@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from functools import partial
+from functools import lru_cache, partial
 from types import CodeType, CoroutineType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ def executor_maker(job: Any) -> Callable[[Any], Executor]:
         if target.handle is Executor.handle:
             msg = f"{target.__name__} must define handle(self, batch)"
             raise BadJob(msg)
-        _check_handle(target)
+        _check_handle(target.handle, target.__name__)
         return _make_own
     if isinstance(job, Executor):
         msg = (
@@ -118,14 +118,15 @@ def _check_runs(function: Any, name: str, remedy: str) -> None:
         raise BadJob(msg)
 
 
-def _check_handle(cls: type[Executor]) -> None:
+@lru_cache(maxsize=256)
+def _check_handle(handle: Callable[..., Any], owner: str) -> None:
     """Refuse a class whose `handle` cannot be called with one batch."""
-    _check_runs(cls.handle, f"{cls.__name__}.handle", "use no yield in it")
-    signature = inspect.signature(cls.handle)
+    _check_runs(handle, f"{owner}.handle", "use no yield in it")
+    signature = inspect.signature(handle)
     try:
         signature.bind(None, [])
     except TypeError as error:
-        msg = f"{cls.__name__}.handle{signature}: {error}; write def handle(self, batch): ..."
+        msg = f"{owner}.handle{signature}: {error}; write def handle(self, batch): ..."
         raise BadJob(msg) from None
 
 

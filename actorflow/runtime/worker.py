@@ -458,7 +458,7 @@ def _report_lost() -> None:
     """Say what is lost when the program ends without stopping its workers."""
     for actor in ROSTER.members():
         lost = len(actor.core) if isinstance(actor, Accumulator) else 0
-        if lost:
+        if lost and not actor.durable:
             log.warning(
                 "messages lost at exit: stop the worker, or use it in a with block",
                 worker=repr(actor),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TABLES = ("executions", "messages", "timers", "tasks", "history", "dead")
 NAMES = st.sampled_from(["a", "b", "c"])
-NUMBERS = st.lists(st.integers(1, 12), max_size=4).map(tuple)
+NUMBERS = st.lists(st.integers(-6, 12).filter(bool), max_size=4).map(tuple)
 BODY = st.sampled_from([b"", b"x", b"y" * 40])
 
 
@@ -44,6 +44,7 @@ def kind_of(execution: str) -> str:
 @st.composite
 def changes(draw: st.DrawFn) -> Change:
     name = draw(NAMES)
+    messages = draw(st.lists(st.tuples(NAMES, BODY), max_size=3))
     return Change(
         name,
         kind=kind_of(name),
@@ -52,7 +53,8 @@ def changes(draw: st.DrawFn) -> Change:
         status=draw(st.sampled_from(["active", "failed", "done", "cancelled"])),
         at=float(draw(st.integers(0, 9))),
         consumed=draw(NUMBERS),
-        messages=draw(st.lists(st.tuples(NAMES, BODY), max_size=3)),
+        messages=messages,
+        ahead=draw(st.integers(0, len(messages))),
         creates=[(each, kind_of(each)) for each in draw(st.lists(NAMES, max_size=2))],
         timers=[
             TimerRow(name, each, float(due), b"t")
@@ -76,7 +78,7 @@ class Model:
 
     def __init__(self) -> None:
         self.tables: dict[str, list[Any]] = {table: [] for table in TABLES}
-        self.last = 0
+        self.first = self.last = 0
         self.entries = 0
 
     def find(self, name: str) -> ExecutionRow | None:
@@ -116,7 +118,10 @@ class Model:
         self.drop("dead", *change.buried)
         self.drop("timers", *change.cancelled_timers)
         self.drop("tasks", *change.finished_tasks)
-        for to, body in change.messages:
+        for to, body in reversed(change.messages[: change.ahead]):
+            self.first -= 1
+            self.add("messages", MessageRow(self.first, to, body, change.at))
+        for to, body in change.messages[change.ahead :]:
             self.last += 1
             self.add("messages", MessageRow(self.last, to, body, change.at))
         for timer in change.timers:
@@ -180,13 +185,14 @@ class Stores(RuleBasedStateMachine):
     def purge(self, before: int) -> None:
         counts = {store.purge(before=float(before)) for store in self.stores}
         assert counts == {self.model.purge(float(before))}
-        self.model.entries = max([0, *(row[0] for row in self.model.tables["history"])])
-        self.stores[0]._numbers = iter(range(self.model.entries + 1, 10_000))
 
     @rule()
     def reopen(self) -> None:
         self.stores[1].close()
         self.stores[1] = self.open()
+        # What a store that is opened knows of its history is what there is of it.
+        self.model.entries = max([0, *(row[0] for row in self.model.tables["history"])])
+        self.stores[0]._numbers = iter(range(self.model.entries + 1, 10_000))
 
     @invariant()
     def agree(self) -> None:

@@ -21,7 +21,7 @@ from actorflow.engine.stores.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["MemoryStore"]
+__all__ = ["MemoryStore", "from_url"]
 
 
 class MemoryStore:
@@ -31,13 +31,14 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._executions: dict[str, ExecutionRow] = {}
         self._messages: dict[int, MessageRow] = {}  # in the order of their numbers
+        self._ahead: SortedDict[int, MessageRow] = SortedDict()  # those with numbers below 0
         self._timers: dict[tuple[str, str], TimerRow] = {}
         self._due: SortedDict[tuple[float, str, str], TimerRow] = SortedDict()
         self._tasks: dict[str, TaskRow] = {}
         self._history: list[HistoryRow] = []
         self._dead: dict[int, DeadRow] = {}
         self._numbers = itertools.count(1)
-        self._last = 0
+        self._first = self._last = 0
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Apply the changes. O(their rows)."""
@@ -55,17 +56,14 @@ class MemoryStore:
         if change.clear:
             self._clear(name)
         for number in change.consumed:
-            self._messages.pop(number, None)
+            (self._messages if number > 0 else self._ahead).pop(number, None)
         for number in change.buried:
             self._dead.pop(number, None)
         for timer in change.cancelled_timers:
             self._drop_timer(timer)
         for task in change.finished_tasks:
             self._tasks.pop(task, None)
-        change.rows = [
-            MessageRow(self._number(), to, body, change.at) for to, body in change.messages
-        ]
-        self._messages.update((row.id, row) for row in change.rows)
+        self._add_messages(change)
         for added in change.timers:
             self._drop_timer((added.execution, added.id))
             self._timers[added.execution, added.id] = added
@@ -80,6 +78,23 @@ class MemoryStore:
         )
         return True
 
+    def _add_messages(self, change: Change) -> None:
+        ahead = change.ahead
+        self._first -= ahead
+        numbers = itertools.chain(
+            range(self._first, self._first + ahead), itertools.count(self._last + 1)
+        )
+        change.rows = [
+            MessageRow(number, to, body, change.at)
+            for number, (to, body) in zip(numbers, change.messages, strict=False)
+        ]
+        self._last += len(change.rows) - ahead
+        self._ahead.update((row.id, row) for row in change.rows[:ahead])
+        self._messages.update((row.id, row) for row in change.rows[ahead:])
+
+    def _in_order(self) -> Iterator[MessageRow]:
+        return itertools.chain(self._ahead.values(), self._messages.values())
+
     def _number(self) -> int:
         self._last += 1
         return self._last
@@ -90,8 +105,8 @@ class MemoryStore:
             del self._due[timer.due, timer.execution, timer.id]
 
     def _clear(self, name: str) -> None:
-        for number in [row.id for row in self._messages.values() if row.execution == name]:
-            del self._messages[number]
+        for number in [row.id for row in self._in_order() if row.execution == name]:
+            (self._messages if number > 0 else self._ahead).pop(number)
         for key in [key for key in self._timers if key[0] == name]:
             self._drop_timer(key)
         for task in [row.id for row in self._tasks.values() if row.execution == name]:
@@ -116,6 +131,11 @@ class MemoryStore:
         """Give one execution. O(1)."""
         return self._executions.get(execution)
 
+    def executions(self, names: Sequence[str]) -> dict[str, ExecutionRow]:
+        """Give many executions at once. O(1) each."""
+        there = self._executions
+        return {name: there[name] for name in names if name in there}
+
     def rows(
         self, table: str, execution: str | None = None, limit: int | None = None
     ) -> Iterator[Any]:
@@ -131,7 +151,7 @@ class MemoryStore:
         if table == "executions":
             return sorted(self._executions.values())
         if table == "messages":
-            return self._messages.values()
+            return self._in_order()
         if table == "timers":
             return self._due.values()
         if table == "tasks":
@@ -145,7 +165,7 @@ class MemoryStore:
             return iter(
                 [
                     row
-                    for row in self._messages.values()
+                    for row in self._in_order()
                     if row.execution in executions and executions[row.execution].kind == kind
                 ]
             )
@@ -167,3 +187,8 @@ class MemoryStore:
 
     def close(self) -> None:
         """Do nothing: the store goes with its engine."""
+
+
+def from_url(_url: str, **_options: Any) -> MemoryStore:
+    """Make a new store for `memory://`, whatever follows."""
+    return MemoryStore()

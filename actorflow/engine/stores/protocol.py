@@ -102,6 +102,8 @@ class Change:
     consumed: Sequence[int] = ()
     messages: Sequence[tuple[str, bytes]] = ()
     """New messages: to which execution, and what. The store numbers them; see `rows`."""
+    ahead: int = 0
+    """So many of these, from the first on, come before all that is stored already."""
     creates: Sequence[tuple[str, str]] = ()
     """Executions, with their kinds, that messages of this change may be the first of."""
     timers: Sequence[TimerRow] = ()
@@ -120,11 +122,15 @@ class Change:
     """After the commit: the new messages, with their numbers."""
 
     @property
-    def is_only_state(self) -> bool:
-        """Whether it replaces a state and neither adds nor removes any other row."""
-        return self.expected is not None and not (
+    def has_rows(self) -> bool:
+        """Whether it adds or removes anything besides the state."""
+        return bool(self.consumed or self.messages or self.creates) or not self.has_only_messages
+
+    @property
+    def has_only_messages(self) -> bool:
+        """Whether it neither adds nor removes any other row than new messages."""
+        return not (
             self.consumed
-            or self.messages
             or self.timers
             or self.cancelled_timers
             or self.tasks
@@ -132,7 +138,6 @@ class Change:
             or self.history
             or self.dead
             or self.buried
-            or self.creates
             or self.clear
         )
 
@@ -143,7 +148,8 @@ class Store(Protocol):
     def commit(self, changes: Sequence[Change]) -> None:
         """Commit many changes as one transaction; `committed` says which did not lose the race.
 
-        Messages are numbered in the order of the changes; a number is never used again.
+        Messages are numbered upwards in the order of the changes, from 1; those that come before
+        what is there (`ahead`) get the numbers below the lowest one. None is ever used again.
 
         Raises:
             StoreFull: there is no room; nothing was changed.
@@ -152,6 +158,9 @@ class Store(Protocol):
 
     def execution(self, execution: str) -> ExecutionRow | None:
         """Give one execution. O(log n)."""
+
+    def executions(self, names: Sequence[str]) -> dict[str, ExecutionRow]:
+        """Give many executions at once, those that there are. O(log n) each."""
 
     def rows(
         self, table: str, execution: str | None = None, limit: int | None = None

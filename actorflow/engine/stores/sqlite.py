@@ -7,19 +7,20 @@ a checksum, its *seal*: SQLite itself would not notice a flipped bit inside a va
 
 from __future__ import annotations
 
-import fcntl
-import os
+import itertools
 import sqlite3
 import threading
 import zlib
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.engine.errors import StoreBroken, StoreBusy, StoreFull, StoreRefused
+from actorflow.engine.errors import StoreBroken, StoreFull, StoreRefused
 from actorflow.engine.failpoints import failpoint
+from actorflow.engine.stores.locking import FileLock, sync_folder
 from actorflow.engine.stores.protocol import (
     Change,
     DeadRow,
@@ -29,12 +30,13 @@ from actorflow.engine.stores.protocol import (
     TaskRow,
     TimerRow,
 )
+from actorflow.engine.stores.wal import sync_log, verify_log
 from actorflow.runtime.errors import BadOption, near
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteStore", "from_url"]
 
 _APPLICATION = 0x61666C6F  # "aflo": PRAGMA application_id of our files
 _VERSION = 1
@@ -87,8 +89,11 @@ _INSERT = {
     for table, (_, columns, _) in _TABLES.items()
 }
 _CREATE = _INSERT["executions"].replace("REPLACE", "IGNORE")
-_CHUNKS = (64, 8, 1)  # rows that one statement inserts
+_CHUNK = 64  # rows that one statement reads or inserts
+_STATEMENTS = 512  # that a connection keeps prepared
+_KNOWN = 10_000  # executions that are known to be there
 _RESERVED = 10_000  # numbers of messages that are set aside at a time
+_NOTE = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _SYNC_AFTER = 4_000  # pages in the log after which it is moved into the file
 _BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FULL_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
@@ -134,11 +139,12 @@ class SqliteStore:
             msg = f"durability={durability!r} is not a setting{near(durability, _DURABILITY)}"
             raise BadOption(msg)
         self.path = Path(path)
-        self._durability = _DURABILITY[durability]
+        self._durability = durability
         self._reading = threading.Lock()
-        self._lock_file = None if read_only else self._take_lock()
+        self._lock = None if read_only else FileLock(self.path)
         self._writer: sqlite3.Connection | None = None
-        self._last = self._reserved = 0
+        self._first = self._last = self._reserved = self._last_history = 0
+        self._known: set[str] = set()
         self._reader: sqlite3.Connection | None = None
         try:
             if read_only:
@@ -155,29 +161,6 @@ class SqliteStore:
 
     # Opening.
 
-    def _take_lock(self) -> int:
-        try:
-            number = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            msg = f"{self.path} cannot be opened: {error.strerror}"
-            raise StoreBroken(msg) from error
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.read(number, 100).decode(errors="replace").strip() or "unknown"
-            os.close(number)
-            msg = (
-                f"{self.path} is open for writing in another engine (process {owner}); "
-                "close that one, or open this one to look only"
-            )
-            raise StoreBusy(msg) from None
-        try:
-            os.truncate(number, 0)
-            os.write(number, str(os.getpid()).encode())
-        except OSError:  # no room for the number: it is only there to be read
-            pass
-        return number
-
     def _open_to_write(self, *, check: bool) -> None:
         there = self.path.exists()
         if not there and Path(f"{self.path}-wal").exists():
@@ -186,19 +169,36 @@ class SqliteStore:
         if not there:
             self._create()
         self._refuse_empty()
+        self._examine_log(check=check)
         connection = self._writer = self._connect()
         self._refuse_strangers(connection)
         if check and there:
             self._verify(connection)
         self._migrate(connection)
-        connection.execute(f"PRAGMA synchronous = {self._durability}")
+        connection.execute(f"PRAGMA synchronous = {_DURABILITY[self._durability]}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_SYNC_AFTER}")
-        row = connection.execute(
-            "SELECT max((SELECT ifnull(max(value), 0) FROM meta WHERE key = 'last_id'),"
-            " (SELECT ifnull(max(id), 0) FROM messages), (SELECT ifnull(max(id), 0) FROM dead))"
+        self._first, self._last = connection.execute(
+            "SELECT min(0, min(id)), max(0, max(id)) FROM (SELECT 0 AS id"
+            " UNION ALL SELECT value FROM meta WHERE key IN ('first_id', 'last_id')"
+            " UNION ALL SELECT min(id) FROM messages UNION ALL SELECT max(id) FROM messages"
+            " UNION ALL SELECT min(id) FROM dead UNION ALL SELECT max(id) FROM dead)"
         ).fetchone()
-        self._last = self._reserved = int(row[0])
+        self._reserved = self._last
+        (self._last_history,) = connection.execute(
+            "SELECT ifnull(max(number), 0) FROM history"
+        ).fetchone()
         self._reader = self._connect("?mode=ro")
+
+    def _examine_log(self, *, check: bool) -> None:
+        """Look at the log that a crash may have left, before SQLite does."""
+        lock = self._lock
+        if lock is None:
+            return
+        if (lock.note or self._durability) != "full":  # then a power cut may have left gaps
+            sync_log(self.path)
+        elif check:
+            verify_log(self.path)
+        lock.leave_note(self._durability)
 
     def _open_to_read(self) -> None:
         if not self.path.exists():
@@ -210,7 +210,13 @@ class SqliteStore:
 
     def _connect(self, mode: str = "") -> sqlite3.Connection:
         uri = self.path.absolute().as_uri() + mode
-        return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+        return sqlite3.connect(
+            uri,
+            uri=True,
+            check_same_thread=False,
+            isolation_level=None,
+            cached_statements=_STATEMENTS,
+        )
 
     def _refuse_empty(self) -> None:
         if self.path.stat().st_size == 0:
@@ -252,11 +258,7 @@ class SqliteStore:
         finally:
             connection.close()
         draft.rename(self.path)
-        folder = os.open(self.path.absolute().parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path.absolute().parent)
 
     def _verify(self, connection: sqlite3.Connection) -> None:
         """Read everything once: the structure, then the seal of each row."""
@@ -287,21 +289,24 @@ class SqliteStore:
         """Commit many changes as one synced transaction. O(their rows)."""
         connection = self._connection
         failpoint("commit.before")
-        last, reserved = self._last, self._reserved
+        before = self._first, self._last, self._reserved, self._last_history
+        alone = self._is_one_statement(changes)
         try:
-            if len(changes) == 1 and changes[0].is_only_state:  # one statement is a transaction
-                applied = [change for change in changes if self._update(connection, change)]
-            else:
+            if not alone:
                 connection.execute("BEGIN IMMEDIATE")
-                applied = [each for each in changes if self._write_executions(connection, each)]
-                for segment in _segments(applied, last):
-                    self._write_rows(connection, segment)
-                if self._last > reserved:
-                    self._reserve(connection)
-                failpoint("commit.inside")
+            applied = [each for each in changes if self._write_executions(connection, each)]
+            for segment in _segments(applied, self._last):
+                self._write_rows(connection, segment)
+            if self._last > self._reserved:
+                self._reserve(connection)
+            if self._first < before[0]:
+                connection.execute(_NOTE, ("first_id", self._first))
+            failpoint("commit.inside")
+            if not alone:
                 connection.execute("COMMIT")
         except BaseException as error:
-            self._last, self._reserved = last, reserved
+            self._first, self._last, self._reserved, self._last_history = before
+            self._known.clear()
             self._roll_back()
             if isinstance(error, sqlite3.DatabaseError):
                 raise self._explain(error) from error
@@ -309,6 +314,22 @@ class SqliteStore:
         failpoint("commit.after")
         for change in applied:
             change.committed = True
+
+    def _is_one_statement(self, changes: Sequence[Change]) -> bool:
+        """Tell whether a single statement does it: that is a transaction by itself."""
+        if len(changes) != 1:
+            return False
+        change = changes[0]
+        if change.expected is not None:
+            return not change.has_rows
+        count = len(change.messages)
+        return (
+            change.has_only_messages
+            and not change.ahead
+            and count <= _CHUNK
+            and self._last + count <= self._reserved
+            and all(name in self._known for name, _ in change.creates)
+        )
 
     @property
     def _connection(self) -> sqlite3.Connection:
@@ -339,20 +360,29 @@ class SqliteStore:
         Many at a time, since each note is one more page to be synced.
         """
         self._reserved = self._last + _RESERVED
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('last_id', ?)", (self._reserved,))
+        connection.execute(_NOTE, ("last_id", self._reserved))
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         """Let the next engine use the numbers that were set aside and not used."""
         if self._reserved > self._last:
-            connection.execute("INSERT OR REPLACE INTO meta VALUES ('last_id', ?)", (self._last,))
+            connection.execute(_NOTE, ("last_id", self._last))
 
     def _write_executions(self, connection: sqlite3.Connection, change: Change) -> bool:
         """Decide the race for one change, and make the executions that it may be the first of."""
         won = self._update(connection, change)
         if won and change.creates:
             at = float(change.at)
-            rows = [(name, kind, 0, "active", None, at, at) for name, kind in change.creates]
-            connection.executemany(_CREATE, [(*row, _seal_execution(row)) for row in rows])
+            known = self._known
+            rows = [
+                (name, kind, 0, "active", None, at, at)
+                for name, kind in change.creates
+                if name not in known
+            ]
+            if rows:
+                connection.executemany(_CREATE, [(*row, _seal_execution(row)) for row in rows])
+                if len(known) > _KNOWN:
+                    known.clear()
+                known.update(row[0] for row in rows)
         return won
 
     def _update(self, connection: sqlite3.Connection, change: Change) -> bool:
@@ -400,12 +430,10 @@ class SqliteStore:
             ("timers", [row for change in changes for row in change.timers]),
             ("tasks", [row for change in changes for row in change.tasks]),
             ("dead", [self._numbered(row) for change in changes for row in change.dead]),
+            ("history", self._number_history(changes)),
         ):
             if rows:
                 _insert(connection, table, rows)
-        for change in changes:
-            for body in change.history:
-                self._write_history(connection, change, body)
 
     def _number_messages(self, changes: list[Change]) -> list[Any]:
         rows: list[Any] = []
@@ -413,11 +441,14 @@ class SqliteStore:
         for change in changes:
             if change.messages:
                 at = float(change.at)
+                self._first -= change.ahead
+                ahead = range(self._first, self._first + change.ahead)
+                numbers = itertools.chain(ahead, itertools.count(last + 1))
                 change.rows = [
                     MessageRow(number, execution, body, at)
-                    for number, (execution, body) in enumerate(change.messages, last + 1)
+                    for number, (execution, body) in zip(numbers, change.messages, strict=False)
                 ]
-                last += len(change.rows)
+                last += len(change.rows) - change.ahead
                 rows += change.rows
         self._last = last
         return rows
@@ -429,10 +460,13 @@ class SqliteStore:
         self._last += 1
         return row._replace(id=self._last)
 
-    def _write_history(self, connection: sqlite3.Connection, change: Change, body: bytes) -> None:
-        (last,) = connection.execute("SELECT ifnull(max(number), 0) FROM history").fetchone()
-        row = (last + 1, change.execution, float(change.at), body)
-        connection.execute(_INSERT["history"], (*row, _seal(row)))
+    def _number_history(self, changes: list[Change]) -> list[Any]:
+        rows = []
+        for change in changes:
+            for body in change.history:
+                self._last_history += 1
+                rows.append((self._last_history, change.execution, float(change.at), body))
+        return rows
 
     def purge(self, *, before: float) -> int:
         """Forget what ended before a moment, with its history. O(n)."""
@@ -445,6 +479,7 @@ class SqliteStore:
                 f" (SELECT id FROM executions WHERE {ended})",
                 (before, before),
             )
+            self._known.clear()
             gone = connection.execute(f"DELETE FROM executions WHERE {ended}", (before,))  # noqa: S608
             connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:
@@ -466,10 +501,16 @@ class SqliteStore:
 
     def execution(self, execution: str) -> ExecutionRow | None:
         """Give one execution. O(log n)."""
-        columns = _TABLES["executions"][1]
-        for row in self._read(f"SELECT {columns} FROM executions WHERE id = ?", (execution,)):  # noqa: S608
-            return ExecutionRow(*row)
-        return None
+        return self.executions((execution,)).get(execution)
+
+    def executions(self, names: Sequence[str]) -> dict[str, ExecutionRow]:
+        """Give many executions at once. O(log n) each."""
+        found: dict[str, ExecutionRow] = {}
+        for at in range(0, len(names), _CHUNK):
+            some = names[at : at + _CHUNK]
+            for row in self._read(_select_text(len(some)), some):
+                found[row[0]] = ExecutionRow._make(row)
+        return found
 
     def rows(
         self, table: str, execution: str | None = None, limit: int | None = None
@@ -517,21 +558,38 @@ class SqliteStore:
                 self._give_back(self._writer)
             self._writer.close()
             self._writer = None
-        if self._lock_file is not None:
-            os.close(self._lock_file)
-            self._lock_file = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+@cache
+def _select_text(count: int) -> str:
+    columns = _TABLES["executions"][1]
+    return f"SELECT {columns} FROM executions WHERE id IN ({', '.join('?' * count)})"  # noqa: S608
+
+
+@cache
+def _insert_text(table: str, count: int) -> str:
+    head, values = _INSERT[table].split(" VALUES ")
+    return f"{head} VALUES {', '.join([values] * count)}"
+
+
+def from_url(url: str, **options: Any) -> SqliteStore:
+    """Open the file that a URL names: `sqlite://orders.db`, `sqlite:///var/lib/orders.db`."""
+    path = url.partition("://")[2]
+    if not path:
+        msg = f"{url!r} names no file: write sqlite://orders.db or sqlite:///var/lib/orders.db"
+        raise BadOption(msg)
+    return SqliteStore(path, **options)
 
 
 def _insert(connection: sqlite3.Connection, table: str, rows: list[Any]) -> None:
     """Insert rows, many with each statement: each gives up the interpreter lock once."""
-    text, values = _INSERT[table].split(" VALUES ")
-    at = 0
-    for size in _CHUNKS:
-        while len(rows) - at >= size:
-            chunk = rows[at : at + size]
-            sealed = [value for row in chunk for value in (*row, zlib.crc32(_pack(row)))]
-            connection.execute(f"{text} VALUES {', '.join([values] * size)}", sealed)
-            at += size
+    for at in range(0, len(rows), _CHUNK):
+        chunk = rows[at : at + _CHUNK]
+        values = [value for row in chunk for value in (*row, zlib.crc32(_pack(row)))]
+        connection.execute(_insert_text(table, len(chunk)), values)
 
 
 def _segments(changes: list[Change], last: int) -> Iterator[list[Change]]:
@@ -540,19 +598,20 @@ def _segments(changes: list[Change], last: int) -> Iterator[list[Change]]:
     `last` is the last number of a message before these changes.
     """
     segment: list[Change] = []
-    adds = buries = False
+    adds = buries = ahead = False
     for change in changes:
         removes = bool(change.cancelled_timers or change.finished_tasks or change.buried)
         if segment and (
             change.clear
             or (adds and removes)
             or (buries and change.messages)
-            or (change.consumed and max(change.consumed) > last)
+            or (change.consumed and (ahead or max(change.consumed) > last))
         ):
             yield segment
-            segment, adds, buries = [], False, False
+            segment, adds, buries, ahead = [], False, False, False
         segment.append(change)
         buries = buries or bool(change.dead)
+        ahead = ahead or bool(change.ahead)
         adds = adds or bool(change.timers or change.tasks or change.dead)
     if segment:
         yield segment

@@ -1,0 +1,294 @@
+"""Closing an engine takes no longer than it may, and loses nothing that is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actorflow.engine.engine import Engine
+from actorflow.engine.errors import EngineClosed
+from actorflow.engine.kind import NewTask, Outcome
+from actorflow.engine.stores.memory import MemoryStore
+from actorflow.runtime.dispatcher import LOOP
+from behaviours import Chunk, Queue
+from tests.engine.kinds import PATIENCE, Script, quiet, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.engine.host import Live
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> MemoryStore | Path:
+    """Give what one engine after the other is opened on."""
+    return MemoryStore() if request.param == "memory" else tmp_path / "s.db"
+
+
+class Hanging:
+    """A job that does not end before the test says so; each call is counted."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.entered, self.go = threading.Event(), threading.Event()
+        self.error = error
+        self.calls = 0
+
+    def __call__(self, batch: list[Any], state: list[Any]) -> list[Any]:
+        self.calls += 1
+        self.entered.set()
+        assert self.go.wait(PATIENCE)
+        if self.error is not None:
+            raise self.error
+        return [*state, *batch]
+
+
+def collect(batch: list[Any], state: list[Any]) -> list[Any]:
+    return [*state, *batch]
+
+
+def let_go(live: Live, job: Hanging) -> None:
+    """Let a run that was cut off come to its end."""
+    executor = live.worker.actor.executor
+    ended = threading.Event()
+    executor.watch(lambda _actor, _reason: ended.set())
+    job.go.set()
+    assert ended.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("error", [None, ValueError("late")])
+@pytest.mark.parametrize("policy", ["isolate", "retry", "drop"])
+def test_a_job_that_hangs_is_left_behind_and_its_messages_run_again(
+    store: MemoryStore | Path,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception | None,
+    policy: str,
+) -> None:
+    engine = Engine(store)
+    job = Hanging(error)
+    worker = engine.worker("w", job, state=[], on_failure=policy)
+    worker.push_ack(1)
+    assert job.entered.wait(PATIENCE)
+    worker.push_ack(2)
+    worker.push_ack(3)
+    live = engine.host._live["w"]
+    engine.close(timeout=0.05)
+    assert "execution did not end in time" in caplog.text
+    assert "execution='w'" in caplog.text
+
+    with Engine(store) as again:
+        assert [row.id for row in again.store.rows("messages")] == [1, 2, 3]
+        let_go(live, job)  # while the next engine is at work on the same store
+        fresh = again.worker("w", collect, state=[])
+        fresh.push_block(4)
+        assert fresh.state() == [1, 2, 3, 4]
+        assert job.calls == 1
+        assert len(fresh.dead_letters) == 0
+
+
+def test_a_coroutine_that_hangs_is_left_behind(reopen: Callable[..., Engine]) -> None:
+    engine = reopen()
+    entered = threading.Event()
+    go = asyncio.Event()
+
+    async def job(batch: list[Any], state: list[Any]) -> list[Any]:
+        entered.set()
+        await go.wait()
+        return [*state, "late"]
+
+    engine.worker("w", job, state=[]).push_ack(1)
+    assert entered.wait(PATIENCE)
+    live = engine.host._live["w"]
+    ended = threading.Event()
+    live.worker.actor.executor.watch(lambda _actor, _reason: ended.set())
+    engine.close(timeout=0.05)
+    again = reopen().worker("w", collect, state=[])
+    LOOP.loop.call_soon_threadsafe(go.set)
+    assert ended.wait(PATIENCE)
+    again.push_block(2)
+    assert again.state() == [1, 2]
+
+
+def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
+    engine = reopen()
+    job = Hanging()
+    worker = engine.worker("w", job, state=[])
+    found: list[Any] = []
+
+    def push(message: Any) -> None:
+        try:
+            worker.push_block(message, timeout=None)
+        except EngineClosed:
+            found.append(message)
+
+    threads = [threading.Thread(target=push, args=("running",))]
+    threads[0].start()
+    assert job.entered.wait(PATIENCE)
+    for message in ("waiting", "stored"):
+        engine.writer.quiet = message != "stored"  # a message that is stored first
+        threads.append(threading.Thread(target=push, args=(message,)))
+        threads[-1].start()
+        while len(engine.host._live["w"].worker) < len(threads) - 1:
+            quiet(engine)
+    live = engine.host._live["w"]
+    engine.close(timeout=0.05)
+    for thread in threads:
+        thread.join(PATIENCE)
+    let_go(live, job)
+    assert sorted(found) == ["running", "stored", "waiting"]
+    again = reopen().worker("w", collect, state=[])
+    again.push_block("new")
+    assert again.state()[-1] == "new"
+    assert "waiting" not in again.state(), "it was not stored, and its pusher was told"
+
+
+def test_a_commit_that_is_under_way_counts(reopen: Callable[..., Engine]) -> None:
+    """A run that was cut off while it was being committed: who waits hears how it ended."""
+
+    class Slow(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.entered, self.go = threading.Event(), threading.Event()
+            self.go.set()
+
+        def commit(self, changes: Any) -> None:
+            if any(change.expected is not None for change in changes):
+                self.entered.set()
+                assert self.go.wait(PATIENCE)
+            super().commit(changes)
+
+    store = Slow()
+    engine = Engine(store)
+    worker = engine.worker("w", collect, state=[])
+    worker.push_block(0)
+    store.go.clear()
+    store.entered.clear()
+    results: list[Any] = []
+
+    def push() -> None:
+        worker.push_block(1, timeout=PATIENCE)
+        results.append("done")
+
+    thread = threading.Thread(target=push)
+    thread.start()
+    assert store.entered.wait(PATIENCE)
+    live = engine.host._live["w"]
+    closing = threading.Thread(target=engine.close, args=(0.0,))
+    closing.start()
+    while not live.is_cut_off:
+        pass
+    store.go.set()
+    closing.join(PATIENCE)
+    thread.join(PATIENCE)
+    assert results == ["done"]
+    with Engine(store) as again:
+        assert again.worker("w", collect).state() == [0, 1]
+
+
+def test_what_was_left_over_stays_first(store: MemoryStore | Path) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    def step(state: Any, message: Any) -> Any:
+        if message == "begin":
+            entered.set()
+            assert go.wait(PATIENCE)
+            return Outcome(state=[message], leftover=["left 1", "left 2"])
+        return [*state, message]
+
+    engine = Engine(store)
+    engine.register(Script(step))
+    engine.send("x", "begin", kind="script")
+    assert entered.wait(PATIENCE)
+    engine.send("x", "later")
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    while not engine.closed:
+        pass
+    go.set()
+    closing.join(PATIENCE)
+
+    with Engine(store) as again:
+        assert state_of(again, "x") == ["begin"], "the engine does not begin what was left"
+        script = Script(step, behaviour=lambda: Chunk(Queue(), 1))
+        again.register(script)
+        script.wait(3)
+        quiet(again)
+        assert state_of(again, "x") == ["begin", "left 1", "left 2", "later"]
+
+
+def test_all_taskers_together_have_the_time_of_one(reopen: Callable[..., Engine]) -> None:
+    engine = reopen()
+    count = 60
+    go, begun = threading.Event(), threading.Semaphore(0)
+
+    def hang(task: Any) -> None:
+        begun.release()
+        assert go.wait(PATIENCE)
+
+    names = [f"t{number}" for number in range(count)]
+    for name in names:
+        engine.tasker(name, hang)
+    tasks = [NewTask(name, name, None) for name in names]
+    engine.register(Script(lambda state, message: Outcome(state=[], tasks=tasks)))
+    engine.send("x", "begin", kind="script")
+    for _ in names:
+        assert begun.acquire(timeout=PATIENCE)
+    closing = threading.Thread(target=engine.close, args=(0.5,))
+    closing.start()
+    closing.join(PATIENCE)
+    late = closing.is_alive()
+    go.set()
+    closing.join(PATIENCE)
+    assert not late, "each tasker was given that time"
+    assert len(list(reopen().store.rows("tasks"))) == count
+
+
+EXIT = """
+import sys, threading
+from actorflow.engine.engine import Engine
+
+entered = threading.Event()
+
+def job(batch, state):
+    entered.set()
+    threading.Event().wait()
+
+async def coroutine(batch, state):
+    import asyncio
+    entered.set()
+    await asyncio.Event().wait()
+
+engine = Engine(sys.argv[1])
+worker = engine.worker("w", globals()[sys.argv[2]], state=0)
+worker.push_ack(1)
+assert entered.wait(20)
+if sys.argv[3] == "close":
+    engine.close(timeout=0.05)
+print("end")
+"""
+
+
+@pytest.mark.parametrize("job", ["job", "coroutine"])
+@pytest.mark.parametrize("how", ["close", "leave"])
+def test_the_interpreter_ends_although_a_job_hangs(tmp_path: Path, job: str, how: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EXIT, str(tmp_path / "s.db"), job, how],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
+    with Engine(tmp_path / "s.db") as engine:
+        worker = engine.worker("w", lambda batch, state: state + sum(batch), state=0)
+        worker.push_block(2)
+        assert worker.state() == 3
