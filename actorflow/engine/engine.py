@@ -190,7 +190,8 @@ class Engine:
             timeout: seconds after which an attempt without an answer or a `task.heartbeat()`
                 counts as failed; its place goes to others.
             behaviour, throttle: as for `spawn`, of `Task` objects: rate, order, bounds.
-            executor: `"pool"`, or `"process"` to call it in other processes.
+            executor: `"pool"`, or `"process"` to call it in other processes, where a task whose
+                time is up is killed; give a function at the top of a module then.
             on_cancel: called with a task that is not wanted any more.
         """
         self.taskers.register(name, do, options)

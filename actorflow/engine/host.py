@@ -106,9 +106,7 @@ class Live:
         "status", "worker",
     )  # fmt: skip
 
-    def __init__(
-        self, engine: Engine, execution: str, kind: Any, row: ExecutionRow | None
-    ) -> None:
+    def __init__(self, engine: Engine, execution: str, kind: Any, row: ExecutionRow | None) -> None:
         self.engine = engine
         self.fetched = row
         self.id = execution
@@ -255,9 +253,7 @@ class Host:
         if row is None:
             row = self._engine.store.execution(execution)
         try:
-            live = self._live[execution] = Live(
-                self._engine, execution, self._kind(kind, row), row
-            )
+            live = self._live[execution] = Live(self._engine, execution, self._kind(kind, row), row)
         except UnknownKind as error:
             if str(error) not in self._unknown:
                 self._unknown.add(str(error))

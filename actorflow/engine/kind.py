@@ -64,7 +64,8 @@ class Outcome:
     cancelled_tasks: list[str] = field(default_factory=list)
     leftover: list[Any] = field(default_factory=list)
     """Messages to itself, for which the budget was too short: they are stored, and are the next
-    run, before anything that has accumulated meanwhile. Other executions have their turn first."""
+    run, before anything that has accumulated meanwhile, also after a crash. Other executions have
+    their turn first."""
     history: list[Any] = field(default_factory=list)
 
 

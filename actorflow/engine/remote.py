@@ -1,13 +1,11 @@
-"""Taskers that do their work elsewhere: in other processes, or behind a URL."""
+"""Taskers behind a URL."""
 
 from __future__ import annotations
 
 import json
 import urllib.error
 import urllib.request
-from concurrent.futures import ProcessPoolExecutor
 from http import HTTPStatus
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import TaskFailed
@@ -17,7 +15,7 @@ from actorflow.runtime.errors import BadOption
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ProcessTasker", "http_tasker"]
+__all__ = ["http_tasker"]
 
 _TIMEOUT = 60.0  # seconds for an answer, unless the tasker has a timeout
 
@@ -62,20 +60,3 @@ def http_tasker(url: str, timeout: float | None) -> Callable[[Task], Any]:
             raise TaskFailed(msg) from None
 
     return post
-
-
-class ProcessTasker:
-    """Calls a function in other processes: one that can be imported there."""
-
-    def __init__(self, do: Callable[[Task], Any], processes: int) -> None:
-        self._do = do
-        self._pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
-
-    def __call__(self, task: Task) -> Any:
-        """Have it done, and wait. In a thread of the pool."""
-        sent = Task(task.id, task.execution, task.tasker, task.body, task.attempt)
-        return self._pool.submit(self._do, sent).result()
-
-    def close(self) -> None:
-        """End the processes."""
-        self._pool.shutdown(wait=False, cancel_futures=True)

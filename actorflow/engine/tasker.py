@@ -34,6 +34,9 @@ class _Hold:
     def __repr__(self) -> str:
         return "HOLD"
 
+    def __reduce__(self) -> str:
+        return "HOLD"  # the same one in every process
+
 
 HOLD = _Hold()
 """Return this from a tasker to answer later, with `engine.return_task(id, value)`."""
@@ -135,9 +138,9 @@ class Tasker:
         self.backoff = backoff or Backoff(initial=1.0, maximum=300.0, jitter=0.1)
         self._processes: Any = None
         if executor == "process":
-            from actorflow.engine.remote import ProcessTasker  # noqa: PLC0415 - loads processes
+            from actorflow.engine.processes import ProcessTasker  # noqa: PLC0415 - loads processes
 
-            given = self._processes = ProcessTasker(given, concurrency)
+            given = self._processes = ProcessTasker(name, given)
         self._do = given
         self.timeout = timeout
         self._on_cancel = on_cancel
@@ -231,8 +234,14 @@ class Tasker:
         if row is None:
             return None
         if self.timeout is not None:
-            self.taskers.lease(row, self.timeout, partial(self._leave, place))
+            self.taskers.lease(row, self.timeout, partial(self._expire, task, place))
         return row
+
+    def _expire(self, task: Task, place: _Place, error: Exception) -> None:
+        """Give up an attempt whose time is up. In the clock's thread."""
+        if self._processes is not None:
+            self._processes.kill(task, error)
+        self._leave(place)
 
     def _beat(self, row: TaskRow) -> bool:
         if self.timeout is None:

@@ -37,7 +37,7 @@ class _Open:
     def __init__(self, row: TaskRow) -> None:
         self.row = row
         self.lease: Timer | None = None
-        self.expired: Callable[[], None] | None = None
+        self.expired: Callable[[Exception], None] | None = None
 
 
 class Taskers:
@@ -103,12 +103,12 @@ class Taskers:
         return None if found is None else found.row
 
     def lease(
-        self, row: TaskRow, seconds: float, expired: Callable[[], None] | None = None
+        self, row: TaskRow, seconds: float, expired: Callable[[Exception], None] | None = None
     ) -> bool:
         """Give an attempt so much time from now; tell whether it is still wanted.
 
-        `expired` is called when the time is up, before the attempt counts as failed; without it
-        what was given before holds.
+        `expired(error)` is called when the time is up, before the attempt counts as failed with
+        that error; without it what was given before holds.
         """
         clock = self._engine.clock
         with self._lock:
@@ -129,12 +129,12 @@ class Taskers:
         found = self._open.get(row.id)
         if found is None or found.row.attempts != row.attempts:
             return
-        if found.expired is not None:
-            found.expired()
         error = TaskTimeout(
             f"tasker {row.tasker!r} gave neither an answer nor a heartbeat for task {row.id!r} "
             f"within {seconds} s"
         )
+        if found.expired is not None:
+            found.expired(error)
         self.attempt_failed(row, error)
 
     def heartbeat(self, task: str) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.kind import Outcome
+from actorflow.runtime.orders import WorkerStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,9 +74,20 @@ def state_of(engine: Engine, execution: str) -> Any:
     return None if data is None else bodies.decode(data)
 
 
+def flush(engine: Engine) -> None:
+    """Wait until the writer has done all that it has been given so far."""
+    done = threading.Event()
+    engine.writer.call(done.set)
+    assert done.wait(PATIENCE)
+
+
 def quiet(engine: Engine) -> None:
-    """Wait until the writer has done all that it has been given so far, twice over."""
-    for _ in range(2):
-        done = threading.Event()
-        engine.writer.call(done.set)
-        assert done.wait(PATIENCE)
+    """Wait until nothing runs any more, and the writer has done all that it has been given."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        flush(engine)
+        if not engine.writer.waiting and not any(
+            live.worker.status is WorkerStatus.BUSY for live in list(engine.host._live.values())
+        ):
+            return
+        assert time.monotonic() < end, "something runs on and on"

@@ -18,7 +18,7 @@ from actorflow.engine.kind import NewTask, Outcome
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.runtime.dispatcher import LOOP
 from behaviours import Chunk, Queue
-from tests.engine.kinds import PATIENCE, Script, quiet, state_of
+from tests.engine.kinds import PATIENCE, Script, flush, quiet, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,7 @@ def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
         threads.append(threading.Thread(target=push, args=(message,)))
         threads[-1].start()
         while len(engine.host._live["w"].worker) < len(threads) - 1:
-            quiet(engine)
+            flush(engine)
     live = engine.host._live["w"]
     engine.close(timeout=0.05)
     for thread in threads:

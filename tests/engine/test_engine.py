@@ -21,7 +21,7 @@ from actorflow.engine.kind import Outcome, Outgoing, SetTimer, Status
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.errors import BadOption
-from tests.engine.kinds import PATIENCE, Script, quiet, state_of
+from tests.engine.kinds import PATIENCE, Script, flush, quiet, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -341,10 +341,10 @@ def test_a_full_store_says_so_and_goes_on_when_there_is_room(clock: VirtualClock
             worker.push_ack("refused")
         with pytest.raises(StoreFull):
             worker.push("refused too")
-        quiet(engine)
+        flush(engine)
         assert worker.state() == []
         clock.advance(1.5)
-        quiet(engine)
+        flush(engine)
         assert worker.state() == []
         store.full = False
         clock.advance(1.5)
@@ -400,3 +400,53 @@ def test_statistics_are_a_picture(engine: Engine) -> None:
     assert found.live == 1
     assert found.messages == 1
     assert found.commits >= 2
+
+
+def test_many_executions_are_recovered_page_by_page_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actorflow.engine.host._PAGE", 3)
+    names = [f"x{number}" for number in range(20)]
+    with Engine(tmp_path / "e.db") as engine:
+        for text in ("first", "second"):
+            for name in names:
+                engine.send(name, text, kind="script")
+    entered, go = threading.Event(), threading.Event()
+
+    def step(state: Any, message: Any) -> Any:
+        entered.set()
+        assert go.wait(PATIENCE)
+        return [*state, message]
+
+    script = Script(step)
+    with Engine(tmp_path / "e.db") as engine:
+        engine.register(script)
+        assert entered.wait(PATIENCE)
+        assert len(engine.host) < len(names)
+        for name in reversed(names):  # the last ones have not been woken yet
+            engine.send(name, "third")
+        go.set()
+        script.wait(3 * len(names))
+    with Engine(tmp_path / "e.db") as engine:
+        assert {tuple(state_of(engine, name)) for name in names} == {("first", "second", "third")}
+        assert list(engine.store.rows("messages")) == []
+
+
+def test_an_engine_can_be_closed_while_it_recovers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actorflow.engine.host._PAGE", 1)
+    names = [f"x{number}" for number in range(50)]
+    with Engine(tmp_path / "e.db") as engine:
+        for name in names:
+            engine.append(name, "script", ("once",))
+        engine.send("x0", "twice")
+    for _ in range(5):
+        with Engine(tmp_path / "e.db") as engine:
+            engine.register(Script())
+    script = Script()
+    with Engine(tmp_path / "e.db") as engine:
+        engine.register(script)
+        while list(engine.store.rows("messages")):
+            quiet(engine)
+        assert {name: state_of(engine, name)[:1] for name in names} == {n: ["once"] for n in names}

@@ -10,25 +10,24 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import threading
-import zlib
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from actorflow.engine.errors import StoreBroken, StoreFull, StoreRefused
 from actorflow.engine.failpoints import failpoint
 from actorflow.engine.stores.locking import FileLock, sync_folder
-from actorflow.engine.stores.protocol import (
-    Change,
-    DeadRow,
-    ExecutionRow,
-    HistoryRow,
-    MessageRow,
-    TaskRow,
-    TimerRow,
+from actorflow.engine.stores.protocol import Change, DeadRow, ExecutionRow, MessageRow
+from actorflow.engine.stores.statements import (
+    CHUNK,
+    CREATE,
+    TABLES,
+    insert,
+    seal,
+    seal_execution,
+    segments,
+    select_text,
+    spans,
 )
 from actorflow.engine.stores.wal import sync_log, verify_log
 from actorflow.runtime.errors import BadOption, near
@@ -73,23 +72,6 @@ _MIGRATIONS: dict[int, str] = {}
 """From version n to n + 1, as SQL; the newest version is `_VERSION`."""
 
 _DURABILITY = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
-_TABLES: dict[str, tuple[type[Any], str, str]] = {
-    "executions": (ExecutionRow, "id, kind, revision, status, state, created, updated", "id"),
-    "messages": (MessageRow, "id, execution, body, at", "id"),
-    "timers": (TimerRow, "execution, id, due, body", "due, execution, id"),
-    "tasks": (TaskRow, "id, execution, tasker, body, attempts, due", "id"),
-    "history": (HistoryRow, "number, execution, at, body", "number"),
-    "dead": (DeadRow, "id, execution, body, error, at", "id"),
-}
-_INSERT = {
-    table: (
-        f"INSERT OR REPLACE INTO {table} ({columns}, seal)"  # noqa: S608 - names of our own
-        f" VALUES ({'?, ' * (columns.count(',') + 1)}?)"
-    )
-    for table, (_, columns, _) in _TABLES.items()
-}
-_CREATE = _INSERT["executions"].replace("REPLACE", "IGNORE")
-_CHUNK = 64  # rows that one statement reads or inserts
 _STATEMENTS = 512  # that a connection keeps prepared
 _KNOWN = 10_000  # executions that are known to be there
 _RESERVED = 10_000  # numbers of messages that are set aside at a time
@@ -97,17 +79,6 @@ _NOTE = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _SYNC_AFTER = 4_000  # pages in the log after which it is moved into the file
 _BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FULL_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
-
-_pack = msgspec.msgpack.Encoder().encode
-
-
-def _seal(row: Sequence[Any]) -> int:
-    return zlib.crc32(_pack(row))
-
-
-def _seal_execution(row: Sequence[Any]) -> int:
-    """Seal all but `created`, which an update does not know."""
-    return zlib.crc32(_pack((*row[:5], row[6])))
 
 
 class SqliteStore:
@@ -266,10 +237,10 @@ class SqliteStore:
         if verdict != "ok":
             msg = f"{self.path} is damaged ({verdict}); restore a backup"
             raise StoreBroken(msg)
-        for table, (_, columns, _) in _TABLES.items():
-            seal = _seal_execution if table == "executions" else _seal
+        for table, (_, columns, _) in TABLES.items():
+            sealed = seal_execution if table == "executions" else seal
             for row in connection.execute(f"SELECT {columns}, seal FROM {table}"):  # noqa: S608
-                if seal(row[:-1]) != row[-1]:
+                if sealed(row[:-1]) != row[-1]:
                     msg = (
                         f"{self.path} is damaged (table {table}, row {row[0]!r}); restore a backup"
                     )
@@ -295,7 +266,7 @@ class SqliteStore:
             if not alone:
                 connection.execute("BEGIN IMMEDIATE")
             applied = [each for each in changes if self._write_executions(connection, each)]
-            for segment in _segments(applied, self._last):
+            for segment in segments(applied, self._last):
                 self._write_rows(connection, segment)
             if self._last > self._reserved:
                 self._reserve(connection)
@@ -326,7 +297,7 @@ class SqliteStore:
         return (
             change.has_only_messages
             and not change.ahead
-            and count <= _CHUNK
+            and count <= CHUNK
             and self._last + count <= self._reserved
             and all(name in self._known for name, _ in change.creates)
         )
@@ -379,7 +350,7 @@ class SqliteStore:
                 if name not in known
             ]
             if rows:
-                connection.executemany(_CREATE, [(*row, _seal_execution(row)) for row in rows])
+                connection.executemany(CREATE, [(*row, seal_execution(row)) for row in rows])
                 if len(known) > _KNOWN:
                     known.clear()
                 known.update(row[0] for row in rows)
@@ -392,14 +363,14 @@ class SqliteStore:
             return True
         at = float(change.at)
         row = (change.execution, change.kind, expected + 1, change.status, change.state, at, at)
-        seal = _seal_execution(row)
+        seal = seal_execution(row)
         done = connection.execute(
             "UPDATE executions SET revision = ?, status = ?, state = ?, updated = ?, seal = ?"
             " WHERE id = ? AND revision = ?",
             (expected + 1, change.status, change.state, at, seal, change.execution, expected),
         )
         if not done.rowcount and not expected:
-            done = connection.execute(_CREATE, (*row, seal))
+            done = connection.execute(CREATE, (*row, seal))
         return bool(done.rowcount)
 
     def _write_rows(self, connection: sqlite3.Connection, changes: list[Change]) -> None:
@@ -414,7 +385,7 @@ class SqliteStore:
         for text, gone in (
             (
                 "DELETE FROM messages WHERE id BETWEEN ? AND ?",
-                [span for change in changes for span in _spans(change.consumed)],
+                [span for change in changes for span in spans(change.consumed)],
             ),
             (
                 "DELETE FROM timers WHERE execution = ? AND id = ?",
@@ -433,7 +404,7 @@ class SqliteStore:
             ("history", self._number_history(changes)),
         ):
             if rows:
-                _insert(connection, table, rows)
+                insert(connection, table, rows)
 
     def _number_messages(self, changes: list[Change]) -> list[Any]:
         rows: list[Any] = []
@@ -506,9 +477,9 @@ class SqliteStore:
     def executions(self, names: Sequence[str]) -> dict[str, ExecutionRow]:
         """Give many executions at once. O(log n) each."""
         found: dict[str, ExecutionRow] = {}
-        for at in range(0, len(names), _CHUNK):
-            some = names[at : at + _CHUNK]
-            for row in self._read(_select_text(len(some)), some):
+        for at in range(0, len(names), CHUNK):
+            some = names[at : at + CHUNK]
+            for row in self._read(select_text(len(some)), some):
                 found[row[0]] = ExecutionRow._make(row)
         return found
 
@@ -516,7 +487,7 @@ class SqliteStore:
         self, table: str, execution: str | None = None, limit: int | None = None
     ) -> Iterator[Any]:
         """Give the rows of a table in order."""
-        make, columns, order = _TABLES[table]
+        make, columns, order = TABLES[table]
         where, values = "", []
         if execution is not None:
             where = f" WHERE {'id' if table == 'executions' else 'execution'} = ?"
@@ -563,18 +534,6 @@ class SqliteStore:
             self._lock = None
 
 
-@cache
-def _select_text(count: int) -> str:
-    columns = _TABLES["executions"][1]
-    return f"SELECT {columns} FROM executions WHERE id IN ({', '.join('?' * count)})"  # noqa: S608
-
-
-@cache
-def _insert_text(table: str, count: int) -> str:
-    head, values = _INSERT[table].split(" VALUES ")
-    return f"{head} VALUES {', '.join([values] * count)}"
-
-
 def from_url(url: str, **options: Any) -> SqliteStore:
     """Open the file that a URL names: `sqlite://orders.db`, `sqlite:///var/lib/orders.db`."""
     path = url.partition("://")[2]
@@ -582,50 +541,3 @@ def from_url(url: str, **options: Any) -> SqliteStore:
         msg = f"{url!r} names no file: write sqlite://orders.db or sqlite:///var/lib/orders.db"
         raise BadOption(msg)
     return SqliteStore(path, **options)
-
-
-def _insert(connection: sqlite3.Connection, table: str, rows: list[Any]) -> None:
-    """Insert rows, many with each statement: each gives up the interpreter lock once."""
-    for at in range(0, len(rows), _CHUNK):
-        chunk = rows[at : at + _CHUNK]
-        values = [value for row in chunk for value in (*row, zlib.crc32(_pack(row)))]
-        connection.execute(_insert_text(table, len(chunk)), values)
-
-
-def _segments(changes: list[Change], last: int) -> Iterator[list[Change]]:
-    """Split changes so that, in each part, rows may be removed first and added after.
-
-    `last` is the last number of a message before these changes.
-    """
-    segment: list[Change] = []
-    adds = buries = ahead = False
-    for change in changes:
-        removes = bool(change.cancelled_timers or change.finished_tasks or change.buried)
-        if segment and (
-            change.clear
-            or (adds and removes)
-            or (buries and change.messages)
-            or (change.consumed and (ahead or max(change.consumed) > last))
-        ):
-            yield segment
-            segment, adds, buries, ahead = [], False, False, False
-        segment.append(change)
-        buries = buries or bool(change.dead)
-        ahead = ahead or bool(change.ahead)
-        adds = adds or bool(change.timers or change.tasks or change.dead)
-    if segment:
-        yield segment
-
-
-def _spans(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Give runs of consecutive numbers: one DELETE for each, however many messages it holds."""
-    first = last = None
-    for number in sorted(numbers):
-        if last is not None and number == last + 1:
-            last = number
-            continue
-        if first is not None and last is not None:
-            yield first, last
-        first = last = number
-    if first is not None and last is not None:
-        yield first, last

@@ -1,0 +1,95 @@
+"""Functions that tests run in other processes, so they stand at the top of a module.
+
+The body of a task is the path of a file: what the function wants to tell the test is written there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine.tasker import HOLD
+
+if TYPE_CHECKING:
+    from actorflow.engine.tasker import Task
+
+
+class Fussy(Exception):
+    """An exception that can be pickled, but not made again from that."""
+
+    def __init__(self, name: str, count: int) -> None:
+        super().__init__(f"{name} {count}")
+
+
+def note(task: Task, text: str) -> None:
+    with Path(task.body).open("a", encoding="ascii") as file:
+        file.write(f"{text}\n")
+
+
+def tell_process(task: Task) -> Any:
+    return [os.getpid(), task.id, task.attempt]
+
+
+async def tell_process_later(task: Task) -> Any:
+    return tell_process(task)
+
+
+def fail_twice(task: Task) -> Any:
+    if task.attempt < 3:
+        msg = f"attempt {task.attempt}"
+        raise ValueError(msg)
+    return "third"
+
+
+def be_fussy(task: Task) -> Any:
+    raise Fussy("fussy", 7)
+
+
+def leave(task: Task) -> Any:
+    sys.exit("enough")
+
+
+def return_a_lock(task: Task) -> Any:
+    return threading.Lock()
+
+
+def hold(task: Task) -> Any:
+    return HOLD
+
+
+def hang_at_first(task: Task) -> Any:
+    note(task, str(os.getpid()))
+    if task.attempt == 1:
+        threading.Event().wait()
+    return "second"
+
+
+def die_at_first(task: Task) -> Any:
+    note(task, str(os.getpid()))
+    if task.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "second"
+
+
+def exit_hard(task: Task) -> Any:
+    os._exit(3)
+
+
+def wait_for_line(task: Task) -> Any:
+    """Go on when the test has written a line."""
+    note(task, str(os.getpid()))
+    while "go" not in Path(task.body).read_text(encoding="ascii"):
+        pass
+    return os.getpid()
+
+
+def beat_until_unwanted(task: Task) -> Any:
+    note(task, str(os.getpid()))
+    while task.heartbeat():
+        pass
+    note(task, "not wanted")
+    return None

@@ -1,0 +1,331 @@
+"""Taskers in other processes: results, retries, and processes that hang or die."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import actorflow as af
+from actorflow.engine.engine import Engine
+from actorflow.engine.kind import NewTask, Outcome
+from actorflow.runtime.childspec import Backoff
+from actorflow.runtime.errors import BadJob
+from tests.engine import chores
+from tests.engine.kinds import PATIENCE, Script, quiet, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actorflow.testing import VirtualClock
+
+ROOT = Path(__file__).parent.parent.parent
+SOON = Backoff(initial=1.0, maximum=1.0)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """Give the file that functions write into."""
+    path = tmp_path / "notes"
+    path.touch()
+    return path
+
+
+def lines(notes: Path, count: int) -> list[str]:
+    """Wait until so many lines have been written."""
+    while len(found := notes.read_text(encoding="ascii").splitlines()) < count:
+        pass
+    return found
+
+
+@pytest.fixture
+def engine(clock: VirtualClock) -> Iterator[Engine]:
+    with Engine(clock=clock) as made:
+        yield made
+
+
+@pytest.fixture
+def script(engine: Engine, notes: Path) -> Script:
+    def step(state: Any, message: Any) -> Any:
+        if "ask" in message:
+            return Outcome(
+                state=state, tasks=[NewTask(name, "t", str(notes)) for name in message["ask"]]
+            )
+        if "cancel" in message:
+            return Outcome(state=state, cancelled_tasks=message["cancel"])
+        return [*state, message.get("value", message.get("error"))]
+
+    made = Script(step)
+    engine.register(made)
+    return made
+
+
+def ask(engine: Engine, *names: str) -> None:
+    engine.send("x", {"ask": list(names)}, kind="script")
+
+
+def results(engine: Engine, script: Script, count: int) -> list[Any]:
+    script.wait(count)
+    quiet(engine)
+    found: list[Any] = state_of(engine, "x")
+    return found
+
+
+def is_gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("do", [chores.tell_process, chores.tell_process_later])
+def test_a_function_runs_in_one_process_after_the_other_task(
+    engine: Engine, script: Script, do: Any
+) -> None:
+    engine.tasker("t", do, executor="process")
+    ask(engine, "a", "b", "c")
+    found = results(engine, script, 4)
+    assert [each[1:] for each in found] == [["a", 1], ["b", 1], ["c", 1]]
+    (process,) = {each[0] for each in found}
+    assert process != os.getpid()
+    engine.close()
+    assert is_gone(process)
+
+
+def test_as_many_processes_as_places(engine: Engine, script: Script, notes: Path) -> None:
+    engine.tasker("t", chores.wait_for_line, executor="process", concurrency=2)
+    ask(engine, "a", "b")
+    begun = lines(notes, 2)
+    with notes.open("a", encoding="ascii") as file:
+        file.write("go\n")
+    assert sorted(results(engine, script, 3)) == sorted(map(int, begun))
+    assert len(set(begun)) == 2
+
+
+def test_what_it_raises_is_told_and_tried_again(
+    engine: Engine, script: Script, clock: VirtualClock
+) -> None:
+    engine.tasker("t", chores.fail_twice, executor="process", retries=2, backoff=SOON)
+    ask(engine, "a")
+    for _ in range(2):
+        while clock.next_time() is None:
+            quiet(engine)
+        assert next(engine.store.rows("tasks")).due == clock.now() + 1.0
+        clock.advance(1.0)
+    assert results(engine, script, 2) == ["third"]
+    assert engine.statistics().tasks_retried == 2
+
+
+@pytest.mark.parametrize(
+    ("do", "kind", "text"),
+    [
+        (chores.fail_twice, "ValueError", "attempt 1"),
+        (chores.be_fussy, "TaskFailed", "Fussy: fussy 7 (it cannot be sent"),
+        (chores.leave, "SystemExit", "enough"),
+        (chores.return_a_lock, "TaskFailed", "what tasker 't' returned (it cannot be sent"),
+        (chores.exit_hard, "TaskFailed", "of tasker 't' was ended with exit code 3 while it did"),
+        (len, "TypeError", "has no len"),
+    ],
+)
+def test_the_failure_is_told(engine: Engine, script: Script, do: Any, kind: str, text: str) -> None:
+    engine.tasker("t", do, executor="process")
+    ask(engine, "a")
+    (error,) = results(engine, script, 2)
+    assert error["kind"] == kind
+    assert text in error["message"]
+
+
+def test_a_held_task_is_answered_later(engine: Engine, script: Script) -> None:
+    engine.tasker("t", chores.hold, executor="process")
+    ask(engine, "a")
+    script.wait(1)
+    while engine.taskers._taskers["t"]._running or not engine.taskers.row("a"):
+        quiet(engine)
+    assert engine.return_task("a", "late")
+    assert results(engine, script, 2) == ["late"]
+
+
+def test_a_process_that_hangs_is_killed_and_the_task_tried_again(
+    engine: Engine, script: Script, notes: Path, clock: VirtualClock
+) -> None:
+    engine.tasker(
+        "t", chores.hang_at_first, executor="process", timeout=10.0, retries=1, backoff=SOON
+    )
+    ask(engine, "a")
+    (first,) = lines(notes, 1)
+    clock.advance(10.0)
+    while clock.next_time() is None:
+        quiet(engine)
+    clock.advance(1.0)
+    assert results(engine, script, 2) == ["second"]
+    assert lines(notes, 2)[1] != first
+    while not is_gone(int(first)):
+        pass
+
+
+def test_a_process_that_hangs_is_told_as_a_timeout(
+    engine: Engine, script: Script, notes: Path, clock: VirtualClock
+) -> None:
+    engine.tasker("t", chores.hang_at_first, executor="process", timeout=10.0)
+    ask(engine, "a")
+    (process,) = lines(notes, 1)
+    clock.advance(10.0)
+    (error,) = results(engine, script, 2)
+    assert error["kind"] == "TaskTimeout"
+    while not is_gone(int(process)):
+        pass
+
+
+def test_heartbeats_reach_the_engine_and_say_when_it_is_enough(
+    engine: Engine, script: Script, notes: Path, clock: VirtualClock
+) -> None:
+    engine.tasker("t", chores.beat_until_unwanted, executor="process", timeout=10.0)
+    ask(engine, "a")
+    lines(notes, 1)
+    for _ in range(3):
+        before = clock.next_time()
+        clock.advance(9.0)
+        while clock.next_time() == before:  # until the next heartbeat has come
+            pass
+    engine.send("x", {"cancel": ["a"]})
+    assert lines(notes, 2)[1] == "not wanted"
+    assert results(engine, script, 2) == []
+
+
+def test_a_process_that_is_killed_takes_only_its_own_task_with_it(
+    engine: Engine, script: Script, notes: Path
+) -> None:
+    engine.tasker("t", chores.wait_for_line, executor="process", concurrency=2)
+    ask(engine, "a", "b")
+    victim, other = lines(notes, 2)
+    os.kill(int(victim), signal.SIGKILL)
+    (error,) = results(engine, script, 2)
+    assert error["kind"] == "TaskFailed"
+    assert f"process {victim} of tasker 't' was ended by SIGKILL" in error["message"]
+    with notes.open("a", encoding="ascii") as file:
+        file.write("go\n")
+    assert results(engine, script, 3)[1] == int(other)
+    ask(engine, "c")
+    assert len(results(engine, script, 5)) == 3
+
+
+def test_a_task_whose_process_died_is_tried_again(
+    engine: Engine, script: Script, notes: Path, clock: VirtualClock
+) -> None:
+    engine.tasker("t", chores.die_at_first, executor="process", retries=1, backoff=SOON)
+    ask(engine, "a")
+    while clock.next_time() is None:
+        quiet(engine)
+    clock.advance(1.0)
+    assert results(engine, script, 2) == ["second"]
+    assert len(set(lines(notes, 2))) == 2
+
+
+def test_a_process_that_died_with_nothing_to_do_is_replaced(engine: Engine, script: Script) -> None:
+    engine.tasker("t", chores.tell_process, executor="process")
+    ask(engine, "a")
+    ((first, _, _),) = results(engine, script, 2)
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    ask(engine, "b")
+    assert results(engine, script, 4)[1][0] != first
+
+
+def test_what_cannot_be_sent_to_another_process_is_refused_at_once(engine: Engine) -> None:
+    def local(task: Any) -> None:
+        """Be out of reach for other processes."""
+
+    for do in (local, lambda task: None, functools.partial(print, threading.Lock())):
+        with pytest.raises(BadJob, match=r"tasker 't' cannot run in another process: .* a module"):
+            engine.tasker("t", do, executor="process")
+
+
+def test_closing_kills_what_hangs_and_it_begins_again(tmp_path: Path, notes: Path) -> None:
+    tasks = [NewTask("a", "t", str(notes))]
+    engine = Engine(tmp_path / "s.db")
+    engine.register(Script(lambda state, message: Outcome(state=state, tasks=tasks)))
+    engine.tasker("t", chores.hang_at_first, executor="process")
+    engine.send("x", "begin", kind="script")
+    (process,) = lines(notes, 1)
+    engine.close(timeout=0.05)
+    while not is_gone(int(process)):
+        pass
+    with Engine(tmp_path / "s.db") as again:
+        assert [row.id for row in again.store.rows("tasks")] == ["a"]
+
+
+def test_tasks_of_flows_run_in_other_processes(notes: Path) -> None:
+    with af.Engine() as engine:
+        engine.tasker("t", chores.tell_process, executor="process")
+        exid = engine.launch("task 't' 'chore'", payload={"order": 7})
+        payload = engine.wait(exid, timeout=PATIENCE).payload
+    assert payload["order"] == 7
+    assert payload["ret"][0] != os.getpid()
+
+
+EXIT = """
+import sys
+from actorflow.engine.engine import Engine
+from actorflow.engine.kind import NewTask, Outcome
+from tests.engine import chores
+from tests.engine.kinds import Script
+from pathlib import Path
+
+if __name__ == "__main__":
+    store, notes, do, how = sys.argv[1:]
+    engine = Engine(store)
+    tasks = [NewTask("a", "t", notes)]
+    script = Script(lambda state, message: Outcome(state=state, tasks=tasks) if message == "begin"
+        else [message["value"]])
+    engine.register(script)
+    engine.tasker("t", getattr(chores, do), executor="process")
+    engine.send("x", "begin", kind="script")
+    while not Path(notes).read_text():
+        pass
+    if how == "close":
+        engine.close(timeout=0.05)
+    elif how == "idle":
+        with open(notes, "a") as file:
+            file.write("go")
+        script.wait(2)
+    print("end", flush=True)
+    if how == "killed":
+        import os, signal
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("do", "how", "code"),
+    [
+        ("hang_at_first", "close", 0),
+        ("hang_at_first", "leave", 0),
+        ("wait_for_line", "idle", 0),
+        ("hang_at_first", "killed", -signal.SIGKILL),
+    ],
+)
+def test_no_process_outlives_the_interpreter(
+    tmp_path: Path, notes: Path, do: str, how: str, code: int
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(EXIT, encoding="ascii")
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path / "s.db"), str(notes), do, how],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, "end\n"), done.stderr
+    process = int(lines(notes, 1)[0])
+    while not is_gone(process):
+        pass
