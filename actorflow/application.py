@@ -6,32 +6,43 @@ above them all and gives them one face.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from actorflow.engine.clock import WALL
 from actorflow.engine.engine import Engine as BareEngine
-from actorflow.flows.api import DOMAIN, UNIT, Flows
+from actorflow.flows.api import Flows
 from actorflow.flows.executor import MAX_MESSAGES
 from actorflow.flows.kind import KIND as FLOW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from actorflow.engine.stores.protocol import Store
-    from actorflow.flows.node import Message, Payload, Tree
-    from actorflow.flows.view import FlowExecution
+    from actorflow.engine.stores.protocol import Change, MessageRow, Store
 
 __all__ = ["Engine"]
 
 _NOTHING: Any = object()
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _verb(method: Callable[Concatenate[Flows, P], R]) -> Callable[Concatenate[Engine, P], R]:
+    """Return a method of the engine that is one of its flows."""
+
+    @functools.wraps(method)
+    def verb(engine: Engine, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(engine.flows, *args, **kwargs)
+
+    return verb
 
 
 class Engine(BareEngine):
     """Runs durable executions: flows and durable workers. Safe in any thread.
 
     Args:
-        where: a file, `":memory:"`, or a store of your own.
+        where: a file, `":memory:"`, a URL such as `"sqlite://orders.db"`, or a store of your own.
         durability: of a file: `"full"`, `"normal"` or `"off"`; see `SqliteStore`.
         check: of a file: read and verify everything when it is opened.
         retention: seconds that ended executions and history are kept; for ever by default.
@@ -44,6 +55,8 @@ class Engine(BareEngine):
     of one of their verbs, or of `resume`, so that their taskers can be registered before.
 
     """
+
+    _on_commit: Callable[[Change], None] | None = None  # commits begin before there are flows
 
     def __init__(
         self,
@@ -66,55 +79,25 @@ class Engine(BareEngine):
             clock=clock,
         )
         self.flows = Flows(self, max_messages=max_messages, history=history)
+        self._on_commit = self.flows.committed
 
-    # -- taskers ------------------------------------------------------------------------------
+    # -- verbs of flows -----------------------------------------------------------------------
 
-    def tasker(
-        self,
-        name: str,
-        do: Callable[..., Any] | str,
-        *,
-        domain: str = "",
-        include_vars: bool = False,
-        cancellable: bool = True,
-        **options: Any,
-    ) -> None:
-        """Register a tasker: `do(task)` is called for each task, sync or async; or a URL.
+    launch = _verb(Flows.launch)
+    launch_many = _verb(Flows.launch_many)
+    execution = _verb(Flows.execution)
+    resume = _verb(Flows.resume)
+    kill = _verb(Flows.kill)
+    signal = _verb(Flows.signal)
+    re_apply = _verb(Flows.re_apply)
+    add_branches = _verb(Flows.add_branches)
+    add_iterations = _verb(Flows.add_iterations)
+    tasker = _verb(Flows.tasker)
+    router = _verb(Flows.router)
+    subflow = _verb(Flows.subflow)
+    define = _verb(Flows.define)
 
-        For a task of a flow, `None` gives its payload back, a dict replaces the payload, any other
-        value becomes its `ret`, and `HOLD` says that the answer comes later.
-
-        Args:
-            name: as flows and workflows write it.
-            do: the function; what it raises fails the task, after `retries`.
-            domain: for flows: seen in this domain and below; the deepest of a name wins.
-            include_vars: for flows: whether `task.vars` holds the variables of the node.
-            cancellable: for flows: whether a cancelled task ends at once; else it ends when the
-                tasker answers.
-            options: those of the engine's taskers: `concurrency`, `retries`, `backoff`,
-                `timeout`, `behaviour`, `throttle`, `executor`, `on_cancel`.
-
-        """
-        self.flows.tasker(
-            name,
-            do,
-            domain=domain,
-            include_vars=include_vars,
-            cancellable=cancellable,
-            **options,
-        )
-
-    def router(self, route: Callable[[Message], Any], *, domain: str = "") -> None:
-        """Have a function say who gets the tasks of flows; see `Flows.router`."""
-        self.flows.router(route, domain=domain)
-
-    def subflow(self, name: str, flow: str | Tree, *, domain: str = "") -> None:
-        """Make a flow known, for `graft` and `import`, in a domain and below."""
-        self.flows.subflow(name, flow, domain=domain)
-
-    def define(self, name: str, value: Any, *, domain: str = "") -> None:
-        """Make a variable known to the flows of a domain and below; they only read it."""
-        self.flows.define(name, value, domain=domain)
+    # -- verbs that mean something for other executions, too ------------------------------------
 
     def return_task(self, task: str, value: Any = None, payload: Any = _NOTHING) -> bool:
         """Give the result of a task that a tasker holds.
@@ -132,47 +115,44 @@ class Engine(BareEngine):
         self.flows.return_task(task, value, payload)
         return True
 
-    # -- flows --------------------------------------------------------------------------------
-
-    def launch(
+    def wait(  # type: ignore[override] # where something is waited for, the timeout comes third
         self,
-        flow: str | Tree,
+        execution: str,
+        until: str | float | None = None,
+        timeout: float | None = None,
         *,
-        payload: Payload | None = None,
-        vars: dict[str, Any] | None = None,  # noqa: A002 - the word of the language
-        domain: str = DOMAIN,
-        unit: str = UNIT,
-    ) -> str:
-        """Start a flow; return the id of the execution once it is stored.
-
-        Raises:
-            FlowSyntaxError: the text is not a flow.
-            BadPayload: the payload or the variables are not JSON objects.
-
-        """
-        return self.flows.launch(flow, payload=payload, vars=vars, domain=domain, unit=unit)
-
-    def launch_many(
-        self, flow: str | Tree, payloads: Iterable[Payload], **options: Any
-    ) -> list[str]:
-        """Start a flow for each payload, in one commit; return their ids."""
-        return self.flows.launch_many(flow, payloads, **options)
-
-    def wait(self, execution: str, timeout: float | None = None) -> Any:
+        after: int = 0,
+    ) -> Any:
         """Wait until an execution is done, failed or cancelled; give it as it is then.
+
+        Or, for a flow, until something happens in it: `wait(exid, "0_1 task; failed|terminated")`
+        gives the message that was waited for; see `Flows.wait_for`. A number in the place of that
+        is the timeout.
 
         Raises:
             UnknownExecution: there is none of that id.
+            PointMissed: it has ended, and what was waited for has not happened.
             WaitTimeout: not in time. It goes on.
 
         """
-        if self.row(execution).kind == FLOW:
-            return self.flows.wait(execution, timeout)
-        return super().wait(execution, timeout)
+        if isinstance(until, str):
+            return self.flows.wait_for(execution, until, timeout, after=after)
+        limit = timeout if until is None else until
+        row = self.row(execution)
+        if row.kind == FLOW:
+            return self.flows.wait_for_end(row, limit)
+        return super().wait(execution, limit)
 
-    def execution(self, exid: str) -> FlowExecution:
-        """Give a flow as it is stored: nodes, counters, failures, tasks, history."""
-        return self.flows.execution(exid)
+    def dispatch(self, change: Change, rows: Sequence[MessageRow]) -> None:
+        """Send out what a committed change says. In the writer's thread."""
+        super().dispatch(change, rows)
+        if self._on_commit is not None:
+            self._on_commit(change)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Finish what is running, commit it, and let go of the store; see `engine.Engine.close`."""
+        super().close(timeout)
+        self.flows.close()
 
     def cancel(self, execution: str, nid: str = "0") -> bool:
         """Cancel an execution, or a node of a flow; tell whether it was still there.
@@ -186,29 +166,3 @@ class Engine(BareEngine):
         if self.row(execution).kind != FLOW:
             return super().cancel(execution)
         return self.flows.cancel(execution, nid)
-
-    def kill(self, exid: str, nid: str = "0") -> bool:
-        """End a node of a flow at once; no handler is asked. Tells whether it was there."""
-        return self.flows.kill(exid, nid)
-
-    def signal(self, exid: str, name: str, payload: Payload | None = None) -> None:
-        """Send a signal to a flow."""
-        self.flows.signal(exid, name, payload)
-
-    def re_apply(
-        self, exid: str, nid: str, flow: str | Tree, payload: Payload | None = None
-    ) -> None:
-        """Cancel a node of a flow and execute another flow in its place."""
-        self.flows.re_apply(exid, nid, flow, payload)
-
-    def add_branches(self, exid: str, nid: str, flows: Sequence[str | Tree]) -> None:
-        """Give a concurrence of a flow more branches."""
-        self.flows.add_branches(exid, nid, flows)
-
-    def add_iterations(self, exid: str, nid: str, elements: Sequence[Any]) -> None:
-        """Give an iterator of a flow more elements."""
-        self.flows.add_iterations(exid, nid, elements)
-
-    def resume(self) -> None:
-        """Let what is in the store go on; to be called once the taskers are registered."""
-        self.flows.resume()

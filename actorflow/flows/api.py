@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.engine import Engine as BareEngine
-from actorflow.engine.errors import UnknownExecution
+from actorflow.engine.errors import EngineClosed, StoreRefused, UnknownExecution
+from actorflow.engine.kind import Status
 from actorflow.flows.execution import launch_message, tree_bytes
 from actorflow.flows.executor import MAX_MESSAGES
 from actorflow.flows.exid import ExidMaker
@@ -18,16 +19,20 @@ from actorflow.flows.node import ROOT, child_id
 from actorflow.flows.parser import parse
 from actorflow.flows.taskers import Directory, adapt, qualified
 from actorflow.flows.view import FlowExecution
+from actorflow.flows.waits import Waiter, Waiters, missed, steps_of
+from actorflow.runtime.errors import BadOption
 from actorflow.runtime.waiting import ThreadTicket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from actorflow.engine.stores.protocol import Change, ExecutionRow
     from actorflow.flows.node import Message, Payload, Tree
 
 __all__ = ["DOMAIN", "UNIT", "Flows"]
 
 DOMAIN, UNIT = "main", "u0"
+_TOGETHER = 200  # executions that are launched at once
 
 
 class Flows:
@@ -53,6 +58,7 @@ class Flows:
             history=history,
         )
         self._resumed = False
+        self.waiters = Waiters()
 
     def resume(self) -> None:
         """Let the executions of the store go on. Later calls do nothing."""
@@ -94,24 +100,28 @@ class Flows:
     ) -> list[str]:
         """Start an execution for each payload; return their ids once all are stored.
 
-        They share their commits, so this is much faster than as many calls of `launch`.
+        They share their commits, so this is much faster than as many calls of `launch`. Payloads
+        are all checked before the first one is started. Some are stored before others are sent:
+        what is on its way takes memory.
         """
         self.resume()
         tree = _tree(flow)
         variables = {} if vars is None else check_payload(vars)
-        tickets, exids = [], []
         launch = launch_message("", tree, variables=variables)
         launch["tree"] = _storable(tree)
         checked = [check_payload(payload) for payload in payloads]  # all of them, or none
-        for payload in checked:
-            exid = self._exids.make(domain, unit, self._engine.clock.now())
-            stored = ThreadTicket()
-            message = {**launch, "exid": exid, "payload": payload}
-            self._engine.append(exid, KIND, (message,), stored=stored)
-            tickets.append(stored)
-            exids.append(exid)
-        for ticket in tickets:
-            self._engine.await_ticket(ticket, None, flow)
+        exids = []
+        for begin in range(0, len(checked), _TOGETHER):
+            tickets = []
+            for payload in checked[begin : begin + _TOGETHER]:
+                exid = self._exids.make(domain, unit, self._engine.clock.now())
+                stored = ThreadTicket()
+                message = {**launch, "exid": exid, "payload": payload}
+                self._engine.append(exid, KIND, (message,), stored=stored)
+                tickets.append(stored)
+                exids.append(exid)
+            for ticket in tickets:
+                self._engine.await_ticket(ticket, None, flow)
         return exids
 
     # -- looking ------------------------------------------------------------------------------
@@ -123,12 +133,15 @@ class Flows:
             UnknownExecution: there is none of that id, or it is not a flow.
 
         """
+        return FlowExecution(self._row(exid), self._engine.store)
+
+    def _row(self, exid: str) -> ExecutionRow:
         self.resume()
         row = self._engine.row(exid)
         if row.kind != KIND:
             msg = f"execution {exid!r} is not a flow but a {row.kind!r}"
             raise UnknownExecution(msg)
-        return FlowExecution(row, self._engine.store)
+        return row
 
     def wait(self, exid: str, timeout: float | None = None) -> FlowExecution:
         """Wait until an execution is done, failed or cancelled; give it as it is then.
@@ -138,9 +151,75 @@ class Flows:
             WaitTimeout: not in time. It goes on.
 
         """
-        self.execution(exid)
-        BareEngine.wait(self._engine, exid, timeout)
-        return self.execution(exid)
+        return self.wait_for_end(self._row(exid), timeout)
+
+    def wait_for_end(self, row: ExecutionRow, timeout: float | None = None) -> FlowExecution:
+        """Do as `wait`, for an execution that was just fetched."""
+        self.resume()
+        if row.status == Status.ACTIVE:
+            row = BareEngine.wait(self._engine, row.id, timeout)
+        return FlowExecution(row, self._engine.store)
+
+    def wait_for(
+        self, exid: str, points: str, timeout: float | None = None, *, after: int = 0
+    ) -> Message:
+        """Wait until messages were processed and what they led to was sent out; give the last.
+
+        Args:
+            exid: the execution.
+            points: of messages, with the node where that matters, one after the other:
+                `"0_1 task; terminated"`. `failed|terminated` is the first of these to come,
+                `task:alice` one for that tasker, `entered:x` and `left:x` are for a tag,
+                `signal:x` for a name; `end` is the end of a run.
+            timeout: seconds.
+            after: only messages of a greater number (`message["m"]`) count. What happened before
+                the call does, too, as far back as the history is kept.
+
+        Raises:
+            UnknownExecution: there is none of that id.
+            PointMissed: it has ended, and that has not happened.
+            WaitTimeout: not in time. It goes on.
+            BadOption: the points cannot be read, or no history is kept.
+
+        """
+        waiter = Waiter(steps_of(points), after)
+        if not self.kind.keeps_history:
+            msg = "waiting for a point looks at the history: use Engine(history=True)"
+            raise BadOption(msg)
+        self.waiters.add(exid, waiter)
+        try:
+            found = self._look_back(exid, waiter)
+            return waiter.wait(timeout) if found is None else found
+        except StoreRefused:
+            if self._engine.closed:
+                raise _closed() from None
+            raise
+        finally:
+            self.waiters.remove(exid, waiter)
+
+    def _look_back(self, exid: str, waiter: Waiter) -> Message | None:
+        """Look through the history; raise if there is nothing more to come."""
+        if self._engine.closed:
+            raise _closed()
+        row = self._row(exid)  # before the history: if it has ended, that is complete
+        for record in self._engine.store.rows("history", exid):
+            found = waiter.look(record.body)
+            if found is not None:
+                self._engine.writer.call(lambda: waiter.add(None))
+                waiter.wait_for_mark()  # what was committed is sent out by then: tasks, say
+                return found
+        if row.status in {Status.DONE, Status.CANCELLED}:
+            raise missed(exid)
+        return None
+
+    def committed(self, change: Change) -> None:
+        """Hear of a commit: tell those who wait for something in it. In the writer's thread."""
+        if self.waiters and change.history:
+            self.waiters.tell(change)
+
+    def close(self) -> None:
+        """Tell those who wait that the engine has been closed."""
+        self.waiters.close(_closed())
 
     # -- steering -----------------------------------------------------------------------------
 
@@ -247,6 +326,7 @@ class Flows:
 
     def tasker(
         self,
+        /,
         name: str,
         do: Callable[..., Any] | str,
         *,
@@ -255,18 +335,20 @@ class Flows:
         cancellable: bool = True,
         **options: Any,
     ) -> None:
-        """Register a tasker: `do(task)` is called for each task, sync or async.
+        """Register a tasker: `do(task)` is called for each task, sync or async; or a URL.
 
         For a task of a flow, `None` gives its payload back, a dict replaces the payload, any other
         value becomes its `ret`, and `HOLD` says that the answer comes later.
 
         Args:
-            name: as flows write it.
-            do: the function, or a URL; what it raises fails the task, after `retries`.
-            domain: seen in this domain and below; the deepest of a name wins.
-            include_vars: whether `task.vars` holds the variables seen from the node.
-            cancellable: whether a cancelled task ends at once; else when the tasker answers.
-            options: those of the engine's taskers.
+            name: as flows and workflows write it.
+            do: the function; what it raises fails the task, after `retries`.
+            domain: for flows: seen in this domain and below; the deepest of a name wins.
+            include_vars: for flows: whether `task.vars` holds the variables seen from the node.
+            cancellable: for flows: whether a cancelled task ends at once; else it ends when the
+                tasker answers.
+            options: those of the engine's taskers: `concurrency`, `retries`, `backoff`,
+                `timeout`, `behaviour`, `throttle`, `executor`, `on_cancel`.
 
         """
         known = qualified(domain, name)
@@ -297,6 +379,10 @@ class Flows:
 @functools.lru_cache(maxsize=256)
 def _parsed(text: str) -> Tree:
     return parse(text)
+
+
+def _closed() -> EngineClosed:
+    return EngineClosed("the engine was closed before it happened")
 
 
 def _tree(flow: str | Tree) -> Tree:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from actorflow.flows.node import Tree
 
-__all__ = ["brief", "brief_children"]
+__all__ = ["brief", "digest"]
 
 WIDTH = 48
+_ENOUGH = 200  # letters of a text that tell whether it needs quotes
 _PLAIN = re.compile(r"[^\s\"'\\\[\]{}(),:;|#.0-9+-][^\s\"'\\\[\]{}(),:;|#]*")
 _WORDS = frozenset(("null", "true", "false"))
 _KNOWN = 4096
-_known: dict[int, tuple[Any, str]] = {}
+_known: dict[int, tuple[Any, list[Any]]] = {}
 
 
 def brief(value: Any, width: int | None = WIDTH) -> str:
@@ -30,70 +30,59 @@ def brief(value: Any, width: int | None = WIDTH) -> str:
     >>> brief(list(range(1000)), 10)
     '[0,1,2,3,4...'
     """
-    text, size = [], 0
-    for piece in _pieces(value):
-        text.append(piece)
-        size += len(piece)
-        if width is not None and size > width:
-            return "".join(text)[:width] + "..."
-    return "".join(text)
+    limit = sys.maxsize if width is None else width
+    pieces: list[str] = []
+    if _write(value, pieces, limit) >= 0:
+        return "".join(pieces)
+    return "".join(pieces)[:limit] + "..."
 
 
-def _pieces(value: Any) -> Iterator[str]:
-    stack: list[Iterator[Any]] = [iter((value,))]
-    while stack:
-        one = next(stack[-1], stack)
-        if one is stack:
-            stack.pop()
-        elif type(one) is _Sign:
-            yield one
-        elif type(one) is list:
-            stack.append(_list(one))
-        elif type(one) is dict:
-            stack.append(_dict(one))
-        else:
-            yield _atom(one)
+def _write(value: Any, pieces: list[str], left: int) -> int:
+    """Add a value to ``pieces``; return how many letters are left, less than none when cut.
+
+    Each level takes a letter, so that the nesting is limited by what is left.
+    """
+    kind = type(value)
+    if kind is list:
+        opening, closing = "[", "]"
+    elif kind is dict:
+        opening, closing = "{", "}"
+    else:
+        text = _atom(value, left)
+        pieces.append(text)
+        return left - len(text)
+    pieces.append(opening)
+    left -= 1
+    comma = ""
+    for one in value:
+        if left < 0:
+            return left
+        pieces.append(comma)
+        left -= len(comma)
+        comma = ","
+        left = _write(one, pieces, left)
+        if kind is dict and left >= 0:
+            pieces.append(":")
+            left = _write(value[one], pieces, left - 1)
+    pieces.append(closing)
+    return left - 1
 
 
-class _Sign(str):
-    """A letter of the notation, not of the value."""
-
-    __slots__ = ()
-
-
-_OPEN, _SHUT, _BEGIN, _END, _COMMA, _COLON = map(_Sign, "[]{},:")
-
-
-def _list(values: list[Any]) -> Iterator[Any]:
-    yield _OPEN
-    for position, value in enumerate(values):
-        if position:
-            yield _COMMA
-        yield value
-    yield _SHUT
+def _atom(value: Any, left: int) -> str:
+    if type(value) is int:
+        return repr(value)
+    if type(value) is not str:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    shown = value[: max(left + 1, _ENOUGH)]
+    if _PLAIN.fullmatch(shown) and shown not in _WORDS:
+        return shown
+    return json.dumps(shown, ensure_ascii=False)
 
 
-def _dict(values: dict[str, Any]) -> Iterator[Any]:
-    yield _BEGIN
-    for position, (key, value) in enumerate(values.items()):
-        if position:
-            yield _COMMA
-        yield key
-        yield _COLON
-        yield value
-    yield _END
+def digest(tree: Tree) -> list[Any]:
+    """Return the head of a tree, its line, and its children or its value in few letters.
 
-
-def _atom(value: Any) -> str:
-    if type(value) is str and _PLAIN.fullmatch(value) and value not in _WORDS:
-        return value
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def brief_children(tree: Tree) -> str:
-    """Return what follows the head of a tree: its children, or its value.
-
-    The texts of trees used lately are remembered, for trees never change.
+    Those of the trees used lately are remembered, for trees never change.
     """
     known = _known.get(id(tree))
     if known is not None and known[0] is tree:
@@ -107,5 +96,6 @@ def brief_children(tree: Tree) -> str:
         text = brief(inside)
     if len(_known) >= _KNOWN:
         _known.clear()
-    _known[id(tree)] = (tree, text)
-    return text
+    found = [tree[0], tree[2], text]
+    _known[id(tree)] = (tree, found)
+    return found

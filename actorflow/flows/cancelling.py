@@ -17,7 +17,11 @@ MAX_CAUSES = 64
 def cancel(run: Run, message: Message) -> list[Message]:
     """Cancel or kill a node; one that is gone or has ended takes no notice."""
     node = run.find(message["nid"])
-    if node is None or node.state == "ended":
+    if node is None:
+        return []
+    if node.state == "ended":
+        if message.get("payload") is None and message.get("flavour") != "kill":
+            message["payload"] = node.payload
         return []
     if node.heap is None:
         return _cancel_orphan(run, node, message)
@@ -58,8 +62,9 @@ def on_receive_last(run: Run, procedure: Procedure) -> list[Message]:
     node, message = procedure.node, procedure.message
     if message.get("on_receive_last"):
         return waiting_messages(run, node, message)
-    kind = "timeout" if message.get("flavour") == "timeout" else "cancel"
-    handlers = (node.handlers or {}).get(kind)
+    known = node.handlers or {}
+    handlers = known.get("timeout") if message.get("flavour") == "timeout" else None
+    handlers = handlers or known.get("cancel")
     if not handlers:
         return []
     shown = {**message, "payload": procedure.payload}

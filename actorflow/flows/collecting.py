@@ -21,25 +21,29 @@ if TYPE_CHECKING:
 
 KEPT_NODES = 32
 KEPT_FUNCTIONS = 256
+KEPT_TRAPS = 64
 
 
 def drop_what_is_gone(run: Run, out: Outcome) -> None:
-    """Forget the timers and traps whose node is gone or ended."""
+    """Forget the timers and traps whose node is gone, or all of them when every node has ended.
+
+    Those of a node that ended but is kept stay; of such traps only so many.
+    """
+    if not run.timers and not run.traps:
+        return
     live = run.nodes
+    if all(node.state == "ended" for node in live.values()):
+        live = {}
     for timer_id, timer in list(run.timers.items()):
-        node = live.get(timer.nid)
-        if node is None or node.state == "ended":
+        if timer.nid not in live:
             del run.timers[timer_id]
             out.cancelled_timers.append(timer_id)
     if out.cancelled_timers:
         gone = set(out.cancelled_timers)
         out.timers = [timer for timer in out.timers if timer.id not in gone]
-    if run.traps:
-        run.traps = [
-            trap
-            for trap in run.traps
-            if (node := live.get(trap["nid"])) is not None and node.state != "ended"
-        ]
+    run.traps = [trap for trap in run.traps if trap["nid"] in live]
+    if len(run.traps) > KEPT_TRAPS:
+        run.traps = [trap for trap in run.traps if live[trap["nid"]].state != "ended"]
 
 
 class _Marks:
@@ -101,8 +105,11 @@ def collect_closures(run: Run, collect_at: int, queue: Iterable[Message]) -> int
 
     Returns the number of such nodes at which to look again.
     """
+    most = max(collect_at, KEPT_NODES)
+    if len(run.nodes) <= most and not run.many_functions:
+        return collect_at
     ended = {nid for nid, node in run.nodes.items() if node.state == "ended" and nid != ROOT}
-    if len(ended) <= max(collect_at, KEPT_NODES) and not run.many_functions:
+    if len(ended) <= most and not run.many_functions:
         return collect_at
     marks = _Marks()
     for nid, node in run.nodes.items():

@@ -95,15 +95,15 @@ def format_(
 @commands.command()
 def trace(
     exid: Annotated[str, typer.Argument(help="The execution.")],
-    store: Annotated[Path, typer.Option(help="The store; it may be in use.")],
+    store: Annotated[str, typer.Option(help="The store; it may be in use.")],
 ) -> None:
     """Print every message of an execution, run by run."""
-    from actorflow.engine.stores.sqlite import SqliteStore  # noqa: PLC0415
+    from actorflow.engine.stores.finding import open_store  # noqa: PLC0415
     from actorflow.flows.trace import trace_lines  # noqa: PLC0415
     from actorflow.flows.view import FlowExecution  # noqa: PLC0415
 
     with _told():
-        opened = SqliteStore(store, read_only=True)
+        opened = open_store(store, read_only=True)
         try:
             row = opened.execution(exid)
             if row is None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from actorflow.flows.executor import Run
     from actorflow.flows.node import Message, Tree
 
+_HANDLERS = tuple((kind, f"on_{kind}_handler") for kind in ("error", "cancel", "timeout"))
+
 
 def create_node(run: Run, message: Message) -> None:
     """Create the node an execute message is for, and find its procedure."""
@@ -25,9 +27,6 @@ def create_node(run: Run, message: Message) -> None:
     nid, tree = message["nid"], message["tree"]
     parent = message.get("from")
     node = Node(nid, parent, message["payload"], tree[0])
-    node.cnodes = []
-    node.status = []
-    node.own = {}
     variables = message.get("vars")
     if variables is not None:
         node.vars = dict(variables)
@@ -38,15 +37,15 @@ def create_node(run: Run, message: Message) -> None:
     run.nodes[nid] = node
     run.mine.add(nid)
     run.trees[nid] = tree
-    for kind in ("error", "cancel", "timeout"):
-        given = message.get(f"on_{kind}")
+    for kind, key in _HANDLERS:
+        given = message.get(key)
         if type(given) is list:
             node.handlers = {**(node.handlers or {}), kind: list(given)}
-    _keep_tree(run, node, tree)
+    keep_tree(run, node, tree)
     resolving.resolve(run, node, tree, message)
 
 
-def _keep_tree(run: Run, node: Node, tree: Tree) -> None:
+def keep_tree(run: Run, node: Node, tree: Tree) -> None:
     """Keep the tree in the node, unless the parent's tree holds the same one at its place."""
     if node.parent is not None:
         parent = run.nodes.get(node.parent)

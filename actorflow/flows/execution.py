@@ -6,7 +6,6 @@ each container that several payloads have in common is written once.
 
 from __future__ import annotations
 
-import copy
 import functools
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +14,7 @@ from typing import Any
 import msgspec
 
 from actorflow.flows.node import ROOT, Message, Node, Payload, Tree
+from actorflow.flows.payloads import Gathered, restored
 
 
 class Status(StrEnum):
@@ -39,6 +39,7 @@ class Timer(msgspec.Struct, omit_defaults=True):
     message: Message
     m: int
     count: int = 0
+    repeats: bool = False
 
     def trigger(self, exid: str) -> Message:
         """Return the message that the engine puts in when the time has come."""
@@ -102,11 +103,14 @@ class Execution(msgspec.Struct, omit_defaults=True):
     @property
     def status(self) -> Status:
         """Terminated, failed (a node waits for a repair; others may go on), or active."""
-        if self.terminated and all(node.state == "ended" for node in self.nodes.values()):
-            return Status.TERMINATED
-        if any(node.failure is not None and node.state is None for node in self.nodes.values()):
-            return Status.FAILED
-        return Status.ACTIVE
+        ended, failed = self.terminated, False
+        for node in self.nodes.values():
+            state = node.state
+            if state != "ended":
+                ended = False
+            if state is None and node.failure is not None:
+                failed = True
+        return Status.TERMINATED if ended else Status.FAILED if failed else Status.ACTIVE
 
     def statistics(self) -> Statistics:
         """Return what there is to count; costs one pass over the nodes."""
@@ -166,9 +170,13 @@ def launch_message(
 
 class _Stored(msgspec.Struct, array_like=True):
     execution: Execution
-    payloads: list[list[Any]]
+    payloads: list[Any]
     values: list[Any]
     trees: list[bytes]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Stored).decode
 
 
 _PLACE = "#"
@@ -184,7 +192,7 @@ def tree_bytes(tree: Tree) -> bytes:
     known = _tree_bytes.get(id(tree))
     if known is not None and known[0] is tree:
         return known[1]
-    data = msgspec.msgpack.encode(tree)
+    data = _encode(tree)
     if len(_tree_bytes) >= _KNOWN_TREES:
         _tree_bytes.clear()
     _tree_bytes[id(tree)] = (tree, data)
@@ -199,72 +207,31 @@ def tree_from(data: bytes) -> Tree:
     return tree
 
 
-class _Writer:
-    """Collects payloads, their values and trees, each of them once."""
-
-    def __init__(self) -> None:
-        self.payloads: list[list[Any]] = []
-        self.values: list[Any] = []
-        self.trees: list[bytes] = []
-        self._payload_places: dict[int, int] = {}
-        self._value_places: dict[int, int] = {}
-
-    def node(self, node: Node) -> Node:
-        stored = copy.copy(node)
-        stored.payload = {_PLACE: self._payload(node.payload)}
-        if node.tree is not None:
-            stored.tree = [_PLACE, len(self.trees)]
-            self.trees.append(tree_bytes(node.tree))
-        return stored
-
-    def _payload(self, payload: Payload) -> int:
-        place = self._payload_places.get(id(payload))
-        if place is None:
-            flat: list[Any] = []
-            for key, value in payload.items():
-                if type(value) in (dict, list) and value:
-                    flat += (key, 1, self._value(value))
-                else:
-                    flat += (key, 0, value)
-            place = self._payload_places[id(payload)] = len(self.payloads)
-            self.payloads.append(flat)
-        return place
-
-    def _value(self, value: Any) -> int:
-        place = self._value_places.get(id(value))
-        if place is None:
-            place = self._value_places[id(value)] = len(self.values)
-            self.values.append(value)
-        return place
-
-
 def encode(execution: Execution) -> bytes:
     """Return the execution as bytes.
 
     Payloads, values and trees that nodes share are written once.
     """
-    writer = _Writer()
-    nodes = {nid: writer.node(node) for nid, node in execution.nodes.items()}
-    lean = msgspec.structs.replace(execution, nodes=nodes)
-    return msgspec.msgpack.encode(_Stored(lean, writer.payloads, writer.values, writer.trees))
-
-
-_DECODER = msgspec.msgpack.Decoder(_Stored)
+    gathered = Gathered()
+    trees: list[bytes] = []
+    nodes: dict[str, Node] = {}
+    for nid, node in execution.nodes.items():
+        stored = nodes[nid] = node.__copy__()  # type: ignore[attr-defined]
+        stored.payload = {_PLACE: gathered.place(node.payload)}
+        if node.tree is not None:
+            stored.tree = [_PLACE, len(trees)]
+            trees.append(tree_bytes(node.tree))
+    lean = execution.__copy__()  # type: ignore[attr-defined] # msgspec does not tell
+    lean.nodes = nodes
+    return _encode(_Stored(lean, gathered.payloads, gathered.values, trees))
 
 
 def decode(data: bytes) -> Execution:
     """Return the execution that ``encode`` wrote. Raises msgspec.MsgspecError for other bytes."""
-    stored = _DECODER.decode(data)
-    values, trees = stored.values, stored.trees
-    payloads = [
-        {
-            flat[i]: values[flat[i + 2]] if flat[i + 1] else flat[i + 2]
-            for i in range(0, len(flat), 3)
-        }
-        for flat in stored.payloads
-    ]
+    stored = _decode(data)
+    payloads = restored(stored.payloads, stored.values)
     for node in stored.execution.nodes.values():
         node.payload = payloads[node.payload[_PLACE]]
         if node.tree is not None:
-            node.tree = tree_from(trees[node.tree[1]])
+            node.tree = tree_from(stored.trees[node.tree[1]])
     return stored.execution

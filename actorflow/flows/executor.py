@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows import cancelling, collecting, entering, leaving, points, traps
+from actorflow.flows import cancelling, collecting, entering, leaving, plain, points, traps
 from actorflow.flows.execution import Execution, Status
 from actorflow.flows.failure import (
     FlowError,
@@ -19,7 +19,15 @@ from actorflow.flows.failure import (
     error_dict,
 )
 from actorflow.flows.node import ROOT, Message, Node, Payload, Tree, child_id, without_suffix
-from actorflow.flows.outcome import Loader, NoLoader, NoTaskers, Outcome, Refusal, Taskers
+from actorflow.flows.outcome import (
+    Loader,
+    NoLoader,
+    NoTaskers,
+    Observer,
+    Outcome,
+    Refusal,
+    Taskers,
+)
 from actorflow.flows.procedures import registry
 
 if TYPE_CHECKING:
@@ -44,16 +52,16 @@ def run(
     loader: Loader | None = None,
     taskers: Taskers | None = None,
     rng: Random | None = None,
-    observer: Callable[[Message, list[Message], int], None] | None = None,
+    observer: Observer | None = None,
 ) -> Outcome:
     """Process ``messages``, and what they lead to, in one FIFO.
 
     Return the new state and all that goes out.
 
     Stops when nothing is left, after ``max_messages``, or when ``keep_going()`` (asked before each
-    message but the first) says no; what is then left over is in the outcome. ``observer`` is called
-    after each message with the message, what it emitted and the number of nodes. Never raises for
-    what the flow does: that becomes a ``failed`` message.
+    message but the first) says no; what is then left over is in the outcome. ``observer`` is told
+    of each message after it was processed. Never raises for what the flow does: that becomes a
+    ``failed`` message.
     """
     one = Run(state, now=now, loader=loader or NoLoader(), taskers=taskers or NoTaskers(), rng=rng)
     return one.go(messages, max_messages, keep_going, observer)
@@ -80,6 +88,7 @@ class Run:
         self.orphans = list(state.orphans)
         self.trees: dict[str, Tree] = {}
         self.fresh_functions: dict[int, Value] = {}
+        self.applied: dict[str, Value] = {}
         self.many_functions = False
         self.queue: deque[Message] = deque()
         self.mine: set[str] = set()
@@ -95,11 +104,11 @@ class Run:
         messages: Iterable[Message],
         max_messages: int,
         keep_going: Callable[[], bool] | None,
-        observer: Callable[[Message, list[Message], int], None] | None,
+        observer: Observer | None,
     ) -> Outcome:
         """Run the loop and close the books."""
         queue = self.queue
-        queue.extend(dict(message) for message in messages)
+        queue.extend(map(dict, messages))
         counters = self.counters
         runs = counters["runs"] = max(counters.get("runs", 0), 0) + 1
         history = self.out.messages
@@ -109,45 +118,60 @@ class Run:
             if processed and keep_going is not None and not keep_going():
                 break
             message = queue.popleft()
-            if message["point"] == "terminated" and queue:
-                queue.append(message)
-                message = queue.popleft()
+            if queue:
+                if message["point"] == "terminated":
+                    queue.append(message)
+                    message = queue.popleft()
+            elif message["point"] == "execute" and (
+                passed := self._process_plain(message, max_messages - processed, observer)
+            ):
+                processed += passed
+                continue
             processed += 1
             emitted = self.process(message, runs)
             history.append(message)
             for one in emitted:
+                one["er"] = message.get("er") if "fm" in one else runs
                 if one["exid"] == exid:
                     queue.append(one)
                 else:
                     self.out.signals.append(one)
             if observer is not None:
-                observer(message, emitted, len(self.nodes))
+                observer.observe(message, emitted, len(self.nodes))
         if processed:
             counters["omsgs"] = counters.get("omsgs", 0) + len(self.out.signals)
         return self._finish()
 
+    def _process_plain(self, message: Message, room: int, observer: Observer | None) -> int:
+        """Process plain attributes, if that is what is executed; return how many messages."""
+        if room < plain.LEAST or not plain.is_plain(message.get("tree")):
+            return 0
+        passed = plain.evaluate(self, message, room)
+        if not passed:
+            return 0
+        if observer is not None:
+            observer.observe_plain(passed, len(self.nodes) - 1)
+        self.queue.append(passed.pop())
+        self.out.messages += passed
+        return len(passed)
+
     def process(self, message: Message, runs: int) -> list[Message]:
         """Give a message its number, do what it says, and return what comes of it."""
-        m = self.counters["msgs"] = self.counters.get("msgs", 0) + 1
-        message["m"] = m
+        counters = self.counters
+        message["m"] = counters["msgs"] = counters.get("msgs", 0) + 1
         message["pr"] = runs
         point = message["point"]
-        out: list[Message]
         try:
-            if point == "trigger" or point == "cancel":  # noqa: PLR1714 - faster than a tuple
-                cancelling.add_cause(self, message)
             if point == "execute":
                 entering.create_node(self, message)
+            elif point == "trigger" or point == "cancel":  # noqa: PLR1714 - faster than a tuple
+                cancelling.add_cause(self, message)
             triggered = traps.matching(self, message) if self.traps else None
             handler = _POINTS.get(point)
             out = handler(self, message) if handler is not None else []
-            if triggered:
-                out = triggered + out
+            return triggered + out if triggered else out
         except Exception as error:  # noqa: BLE001 - whatever a procedure does wrong is the flow's failure
-            out = self._failure(message, error)
-        for one in out:
-            one["er"] = runs
-        return out
+            return self._failure(message, error)
 
     def _finish(self) -> Outcome:
         out = self.out
@@ -279,12 +303,13 @@ class Run:
         came_from, nid = message.get("from"), message.get("nid")
         out: list[Message] = []
         if came_from is not None and not message.get("virtual"):
-            if not self._is_live(came_from):
+            child = self.nodes.get(came_from)
+            if child is None or (child.status and child.state == "ended"):
                 return self._receive_stale(message, came_from, nid)
             if message.get("flavour") not in _ASIDE:
-                out = leaving.leave(self, came_from, message)
+                out = leaving.leave(self, child, message)
         if nid is None:
-            if message.get("flavour") in _ASIDE:
+            if message.get("flavour") == "flank":
                 return out
             return [*out, self._end_message(message, came_from)]
         node = self.find(nid)
@@ -318,10 +343,6 @@ class Run:
         if cls is None:
             raise UnknownProcedure(f'no procedure "{node.heap or node.heat0}" for node {node.nid}')
         return cls(self, node, message, self.tree_of(node))
-
-    def _is_live(self, nid: str) -> bool:
-        node = self.nodes.get(nid)
-        return node is not None and node.state != "ended"
 
     def refuse(self, message: Message, why: str) -> None:
         """Note that a message has no effect, and why."""
@@ -369,13 +390,14 @@ class Run:
         tree = data["tree"]
         if tree[0] == "define" and tree[1][0][0] == "_att":
             tree = [tree[0], [["_name", *tree[1][0][1:]], *tree[1][1:]], *tree[2:]]
-            if self.fresh_functions.get(data.get("fun")) is function:
+            if id(function) in self.fresh_functions:
                 data["tree"] = tree
         number = self.next_sub() if sub is None else sub
         emitted = procedure.wrap("execute", f"{without_suffix(data['nid'])}-{number}")
         emitted["tree"] = ["_apply", tree[1], procedure.tree[2] if line is None else line]
         emitted["cnid"] = data["cnid"]
         emitted["arguments"] = arguments
+        self.applied[emitted["nid"]] = function
         if payload is not None:
             emitted["payload"] = payload
         emitted.update(fields)
@@ -393,7 +415,7 @@ class Run:
     def failed_message(self, message: Message, error: BaseException) -> Message:
         """Return the failed message that stands for everything ``message`` would have emitted."""
         emitted: Message = {"exid": self.exid}
-        for key in ("from", "nid", "sm", "payload", "tree", "tasker", "cause"):
+        for key in ("from", "nid", "sm", "payload", "tree", "tasker"):
             if message.get(key) is not None:
                 emitted[key] = message[key]
         node = self.nodes.get(message.get("nid") or "")

@@ -6,6 +6,7 @@ be read aloud. Ids made in one process are never the same, and sort by the minut
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from datetime import UTC, datetime
@@ -41,6 +42,7 @@ def mnemonic(number: int) -> str:
             return text
 
 
+@functools.lru_cache(maxsize=256)
 def check_domain(domain: str, unit: str) -> None:
     """Refuse what cannot be told apart in an id."""
     if not _DOMAIN.fullmatch(domain):
@@ -75,5 +77,9 @@ class ExidMaker:
         with self._lock:
             number = self._last = max(int(now * 1_000_000) * 100, self._last + 1)
         minutes, rest = divmod(number, _MINUTE)
-        moment = datetime.fromtimestamp(minutes * 60, UTC)
-        return f"{domain}-{unit}-{moment:%Y%m%d.%H%M}.{mnemonic(rest)}"
+        return f"{domain}-{unit}-{_minute(minutes)}.{mnemonic(rest)}"
+
+
+@functools.lru_cache(maxsize=16)
+def _minute(minutes: int) -> str:
+    return f"{datetime.fromtimestamp(minutes * 60, UTC):%Y%m%d.%H%M}"

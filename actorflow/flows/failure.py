@@ -22,6 +22,10 @@ class UnknownWord(FlowError):
     """A word that is neither a variable, a procedure, a domain variable nor a tasker."""
 
 
+class NotFound(FlowError):
+    """A path that leads to nothing, where something has to be."""
+
+
 class UnknownProcedure(FlowError):
     """A head with arguments that names nothing that can be applied."""
 

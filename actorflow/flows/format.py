@@ -24,8 +24,6 @@ from actorflow.flows.notation import (
     Headline,
     Piece,
     elements,
-    expression,
-    formula,
     headline,
     is_formula,
     literal,
@@ -228,11 +226,7 @@ def _broken(piece: Piece, indent: int) -> str:
         return piece.text
     margin = "\n" + " " * (indent + _STEP)
     if is_formula(tree):
-        if piece.text != piece.prefix + expression(tree):
-            return piece.text  # it needs its parentheses
-        (_, text), *others = formula(tree)
-        margin = "\n" + " " * (indent + _CONTINUATION)
-        return piece.prefix + text + "".join(f" {sign}{margin}{other}" for sign, other in others)
+        return piece.text  # an operand on a line of its own could not be indented
     items = elements(tree) if tree[0] in BRACKETS else None
     if items is not None:
         opening, closing = BRACKETS[tree[0]]

@@ -35,11 +35,6 @@ __all__ = ["KIND", "FlowKind", "FlowState", "task_id"]
 KIND = "flow"
 _ANSWERS = frozenset(("return", "failed"))
 _WIDE = frozenset(("domain", "subdomain"))
-_STATUSES = {
-    Status.ACTIVE: EngineStatus.ACTIVE,
-    Status.FAILED: EngineStatus.FAILED,
-    Status.TERMINATED: EngineStatus.DONE,
-}
 
 
 def task_id(exid: str, nid: str, m: int) -> str:
@@ -101,7 +96,7 @@ class FlowKind:
         self._loader = loader or NoLoader()
         self._exists = exists
         self._max_messages = max_messages
-        self._history = history
+        self.keeps_history = history
         self._random = random.Random()  # noqa: S311 - for flows that roll dice
         self._wide: dict[str, Execution] = {}  # those whose traps watch other executions
 
@@ -135,13 +130,13 @@ class FlowKind:
             taskers=self.directory,
             rng=self._random,
         )
-        recorder = Recorder(run) if self._history else None
+        recorder = Recorder(run) if self.keeps_history else None
         started = perf_counter()
         out = run.go(
             messages,
             self._max_messages,
             keep_going,
-            None if recorder is None else recorder.observe,
+            recorder,
         )
         if recorder is not None:
             recorder.fields = {
@@ -156,7 +151,7 @@ class FlowKind:
         data = encode(after)
         outcome = Outcome(
             state=FlowState(data, after if out.leftover else None),
-            status=_status(after),
+            status=_status(out),
             timers=[
                 SetTimer(timer.id, timer.at, timer.trigger(after.exid)) for timer in out.timers
             ],
@@ -165,11 +160,14 @@ class FlowKind:
             # cancel has to reach a loop that never ends by itself.
             messages=[Outgoing(after.exid, one) for one in out.leftover],
         )
-        outcome.messages += [
-            Outgoing(one["exid"], one) for one in out.signals if self._reaches(one)
-        ]
+        for one in out.signals:
+            if self._reaches(one):
+                outcome.messages.append(Outgoing(one["exid"], one))
         self._tasks(before, out, outcome)
-        self._watch(after, out, outcome)
+        if after.traps or self._wide:
+            self._watch(after, out, outcome)
+        for echo in out.echoes:
+            log.info("echo", execution=after.exid, **echo)
         for refusal in out.refused:
             log.info("message refused", execution=after.exid, error=str(refusal.error))
         if recorder is not None:
@@ -252,10 +250,14 @@ class FlowKind:
     ) -> None:
         """Have the engine forget the tasks that nobody waits for any more."""
         after = out.state
-        answered = {one["nid"] for one in out.messages if one["point"] in _ANSWERS}
+        answered: set[str] | None = None
         for nid, node in before.nodes.items():
             handed = node.own.get("handed")
-            if handed is None or nid in answered or node.own.get("answered"):
+            if handed is None or node.own.get("answered"):
+                continue
+            if answered is None:
+                answered = {one["nid"] for one in out.messages if one["point"] in _ANSWERS}
+            if nid in answered:
                 continue
             now = after.nodes.get(nid)
             if (
@@ -296,10 +298,12 @@ class FlowKind:
                 self._wide.setdefault(row.id, Execution(row.id, state.domain, traps=wide))
 
 
-def _status(state: Execution) -> EngineStatus:
-    status = _STATUSES[state.status]
-    cancelled = status is EngineStatus.DONE and state.cancelled
-    return EngineStatus.CANCELLED if cancelled else status
+def _status(out: FlowOutcome) -> EngineStatus:
+    if out.status is Status.ACTIVE:
+        return EngineStatus.ACTIVE
+    if out.status is Status.FAILED:
+        return EngineStatus.FAILED
+    return EngineStatus.CANCELLED if out.state.cancelled else EngineStatus.DONE
 
 
 def _payload_at_task(node: Node) -> dict[str, Any]:
@@ -318,7 +322,7 @@ def _given_back(node: Node, message: Message) -> Message:
         "exid": message["exid"],
         "nid": node.nid,
         "tasker": node.own["handed"][1],
-        "payload": _payload_at_task(node),
+        "payload": message["payload"],
     }
     if message.get("cause"):
         answer["cause"] = message["cause"]

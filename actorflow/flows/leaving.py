@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from actorflow.flows.node import Message, Node
 
 
-def leave(run: Run, nid: str, message: Message) -> list[Message]:
+def leave(run: Run, node: Node, message: Message) -> list[Message]:
     """End a node that has replied.
 
     Cancel what still runs below it, forget it, tell who watches its tags.
     """
-    node = run.nodes[nid]
+    nid = node.nid
     out: list[Message] = []
     kept = nid == ROOT or node.closures
     if kept:
@@ -48,7 +48,10 @@ def _trailing(run: Run, node: Node, message: Message) -> list[Message]:
             live = run.touch(child)
             live.tree = run.tree_of(live)
         if trails and not live.is_cancelled:
-            out.append(run.follow(message, "cancel", child, node.nid))
+            cancel = run.follow(message, "cancel", child, node.nid)
+            if node.vars is not None and "idx" in node.vars:
+                cancel["rvars"] = {"idx": node.vars["idx"]}
+            out.append(cancel)
     return out
 
 

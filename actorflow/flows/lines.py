@@ -84,13 +84,23 @@ def _node(parts: Sequence[Part], children: list[Tree]) -> Tree:
     if not attributes and not children:
         return tree
     if tree[0] in _COLLECTIONS and not children:
-        return [tree[0], attributes + tree[1], tree[2]]
+        return [tree[0], _attributes_first(tree[1], attributes), tree[2]]
     line = head.line
     return [
         "_head",
         [["_sqs", head.source, line], tree, ["__head", attributes + children, line]],
         line,
     ]
+
+
+def _attributes_first(elements: list[Tree], attributes: list[Tree]) -> list[Tree]:
+    """Return all attributes, then the elements.
+
+    What stands in an empty collection is an attribute, too.
+    """
+    is_attribute = [one[0] == "_att" and bool(one[1]) for one in elements]
+    count = next((i for i, one in enumerate(is_attribute) if not one), len(elements))
+    return [*elements[:count], *attributes, *elements[count:]]
 
 
 def _sum(operator: str, line: int, parts: Sequence[Part], children: list[Tree]) -> Tree:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.flows.failure import FlowError
+from actorflow.flows.failure import FlowError, NotFound
 from actorflow.flows.node import ROOT
 from actorflow.flows.procedures import registry
 from actorflow.flows.values import (
@@ -19,12 +19,15 @@ from actorflow.flows.values import (
     Value,
     del_path,
     dup_function,
+    get_key,
     get_path,
     is_index,
+    is_many,
     is_regex,
     kind_name,
     path_text,
     set_path,
+    to_json,
     to_regex,
 )
 
@@ -71,14 +74,16 @@ def _cut(node: Node, name: str) -> bool:
     return inside if listed[0] == "-" else not inside
 
 
-def owner_of(run: Run, node: Node | None, name: str) -> Node | None:
-    """Return the node whose variable ``name`` is seen from ``node``."""
+def owner_of(run: Run, node: Node | None, name: str, *, despite_lists: bool = False) -> Node | None:
+    """Return the node whose variable ``name`` is seen from ``node``.
+
+    With ``despite_lists``, white and black lists hide nothing: they are for reading.
+    """
     while node is not None:
-        if node.vars is not None:
-            if name in node.vars:
-                return node
-            if _cut(node, name):
-                return None
+        if node.own and not despite_lists and _cut(node, name):
+            return None
+        if node.vars is not None and name in node.vars:
+            return node
         if node.cnid is not None:
             closure = run.nodes.get(node.cnid)
             if closure is not None and closure.vars is not None and name in closure.vars:
@@ -147,17 +152,34 @@ def _read_variable(run: Run, node: Node, mode: str, path: list[Value]) -> Value:
     if value is MISSING or len(path) == 1:
         return value
     found, followed = get_path(value, path[1:])
+    _check_containers(value, path, followed)
     if found is not MISSING:
         return found
-    above = path_text(path[: followed + 1])
     container, _ = get_path(value, path[1 : followed + 1])
-    if type(container) is not dict and not (
-        type(container) is list and is_index(path[followed + 1])
-    ):
-        raise FlowError(f'no key "{path[followed + 1]}" for {kind_name(container)} at "{above}"')
-    if followed < len(path) - 2:
-        raise FlowError(f'variable "{path[followed + 1]}" not found at "{above}"')
+    missing = followed if container is None else followed + 1
+    if missing < len(path) - 1:
+        above = f' at "{path_text(path[:missing])}"' if missing else ""
+        raise NotFound(f'variable "{path[missing]}" not found{above}')
     return None
+
+
+def _check_containers(value: Value, path: list[Value], followed: int) -> None:
+    """Check that the keys of a path that were tried could be keys of what they were tried on.
+
+    ``value`` is what stands at the first key. Raises FlowError.
+    """
+    for depth, key in enumerate(path[1 : followed + 2], 1):
+        if type(value) is list and not is_index(key):
+            above = path_text(path[:depth])
+            raise FlowError(f'no key "{key}" for {kind_name(value)} at "{above}"')
+        if type(value) is not dict and type(value) is not list:
+            if value is None or value is MISSING:
+                return
+            above = path_text(path[:depth])
+            raise FlowError(f'found no collection at "{above}" for key {to_json(key)}')
+        if is_many(key):
+            return
+        value = get_key(value, key)
 
 
 def _split(path: list[Value]) -> tuple[str, list[Value]]:
@@ -176,43 +198,47 @@ def _read_field(run: Run, node: Node, payload: Payload, path: list[Value]) -> Va
     if path[0] == "ret":
         parent = None if node.parent is None else run.nodes.get(node.parent)
         entry = node.payload if parent is None else parent.payload
-        value, _ = get_path(entry.get("ret"), path[1:])
-    else:
-        value, _ = get_path(payload, path)
+        payload = entry
+    value, followed = get_path(payload, path)
+    if len(path) > 1 and type(path[0]) is str:
+        _check_containers(payload.get(path[0]), path, followed - 1)
     return None if value is MISSING else value
 
 
-def _read_tag(run: Run, path: list[Value]) -> Value:
+def _read_tag(run: Run, name: Value) -> Value:
     nids = [
         nid
         for nid, node in run.nodes.items()
-        if node.tags and path[0] in node.tags and node.state != "ended"
+        if node.tags and name in node.tags and node.state != "ended"
     ]
-    if not nids:
-        return None
-    value, _ = get_path(nids, path[1:])
-    return None if value is MISSING else value
+    return nids or None
+
+
+def node_data(node: Node) -> dict[str, Any]:
+    """Return what ``node.`` paths can read."""
+    return {"parent": None, **msgspec.to_builtins(node)}
 
 
 def read(run: Run, node: Node, payload: Payload, path: list[Value]) -> Value:
     """Return what ``path`` stands for at ``node``.
 
-    Raises FlowError when it names a variable that is not there.
+    Raises NotFound when it names a variable that is not there, and FlowError when it goes on behind
+    something that has no keys.
     """
     space, rest = _split(path)
     if space == "f":
         return _read_field(run, node, payload, rest)
     if space == "t":
-        return _read_tag(run, rest)
-    if space == "node":
-        value, _ = get_path(msgspec.to_builtins(node), rest)
-        return None if value is MISSING else value
-    if space == "exe":
-        value, _ = get_path(run.describe(), rest)
-        return None if value is MISSING else value
+        return _read_tag(run, rest[0])
+    if space in ("node", "exe"):
+        known = node_data(node) if space == "node" else run.describe()
+        value, _ = get_path(known, rest)
+        if value is MISSING:
+            raise NotFound(f'found nothing at "{path_text(rest)}"')
+        return value
     value = _read_variable(run, node, space[:-1], rest)
     if value is MISSING:
-        raise FlowError(f'variable "{path_text(rest[:1])}" not found')
+        raise NotFound(f'variable "{path_text(rest[:1])}" not found')
     return value
 
 
@@ -226,7 +252,7 @@ def _target_scope(run: Run, node: Node, mode: str, name: str) -> Node:
         raise FlowError(
             f'cannot set domain variable "{name}": it belongs to the domain, not to a flow'
         )
-    owner = None if mode == "l" else owner_of(run, node, name)
+    owner = None if mode == "l" else owner_of(run, node, name, despite_lists=True)
     return run.touch((owner or nearest_scope(run, node)).nid)
 
 
@@ -261,11 +287,10 @@ def write(run: Run, node: Node, payload: Payload, path: list[Value], value: Valu
 
 
 def delete(run: Run, node: Node, payload: Payload, path: list[Value]) -> tuple[Payload, Value]:
-    """Remove ``path``; return the payload to go on with, and what was there (or null)."""
+    """Remove ``path``; return the payload to go on with, and what was there, or ``MISSING``."""
     space, rest = _split(path)
     if space == "f":
-        old, _ = get_path(payload, rest)
-        return del_path(payload, rest), None if old is MISSING else old
+        return del_path(payload, rest), get_path(payload, rest)[0]
     if space not in ("v", "lv", "gv"):
         raise FlowError(
             f'cannot delete "{path_text(path)}": only fields and variables can be deleted'
@@ -273,9 +298,9 @@ def delete(run: Run, node: Node, payload: Payload, path: list[Value]) -> tuple[P
     name = rest[0] if type(rest[0]) is str else path_text(rest[:1])
     owner = run.nodes[ROOT] if space == "gv" else owner_of(run, node, name)
     if owner is None or owner.vars is None or name not in owner.vars:
-        return payload, None
+        return payload, MISSING
     owner = run.touch(owner.nid)
     variables: dict[str, Any] = owner.vars or {}
     old, _ = get_path(variables, rest)
     owner.vars = del_path(variables, rest)
-    return payload, None if old is MISSING else old
+    return payload, old

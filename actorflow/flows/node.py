@@ -6,6 +6,7 @@ A nid is ``0`` for the root, ``p_i`` for child ``i`` of ``p``; a suffix ``-n`` m
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
@@ -54,30 +55,23 @@ class Node(msgspec.Struct, omit_defaults=True):
 
         Payload and trees stay shared.
         """
-        return Node(
-            self.nid,
-            self.parent,
-            self.payload,
-            self.heat0,
-            self.heap,
-            self.heat,
-            self.tree,
-            self.cnodes.copy(),
-            self.status.copy(),
-            None if self.vars is None else self.vars.copy(),
-            self.cnid,
-            self.vdomain,
-            None if self.atts is None else self.atts.copy(),
-            None if self.rets is None else self.rets.copy(),
-            None if self.tags is None else self.tags.copy(),
-            None if self.closures is None else self.closures.copy(),
-            self.failure,
-            None if self.handlers is None else {k: v.copy() for k, v in self.handlers.items()},
-            self.on_receive_last,
-            self.detached,
-            self.aret,
-            {k: v.copy() if type(v) in (list, dict) else v for k, v in self.own.items()},
-        )
+        node: Node = self.__copy__()  # type: ignore[attr-defined] # msgspec does not tell
+        node.cnodes = self.cnodes.copy()
+        node.status = self.status.copy()
+        if self.vars is not None:
+            node.vars = self.vars.copy()
+        if self.atts is not None:
+            node.atts = self.atts.copy()
+        if self.rets is not None:
+            node.rets = self.rets.copy()
+        if self.tags is not None:
+            node.tags = self.tags.copy()
+        if self.closures is not None:
+            node.closures = self.closures.copy()
+        if self.handlers is not None:
+            node.handlers = {k: v.copy() for k, v in self.handlers.items()}
+        node.own = {k: v.copy() if type(v) in (list, dict) else v for k, v in self.own.items()}
+        return node
 
     @property
     def state(self) -> str | None:
@@ -134,6 +128,7 @@ def without_suffix(nid: str) -> str:
     return nid if dash < 0 else nid[:dash]
 
 
+@functools.lru_cache(maxsize=4096)
 def child_id(nid: str) -> int:
     """Return the position of a node among its siblings.
 

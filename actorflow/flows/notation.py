@@ -18,10 +18,10 @@ from actorflow.flows.scanner import (
     NUMBER,
     OPERATOR,
     POSTFIX,
-    REGEX_OPTIONS,
     REGEX_TEXT,
     SYMBOL,
     is_word,
+    unescape_regex,
 )
 from actorflow.flows.source import FlowSyntaxError, Source
 from actorflow.flows.tree import RANK, Tree, is_number, is_symbol, same
@@ -40,6 +40,8 @@ _ESCAPES: Final = str.maketrans(
     {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     | {chr(code): f"\\u{code:04x}" for code in (*range(8), 0x0B, *range(0x0E, 0x20), 0x7F)}
 )
+_REGEX_ESCAPES: Final = str.maketrans({"\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+_OPTION_LETTERS: Final = tuple("imxouesn")
 
 
 class FlowFormatError(ActorflowError, ValueError):
@@ -274,21 +276,43 @@ def _string(parts: Sequence[Tree]) -> str | None:
 
 
 def _regex(parts: Sequence[Tree]) -> str | None:
-    options = ""
+    options: str | None = ""
     if parts and _is_attribute(parts[0]) and len(parts[0][1]) == 2:  # noqa: PLR2004 - key, value
         key, given = parts[0][1]
-        if key[0] != "rxopts" or not is_symbol(key) or given[0] != "_sqs":
+        if key[0] != "rxopts" or not is_symbol(key):
             return None
-        options = given[1]
-        if not isinstance(options, str) or not options or not REGEX_OPTIONS.fullmatch(options):
-            return None
+        options = _options(given)
         parts = parts[1:]
-    if not _alternate(parts):
+    if options is None or not _alternate(parts):
         return None
-    if not all(part[0] == "_dol" or REGEX_TEXT.fullmatch(part[1]) for part in parts):
+    texts = [_dollar(part) if part[0] == "_dol" else _regex_text(part[1]) for part in parts]
+    if None in texts:
         return None
-    body = "".join(part[1] if part[0] == "_sqs" else _dollar(part) for part in parts)
-    return f"r/{body}/{options}"
+    return f"r/{''.join(text or '' for text in texts)}/{options}"
+
+
+def _regex_text(text: str) -> str | None:
+    """Return how a text stands in a regex; None when it cannot."""
+    written = text.replace("/", "\\/").translate(_REGEX_ESCAPES)
+    if not REGEX_TEXT.fullmatch(written) or unescape_regex(written) != text:
+        return None
+    return written
+
+
+def _options(given: Tree) -> str | None:
+    """Return the options of a regex: letters, each a tree of its own, and dollars."""
+    letters = given[1] if given[0] == "_dqs" and isinstance(given[1], list) else [given]
+    if not letters or (given[0] == "_dqs" and len(letters) == 1 and not _is_dollar(letters[0])):
+        return None
+    text = ""
+    for letter in letters:
+        if _is_dollar(letter):
+            text += _dollar(letter)
+        elif letter[0] == "_sqs" and letter[1] in _OPTION_LETTERS:
+            text += letter[1]
+        else:
+            return None
+    return text
 
 
 def _alternate(parts: Sequence[Tree]) -> bool:
@@ -305,7 +329,7 @@ def _alternate(parts: Sequence[Tree]) -> bool:
 def _is_dollar(tree: Tree) -> bool:
     if tree[0] != "_dol" or not isinstance(tree[1], list) or not tree[1]:
         return False
-    return all(mute[0] == "_dmute" and isinstance(mute[1], list) and mute[1] for mute in tree[1])
+    return all(mute[0] == "_dmute" and isinstance(mute[1], list) for mute in tree[1])
 
 
 def _dollar(tree: Tree) -> str:
@@ -401,13 +425,14 @@ def _expressed(tree: Tree) -> Headline | None:
         return None
     content = tree[1]
     count = next((i for i, child in enumerate(content) if not _is_attribute(child)), len(content))
-    if count == len(content) and _is_nothing(content[-1]):
-        count -= 1
-    collection = [tree[0], content[count:], tree[2]]
-    text = _notation(collection) if content[count:] else None
+    inner, given = content[count:], content[:count]
+    if not inner and given and _is_nothing(given[0]):
+        inner, given = given[:1], given[1:]
+    collection = [tree[0], inner, tree[2]]
+    text = _notation(collection) if inner else None
     if text is None:
         return None
-    pieces, _ = _attributes(content[:count], lambda _: True)
+    pieces, _ = _attributes(given, lambda _: True)
     return Headline([Piece(text, tree=collection), *pieces])
 
 

@@ -39,6 +39,22 @@ class Taskers(Protocol):
         """
 
 
+class Observer:
+    """Sees the messages of a run as they are processed."""
+
+    def observe(self, message: Message, emitted: list[Message], nodes: int) -> None:
+        """See a message, what it has led to, and how many nodes there are then."""
+
+    def observe_plain(self, messages: list[Message], nodes: int) -> None:
+        """See the messages of plain attributes, which are processed at once; the last one is not.
+
+        ``nodes`` is how many there were before.
+        """
+        for place, message in enumerate(messages[:-1]):
+            more = MORE_NODES[place % len(MORE_NODES)]
+            self.observe(message, [messages[place + 1]], nodes + more)
+
+
 class NoLoader:
     """A loader that knows nothing."""
 
@@ -61,6 +77,10 @@ class NoTaskers:
     def offer(self, domain: str, message: Message) -> list[Message]:
         """Raise UnknownTasker."""
         raise UnknownTasker(f'tasker "{message.get("tasker")}" not found in domain "{domain}"')
+
+
+MORE_NODES = (1, 2, 1, 0)
+"""How many nodes there are more, after each of the messages of a plain attribute."""
 
 
 @dataclass(frozen=True)
@@ -91,5 +111,7 @@ class Outcome:
     """Messages that the budget left over, to be put in front of the next run."""
     refused: list[Refusal] = field(default_factory=list)
     traces: list[dict[str, Any]] = field(default_factory=list)
+    echoes: list[dict[str, Any]] = field(default_factory=list)
+    """Texts for the log, and the nodes that say them."""
     payload: Payload | None = None
     """The payload of the terminated message, when this run saw it."""

@@ -9,13 +9,15 @@ keeps the time linear: each bracket is read once as a value, whatever was tried 
 
 What flow texts mean that the bare grammar leaves open:
 
-* A value takes the spaces after it. ``f.a[1, 2]`` and ``f.a[ 1 ]`` are indexes like ``f.a[1]``.
+* A value takes the spaces after it, so ``f.a[1 ]`` is an index; ``f.a[ 1 ]`` is ``f.a`` and an
+  array.
 * Blanks after ``(`` do not indent: the first line inside has indent 0.
 * A comma may be followed by several lines of comment before its attribute.
-* An operator that no value follows is a symbol: ``a +`` is ``a`` with the attribute ``+``.
+* An operator that no value follows is a symbol: ``a +`` is ``a`` with the attribute ``+``. The
+  value may follow on the next line, if that is not indented.
 * ``if`` and ``unless`` must end where the word ends: ``iffy`` is a symbol.
-* Strings and regexes end on their line. A regex keeps its backslashes, a string knows the escapes
-  of JSON and ``\'``.
+* Strings and regexes end on their line, but for what stands in ``$(...)``. Strings know the
+  escapes of JSON and ``\'``; a regex keeps its backslashes but for ``\/``, ``\n`` and the like.
 * ``a <> b`` is a comparison; other chains of mixed operators: see `tree.infix`.
 """
 
@@ -30,6 +32,7 @@ from actorflow.flows.scanner import (
     COLLECTION_BLANKS,
     DIGITS,
     DOT_SYMBOL,
+    LINE_END,
     MAX_DIGITS,
     OPERATOR,
     OUTDENT,
@@ -147,7 +150,6 @@ class Parser(Texts):
     def line(self, start: int) -> LineStep:
         """``indent head ( sep ("if" | "unless") | att )*``."""
         text = self.text
-        source = self.source
         begin = self.skip(SPACES, start)
         head = yield from self._expression(begin)
         if head is None:
@@ -158,8 +160,7 @@ class Parser(Texts):
             at = self.skip_blanks(SEPARATOR, end) if text[end] == "," else self.skip(SPACES, end)
             word = POSTFIX.match(text, at)
             if word is not None:
-                line = source.line(at)
-                parts.append(Part([word[0], [], line], line, postfix=True))
+                parts.append(Part([word[0], [], parts[0].line], parts[0].line, postfix=True))
                 end = word.end()
                 continue
             found = yield from self._expression(at)
@@ -373,33 +374,33 @@ class Parser(Texts):
     def _indexes(self, start: int) -> Step:
         """``"[" index (";" index)* "]"``."""
         indexes: list[Tree] = []
-        end = start
+        end = start + 1
         while True:
-            index = yield from self._index(self.skip(SPACES, end + 1))
+            index = yield from self._index(end)
             if index is None:
                 return None
             indexes.append(index[0])
             end = index[1]
             if not self.text.startswith(";", end):
                 break
+            end = self.skip_blanks(LINE_END, end + 1)
         if len(indexes) == 1:
             return self._closed(indexes[0], end, "]")
         return self._closed(["_arr", indexes, self.source.line(start)], end, "]")
 
     def _index(self, start: int) -> Step:
-        """``exp "," exp``, ``exp? ":" exp? (":" exp?)?`` or ``exp``."""
+        """``exp ","? exp``, ``exp? ":" exp? (":" exp?)?`` or ``exp``."""
         text = self.text
         line = self.source.line(start)
         first = yield from self._expression(start)
+        if first is not None:
+            count = yield from self._expression(self._after_comma(first.end))
+            if count is not None:
+                return _slice(line, start=first.tree, count=count.tree), count.end
         end = start if first is None else first.end
-        if first is not None and text.startswith(",", end):
-            count = yield from self._expression(self.skip(SPACES, end + 1))
-            if count is None:
-                return None
-            return _slice(line, start=first.tree, count=count.tree), count.end
         bounds: list[Tree | None] = [None if first is None else first.tree]
         while len(bounds) < 3 and text.startswith(":", end):  # noqa: PLR2004 - start, end, step
-            end = self.skip(SPACES, end + 1)
+            end = self.skip_blanks(LINE_END, end + 1)
             bound = yield from self._expression(end)
             bounds.append(None if bound is None else bound.tree)
             end = end if bound is None else bound.end
@@ -413,6 +414,10 @@ class Parser(Texts):
             step=step or ["_num", 1, line],
         ), end
 
+    def _after_comma(self, end: int) -> int:
+        """Return where the second part of an index may begin: the comma may be left out."""
+        return self.skip_blanks(LINE_END, end + self.text.startswith(",", end))
+
 
 def _nothing(line: int) -> Tree:
     """Return the attribute that stands in an empty array or object."""
@@ -422,5 +427,5 @@ def _nothing(line: int) -> Tree:
 def _slice(line: int, **bounds: Tree) -> Tree:
     entries: list[Tree] = []
     for name, bound in bounds.items():
-        entries += [["_sqs", name, line], bound]
+        entries += [["_sqs", name, bound[2]], bound]
     return ["_obj", entries, line]

@@ -10,7 +10,9 @@ from actorflow.flows import recovery, traps
 from actorflow.flows.execution import Timer
 from actorflow.flows.failure import BadPayload, UnknownTasker
 from actorflow.flows.node import ROOT, without_suffix
-from actorflow.flows.timing import next_time
+from actorflow.flows.showing import shown
+from actorflow.flows.timing import next_time, settle
+from actorflow.flows.values import to_text
 
 if TYPE_CHECKING:
     from actorflow.flows.executor import Run
@@ -22,11 +24,14 @@ _LATE = 60.0
 
 def task(run: Run, message: Message) -> list[Message]:
     """Offer a task to the taskers; what no router takes is handed out after the commit."""
+    node = run.find(message["nid"])
     if message.get("routed") is False:
-        raise UnknownTasker(f'tasker "{message.get("tasker")}" not found')
+        name = shown(message.get("tasker"))
+        if node is not None and node.heat0 == message.get("tasker"):
+            raise UnknownTasker(f"don't know how to apply {name}")
+        raise UnknownTasker(f"tasker {name} not found")
     routed = run.taskers.offer(run.domain, message)
     if not routed:
-        node = run.find(message["nid"])
         if node is not None and message["point"] == "task":
             node.own["handed"] = [message["m"], message["tasker"]]
         run.out.tasks.append(message)
@@ -47,22 +52,23 @@ def give_back(run: Run, message: Message) -> list[Message]:
         raise BadPayload(f"a payload is a JSON object, not {type(emitted.get('payload')).__name__}")
     if node is not None and "task" in node.own:
         node.own["answered"] = True
-        cause = node.own.get("cause")
-        if cause and not emitted.get("cause"):
-            emitted["cause"] = cause
+        if node.own.get("cause"):
+            emitted["cause"] = node.own["cause"]
     return [emitted]
 
 
 def schedule(run: Run, message: Message) -> list[Message]:
     """Set a timer."""
+    kind, string = settle(message.get("type"), to_text(message["string"]))
     timer = Timer(
         f"{message['nid']}#{message['m']}",
         message["nid"],
-        message.get("type"),
-        message["string"],
-        next_time(message.get("type"), message["string"], run.now),
+        kind,
+        string,
+        next_time(kind, string, run.now),
         message["message"],
         message["m"],
+        repeats=kind not in ("in", "at") or bool(message.get("repeats")),
     )
     run.timers[timer.id] = timer
     run.out.timers.append(timer)
@@ -70,9 +76,8 @@ def schedule(run: Run, message: Message) -> list[Message]:
 
 
 def trigger(run: Run, message: Message) -> list[Message]:
-    """Release what a timer or a trap held back."""
-    node = run.nodes.get(message["nid"])
-    if node is None or (node.state == "ended" and message.get("type") != "trap"):
+    """Release what a timer or a trap held back; what a timer of a gone node held is gone, too."""
+    if message.get("type") != "trap" and message["nid"] not in run.nodes:
         return []
     if "trap_id" in message and not traps.take_from_elsewhere(run, message):
         return []
@@ -82,8 +87,6 @@ def trigger(run: Run, message: Message) -> list[Message]:
     if released["point"] == "execute":
         released["nid"] = f"{without_suffix(released['nid'])}-{run.next_sub()}"
         message["message"] = released
-        if message.get("type") != "trap":
-            traps.add_arguments(released, message)
     released = dict(released)
     released["cause"] = message["cause"]
     return [released]
@@ -94,7 +97,7 @@ def _next_firing(run: Run, message: Message) -> None:
     timer = run.timers.get(message.get("timer") or "")
     if timer is None:
         return
-    if timer.type in ("in", "at"):
+    if not timer.repeats:
         del run.timers[timer.id]
         return
     at = next_time(timer.type, timer.string, timer.at)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.failure import FlowError
-from actorflow.flows.values import is_regex, to_regex
+from actorflow.flows.failure import FlowError, NotFound
+from actorflow.flows.values import dup_function, to_regex
 
 if TYPE_CHECKING:
     from actorflow.flows.executor import Run
@@ -21,36 +21,40 @@ The last two for flows written elsewhere.
 
 
 def matches(criteria: list[Any], error: dict[str, Any]) -> bool:
-    """Tell whether all criteria fit: ``*``, a class, the exact text, or an expression."""
+    """Tell whether all criteria fit: ``*``, a class, a text or class, or an expression."""
     kla, msg = str(error.get("kla", "")), str(error.get("msg", ""))
-    names = {kla, msg}
+    names = {kla, kla.rpartition("::")[2]}
     if kla in _FLOW_ERRORS:
         names |= _FAMILY
-    for criterion in criteria:
-        if criterion == "*" or (type(criterion) is str and criterion in names):
-            continue
-        if is_regex(criterion):
-            pattern = to_regex(criterion)
-            if pattern.search(msg) or pattern.search(kla):
-                continue
-        return False
-    return True
+    if kla == NotFound.__name__:
+        names.add("KeyError")
+    return all(one == "*" or _fits(one, names, msg) for one in criteria)
 
 
-def _is_busy(node: Node) -> bool:
-    """Tell whether the node's own handler is what is running."""
-    return node.state is not None and node.flavour == "on-error"
+def _fits(criterion: list[Any], names: set[str], text: str) -> bool:
+    kind, wanted = criterion[0], criterion[1]
+    if kind == "regex":
+        pattern = to_regex(wanted)
+        return any(pattern.search(one) for one in (text, *names))
+    return wanted in names or (kind == "string" and wanted == text)
 
 
 def find_handler(run: Run, node: Node, error: dict[str, Any]) -> tuple[Node, Any] | None:
-    """Return the nearest node, from the failed one up, that can handle ``error``, and how."""
+    """Return the nearest node, from the failed one up, that can handle ``error``, and how.
+
+    A failure inside of a handler is not for that handler: the first node found is passed over.
+    """
     found: Node | None = node
+    inside = False
     while found is not None:
-        handlers = (found.handlers or {}).get("error")
-        if handlers and not _is_busy(found) and found.state != "ended":
-            for criteria, handler in handlers:
-                if matches(criteria, error):
+        inside = inside or bool(found.own.get("on_error"))
+        handlers = (found.handlers or {}).get("error") if found.state != "ended" else None
+        for criteria, handler in handlers or ():
+            if matches(criteria, error):
+                if not inside:
                     return found, handler
+                inside = False
+                break
         found = None if found.parent is None else run.nodes.get(found.parent)
     return None
 
@@ -66,13 +70,18 @@ def handle(run: Run, node: Node, message: Message) -> list[Message]:
         return []
     message["on_error"] = True
     catcher = run.touch(found[0].nid)
+    if catcher.heap is None:
+        catcher.heap = "_err"
+        run.orphans.remove(catcher.nid)
     handler = found[1]
     procedure = run.procedure_for(catcher, message)
     if type(handler) is dict:
         waiting = [{**handler, "exid": run.exid}]
     else:
-        shown = dict(message)
+        payload = message.get("payload") or {}
+        shown = {**message, "payload": {**payload, "ret": dup_function(payload.get("ret"))}}
         arguments = [["msg", shown], ["err", error]]
-        waiting = [run.apply(procedure, handler, arguments, line=handler[2], on_error=True)]
+        fields: dict[str, Any] = {"on_error": True} if handler[1].get("on_error") else {}
+        waiting = [run.apply(procedure, handler, arguments, line=handler[2], **fields)]
     run.close(catcher, message, flavour="on-error", handled=True)
     return procedure.clear(waiting)

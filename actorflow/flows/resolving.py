@@ -7,27 +7,31 @@ from typing import TYPE_CHECKING
 from actorflow.flows import lookup
 from actorflow.flows.failure import UnknownProcedure, UnknownWord
 from actorflow.flows.procedures import registry
-from actorflow.flows.values import MISSING, Value, is_reference
+from actorflow.flows.values import MISSING, Value, is_reference, is_regex
 
 if TYPE_CHECKING:
     from actorflow.flows.executor import Run
     from actorflow.flows.node import Message, Node, Tree
 
+_KNOWN = 512
+_tasks: dict[int, tuple[Tree, str, Tree]] = {}
+
 
 def resolve(run: Run, node: Node, tree: Tree, message: Message) -> None:
     """Find the procedure for a node: set its heat and heap."""
     head = tree[0]
-    if head[0] == "_" and head in registry.NAMES:
-        node.heap = head
+    if _resolve_procedure(run, node, tree, message):
         return
     heat = _heat(run, node, tree, message)
     if heat is MISSING:
         _resolve_unknown(run, node, tree, message)
         return
     kind = heat[0] if is_reference(heat) else None
-    if kind == "_func":
-        heat = called_as(run, node, head, heat)
-    if tree[1] == [] or kind is None:
+    if kind is None and is_regex(heat):
+        heat = heat[1]
+    if kind is not None and heat[1].get(kind[1:]) != head:
+        heat = _noted(run, node, head, heat, message)
+    if (tree[1] == [] and head != "_") or kind is None:
         node.heap, node.heat = "_val", heat
     elif kind == "_proc":
         node.heap = heat[1]["proc"]
@@ -37,23 +41,52 @@ def resolve(run: Run, node: Node, tree: Tree, message: Message) -> None:
         node.heap, node.heat = "apply", heat
     else:
         node.heap = "task"
-        name = ["_att", [["_sqs", heat[1]["tasker"], tree[2]]], tree[2]]
-        message["tree"] = node.tree = run.trees[node.nid] = [
-            "task",
-            [name, *tree[1]],
-            *tree[2:],
-        ]
+        message["tree"] = node.tree = run.trees[node.nid] = _task(tree, heat[1]["tasker"])
     if node.heap not in registry.NAMES:
         node.heap = None
         run.orphans.append(node.nid)
         raise UnknownProcedure(f'don\'t know how to apply "{head}"')
 
 
+def _resolve_procedure(run: Run, node: Node, tree: Tree, message: Message) -> bool:
+    """Take a head for the name of a procedure, if it is one and no variable hides that."""
+    head = tree[0]
+    if head not in registry.NAMES:
+        return False
+    if head[0] == "_":
+        if tree[1] == []:
+            node.heap, node.heat = "_val", ["_proc", {"proc": head}, -1]
+        else:
+            node.heap = head
+        return True
+    if not tree[1] or "heat" in message or lookup.owner_of(run, node, head) is not None:
+        return False
+    node.heap = head
+    return True
+
+
+def _task(tree: Tree, tasker: str) -> Tree:
+    """Return ``task 'alice' ...`` for ``alice ...``.
+
+    Those used lately are remembered, so that executions of the same flow share them.
+    """
+    known = _tasks.get(id(tree))
+    if known is not None and known[0] is tree and known[1] == tasker:
+        return known[2]
+    name = ["_att", [["_sqs", tasker, tree[2]]], tree[2]]
+    task = ["task", [name, *tree[1]], *tree[2:]]
+    if len(_tasks) >= _KNOWN:
+        _tasks.clear()
+    _tasks[id(tree)] = (tree, tasker, task)
+    return task
+
+
 def _heat(run: Run, node: Node, tree: Tree, message: Message) -> Value:
     """Return what the head of a tree stands for, or ``MISSING``."""
     if "heat" in message:
         return message["heat"]
-    if tree[0] == "_" and tree[1]:
+    if tree[0] == "_":
+        node.heat0 = "noeval"
         return ["_proc", {"proc": "noeval"}, -1]
     return lookup.variable(run, node, tree[0])
 
@@ -70,13 +103,21 @@ def _resolve_unknown(run: Run, node: Node, tree: Tree, message: Message) -> None
     raise UnknownProcedure(f'don\'t know how to apply "{head}"')
 
 
+def _noted(run: Run, node: Node, head: str, heat: Value, message: Message) -> Value:
+    """Note in what is called the name it is called by; it may be what the payload holds, too."""
+    called = called_as(run, node, head, heat)
+    payload = message["payload"]
+    if "heat" in message and payload.get("ret") is heat:
+        message["payload"] = node.payload = {**payload, "ret": called}
+    return called
+
+
 def called_as(run: Run, node: Node, name: str, function: Value) -> Value:
-    """Note in a function value the name it is called by; return the value to go on with."""
-    number = function[1].get("fun")
-    if run.fresh_functions.get(number) is not function:
+    """Note in a reference the name it is called by; return the value to go on with."""
+    if id(function) not in run.fresh_functions:
         known = function
         function = [known[0], dict(known[1]), known[2]]
-        run.fresh_functions[number] = function
+        run.fresh_functions[id(function)] = function
         owner = lookup.owner_of(run, node, name)
         if owner is not None and owner.vars is not None and owner.vars[name] is known:
             variables = run.touch(owner.nid).vars

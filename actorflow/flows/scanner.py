@@ -21,11 +21,15 @@ _SPACES: Final = r"[ \t]*+"
 _BLANKS: Final = rf"(?:[ \t\r\n]++|{_COMMENT})*+"
 _ESCAPE: Final = r"""\\(?:["'\\/bfnrt]|u[0-9a-fA-F]{4})"""
 _JOIN: Final = r"\\|\|(?!\|)|;"
+_LINE_END: Final = rf"{_SPACES}(?:{_COMMENT})?+[\r\n]*+"
 
 COMMENT: Final = re.compile(_COMMENT)
 SPACES: Final = re.compile(_SPACES)
 BLANKS: Final = re.compile(_BLANKS)
 """Spaces, comments and newlines."""
+
+LINE_END: Final = re.compile(_LINE_END)
+"""Spaces, a comment, newlines; not the spaces of the line after them."""
 
 COLLECTION_BLANKS: Final = re.compile(rf"(?:[ \t\r\n,]++|{_COMMENT})*+")
 """What may stand between the elements of an array or object."""
@@ -36,13 +40,15 @@ SEPARATOR: Final = re.compile(rf",{_BLANKS}|{_SPACES}")
 POSTFIX: Final = re.compile(rf"({'|'.join(POSTFIX_WORDS)})(?!{_SYMBOL_CHARACTER})")
 
 OPERATOR: Final = re.compile(
-    rf"(%|\*|/(?!/)|[-+]|<=|>=|<>|<|>|==?|!=|(?:and|or)(?=[ \t\r\n])){_BLANKS}"
+    r"(%|\*|/(?!/)|[-+]|<=|>=|<>|<|>|==?|!=|(and|or))"
+    rf"(?(2)(?:[ \t]++|(?:{_COMMENT})?+[\r\n]++)|{_LINE_END})"
 )
+"""The operand may stand at the very beginning of the next line."""
 
 OUTDENT: Final = re.compile(
     rf"{_SPACES}(?P<first>{_JOIN}){_SPACES}(?:{_COMMENT})?+[\r\n]*+"
-    rf"|{_SPACES}(?:{_COMMENT})?+[\r\n]*+{_SPACES}(?P<last>{_JOIN}){_SPACES}"
-    rf"|{_SPACES}(?:{_COMMENT})?+[\r\n]*+"
+    rf"|{_LINE_END}{_SPACES}(?P<last>{_JOIN}){_SPACES}"
+    rf"|{_LINE_END}"
 )
 """The end of a line: newlines, or a join at the end of the line or at the beginning of the next."""
 
@@ -65,6 +71,9 @@ _ESCAPES: Final = re.compile(
 _ESCAPED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
+_ESCAPED_IN_REGEX: Final = frozenset("/'\"fnrt")
+
+
 def unescape(text: str) -> str:
     r"""Return what a text between quotes stands for. Raises ValueError for half a surrogate pair.
 
@@ -72,6 +81,22 @@ def unescape(text: str) -> str:
     "it's é"
     """
     return _ESCAPES.sub(_unescaped, text) if "\\" in text else text
+
+
+def unescape_regex(text: str) -> str:
+    r"""Return the text of a regex: only what stands for one character is replaced.
+
+    Raises ValueError for half a surrogate pair.
+
+    >>> unescape_regex(r"a\/b \u00e9 \d \b \\\\")
+    'a/b é \\d \\b \\\\'
+    """
+    return _ESCAPES.sub(_unescaped_in_regex, text) if "\\" in text else text
+
+
+def _unescaped_in_regex(match: re.Match[str]) -> str:
+    letter = match[4]
+    return match[0] if letter and letter not in _ESCAPED_IN_REGEX else _unescaped(match)
 
 
 def _unescaped(match: re.Match[str]) -> str:
@@ -134,5 +159,4 @@ def is_word(text: str) -> bool:
     end = REGEX_TEXT.match(text, start.end())
     assert end is not None  # noqa: S101 - it matches the empty text too
     closed = text.startswith("/", end.end())
-    options = REGEX_OPTIONS.match(text, end.end() + 1)
-    return not closed or options is None or options.end() < len(text)
+    return not closed or not REGEX_OPTIONS.fullmatch(text, end.end() + 1)

@@ -186,8 +186,13 @@ class Directory:
         return None
 
     def knows(self, domain: str, name: str) -> bool:
-        """Tell whether somebody of that name is known in the domain or above it."""
-        return self.resolve(domain, name) is not None
+        """Tell whether somebody of that name is known in the domain or above it.
+
+        Where there is a router, anybody is: the router will say who that is.
+        """
+        if self.resolve(domain, name) is not None:
+            return True
+        return bool(self._routers) and any(one in self._routers for one in domains(domain))
 
     def is_cancellable(self, found: str) -> bool:
         """Tell whether a task of this tasker ends as soon as it is cancelled."""
@@ -202,7 +207,7 @@ class Directory:
 
         Raises UnknownTasker when nobody is there to take it.
         """
-        if "routed" not in message:
+        if self._routers and "routed" not in message:
             for one in domains(domain):
                 router = self._routers.get(one)
                 if router is not None:

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from actorflow.flows.reader import Found, Reader, Step
 from actorflow.flows.scanner import (
     DOUBLE_TEXT,
+    OUTDENT,
     REGEX_OPTIONS,
     REGEX_TEXT,
     SINGLE_TEXT,
-    SPACES,
     unescape,
+    unescape_regex,
 )
 from actorflow.flows.tree import Tree, attribute
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from actorflow.flows.lines import Line
     from actorflow.flows.source import Source
@@ -80,7 +81,7 @@ class Texts(Reader):
         """Read ``r/text $(...) text/options``."""
         if body <= self._unclosed:
             return None  # what kept an earlier regex from closing keeps this one from it too
-        found = yield from self._parts(body, REGEX_TEXT)
+        found = yield from self._parts(body, REGEX_TEXT, unescape_regex)
         if found is None:
             return None
         parts, end = found
@@ -88,20 +89,40 @@ class Texts(Reader):
             self._unclosed = end
             return None
         line = self.source.line(start)
-        options_end = self.skip(REGEX_OPTIONS, end + 1)
-        if options_end > end + 1:
-            options: Tree = ["_sqs", self.text[end + 1 : options_end], line]
-            parts = [attribute(["rxopts", [], line], options), *parts]
-        return ["_rxs", parts, line], options_end
+        options, end = yield from self._options(end + 1)
+        if options:
+            one = len(options) == 1 and options[0][0] == "_sqs"
+            given: Tree = options[0] if one else ["_dqs", options, options[0][2]]
+            parts = [attribute(["rxopts", [], line], given), *parts]
+        return ["_rxs", parts, line], end
 
-    def _parts(self, start: int, pattern: re.Pattern[str]) -> _PartsStep:
+    def _options(self, start: int) -> Generator[int, Found | None, tuple[list[Tree], int]]:
+        """Letters, each on its own, and ``$(...)``."""
+        options: list[Tree] = []
+        line = self.source.line(start)
+        end = start
+        while True:
+            letters_end = self.skip(REGEX_OPTIONS, end)
+            options += [["_sqs", letter, line] for letter in self.text[end:letters_end]]
+            end = letters_end
+            dollar = None
+            if self.text.startswith("$(", end):
+                dollar = yield from self._dollar(end)
+            if dollar is None:
+                return options, end
+            options.append(dollar[0])
+            end = dollar[1]
+
+    def _parts(
+        self, start: int, pattern: re.Pattern[str], unescaped: Callable[[str], str] = unescape
+    ) -> _PartsStep:
         """Texts and ``$(...)``, as far as they go."""
         text = self.text
         parts: list[Tree] = []
         while True:
             end = self.skip(pattern, start)
             if end > start:
-                value = text[start:end] if pattern is REGEX_TEXT else self._unescaped(start, end)
+                value = self._unescaped(start, end, unescaped)
                 parts.append(["_sqs", value, self.source.line(start)])
             if not text.startswith("$(", end):
                 return parts, end
@@ -114,35 +135,39 @@ class Texts(Reader):
             parts.append(tree)
 
     def _dollar(self, start: int) -> Step:
-        """``$( node (("|" | ";") node)* ("||" ...)* )``."""
+        """``$( line* ("||" line*)* )``; the lines are not nested, whatever their indents."""
         text = self.text
-        line = self.source.line
         alternatives: list[Tree] = []
-        nodes: list[Tree] = []
-        end = first = start + 2
+        begin = start + 2
+        line = self.source.line(begin + text.startswith("\n", begin))
         while True:
-            found = yield from self.line(end)
-            if found is None:
-                return None
-            node, end = found
-            nodes.append(node.tree())
-            end = self.skip(SPACES, end)
-            mark = text[end : end + 1]
-            if mark and mark in "|;" and not text.startswith("||", end):
-                end += 1
-                continue
-            alternatives.append(["_dmute", nodes, line(first)])
-            if mark == ")":
-                return ["_dol", alternatives, line(start)], end + 1
-            if mark != "|":
+            nodes, end = yield from self._nodes(begin)
+            alternatives.append(["_dmute", nodes, line])
+            if text.startswith(")", end):
+                return ["_dol", alternatives, self.source.line(start)], end + 1
+            if not text.startswith("||", end):
                 self.expect(end, '")"')
                 return None
-            nodes = []
-            end = first = end + 2
+            line = self.source.line(end)
+            begin = end + 2
 
-    def _unescaped(self, start: int, end: int) -> str:
+    def _nodes(self, start: int) -> Generator[int, Found | None, tuple[list[Tree], int]]:
+        """``( node? outdent )*``, as far as it goes."""
+        nodes: list[Tree] = []
+        while True:
+            found = yield from self.line(start)
+            end = start
+            if found is not None:
+                node, end = found
+                nodes.append(node.tree())
+            outdent = self.skip_blanks(OUTDENT, end)
+            if outdent == start:
+                return nodes, start
+            start = outdent
+
+    def _unescaped(self, start: int, end: int, unescaped: Callable[[str], str] = unescape) -> str:
         try:
-            return unescape(self.text[start:end])
+            return unescaped(self.text[start:end])
         except ValueError as error:
             raise self.source.error(
                 start, f"{error} is half of a surrogate pair, and no character"

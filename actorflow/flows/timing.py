@@ -201,6 +201,45 @@ def words_to_cron(text: str) -> str:
     return f"{minutes} {hours} * * {weekdays}"
 
 
+def settle(kind: str | None, text: str) -> tuple[str, str]:
+    """Return the kind of a timer, when only its text tells, and the text to go on with.
+
+    >>> settle("in", "1h"), settle(None, "1h"), settle(None, "day at noon")
+    (('in', '1h'), ('in', '1h'), ('cron', 'every day at noon'))
+
+    Raises FlowError when the text makes no sense.
+    """
+    if kind is not None:
+        return kind, text
+    try:
+        words_to_cron(text)
+    except ValueError:
+        pass
+    else:
+        return "cron", text if text.lower().startswith("every ") else f"every {text}"
+    for name, read in (("in", duration), ("cron", _first_time), ("at", point_in_time)):
+        try:
+            read(text)
+        except FlowError:
+            continue
+        return name, text
+    raise FlowError(
+        f'cannot read schedule "{text}": write it like "1h", "day at noon" or "0 5 * * *"'
+    )
+
+
+def _first_time(line: str) -> float:
+    return next_cron(line, 0.0)
+
+
+def _cron_line(text: str) -> str:
+    """Return the cron line that words stand for, or the line that was given."""
+    try:
+        return words_to_cron(text)
+    except ValueError:
+        return text
+
+
 def next_time(kind: str | None, text: str, now: float) -> float:
     """Return when a timer is due: ``in``, ``at``, ``cron`` or ``every``.
 
@@ -211,13 +250,8 @@ def next_time(kind: str | None, text: str, now: float) -> float:
     if kind == "at":
         return point_in_time(text)
     if kind == "cron":
-        return next_cron(text, now)
+        return next_cron(_cron_line(text), now)
     try:
         return now + duration(text)
     except FlowError:
-        pass
-    try:
-        line = words_to_cron(text)
-    except ValueError:
-        line = text
-    return next_cron(line, now)
+        return next_cron(_cron_line(text), now)

@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.brief import brief
-from actorflow.flows.record import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -47,7 +46,7 @@ def _run_lines(
     size = entry.get("size_before", 0)
     yield f"    /--- run starts {exid}"
     yield f"    |   {brief({'counters': counters, 'nodes': nodes, 'size': size}, None)}"
-    for message in messages_of(entry):
+    for message in entry["messages"]:
         tree = message.get("tree")
         if message["point"] == "execute" and tree is not None:
             known[message["nid"]] = (tree[0], tree[1], message.get("heap"))

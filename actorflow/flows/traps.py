@@ -6,9 +6,10 @@ names, count, pl and the message to release. Matching costs nothing when there i
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.node import ROOT, without_suffix
+from actorflow.flows.node import ROOT
 from actorflow.flows.values import is_regex, to_regex
 
 if TYPE_CHECKING:
@@ -17,51 +18,54 @@ if TYPE_CHECKING:
     from actorflow.flows.node import Message
 
 
-def _is_below(run: Run, nid: str, top: str) -> bool:
-    """Tell whether ``nid`` is ``top`` or hangs below it.
+_WIDE = frozenset(("execution", "domain", "subdomain"))
+_COMMA = re.compile(r"\s*,\s*")
+_REGEX = re.compile(r"/.*/[imxouesn]*", re.DOTALL)
 
-    For a node that is gone its id has to tell.
-    """
+
+def _is_below(run: Run, nid: str, top: str) -> bool:
+    """Tell whether the live node ``nid`` is ``top`` or hangs below it; ``top`` may be gone."""
     node = run.nodes.get(nid)
-    if node is None:
-        bare, bare_top = without_suffix(nid), without_suffix(top)
-        return bare == bare_top or bare.startswith(f"{bare_top}_")
     while node is not None:
-        if node.nid == top:
+        if top in (node.nid, node.parent):
             return True
         node = None if node.parent is None else run.nodes.get(node.parent)
     return False
 
 
-def _fits(wanted: list[Any] | None, values: list[str | None]) -> bool:
-    """Tell whether one of ``values`` is among the ``wanted`` words and expressions.
+def _fits_one(wanted: Any, value: str | None) -> bool:
+    """Tell whether a word is meant: by that word, by a list with commas, or by an expression."""
+    if is_regex(wanted):
+        return value is not None and bool(to_regex(wanted).search(value))
+    if wanted == value or type(wanted) is not str or value is None:
+        return bool(wanted == value)
+    if _REGEX.fullmatch(wanted):
+        return bool(to_regex(["_rxs", wanted, 0]).search(value))
+    return value in _COMMA.split(wanted)
 
-    No wish fits all.
-    """
-    if not wanted:
-        return True
-    for value in values:
-        for one in wanted:
-            if is_regex(one):
-                if value is not None and to_regex(one).search(value):
-                    return True
-            elif one == value:
-                return True
-    return False
+
+def _fits(wanted: list[Any] | None, values: list[str | None]) -> bool:
+    """Tell whether one of ``values`` is among the ``wanted``; no wish fits all."""
+    return wanted is None or any(_fits_one(one, value) for value in values for one in wanted)
 
 
 def _fits_message(trap: dict[str, Any], message: Message) -> bool:
     """Tell whether a message has the point, the tags and the name a trap wants."""
+    point = message["point"]
+    tags = trap.get("tags")
     return (
-        _fits(trap.get("points"), [message["point"]])
-        and _fits(trap.get("tags"), list(message.get("tags") or ()))
+        _fits(trap.get("points"), [point])
+        and (
+            tags is None
+            or (point in ("entered", "left") and _fits(tags, message.get("tags") or []))
+        )
         and _fits(trap.get("names"), [message.get("name")])
     )
 
 
 def _fits_node(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
     """Tell whether the node a message is for is of the kind a trap wants."""
-    if not (trap.get("heaps") or trap.get("heats")):
+    if trap.get("heaps") is None and trap.get("heats") is None:
         return True
     node = run.nodes.get(nid or "")
     if node is None:
@@ -69,25 +73,27 @@ def _fits_node(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
     return _fits(trap.get("heaps"), [node.heap]) and _fits(trap.get("heats"), [node.heat0])
 
 
+def _is_in_range(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
+    """Tell whether a message for ``nid`` is near enough.
+
+    One for a node that is gone, or for no node, is near to the root only.
+    """
+    if trap.get("range") in _WIDE:
+        return True
+    if nid is None or nid not in run.nodes:
+        return bool(trap["bnid"] == ROOT)
+    return _is_below(run, nid, trap["bnid"])
+
+
 def _matches(run: Run, trap: dict[str, Any], message: Message) -> bool:
     nid = message.get("nid")
-    if not (_fits_message(trap, message) and _fits_node(run, trap, nid)):
-        return False
-    own = trap["nid"]
-    if any(one is not None and _is_below(run, one, own) for one in (nid, message.get("from"))):
-        return False
-    if trap.get("range", "subnid") == "subnid":
-        return _is_below(run, nid or ROOT, trap["bnid"])
-    return True
-
-
-def shown(message: Message) -> Message:
-    """Return a message as it is given to a function: without what only the machinery needs."""
-    return {
-        key: value
-        for key, value in message.items()
-        if not (value is None and key in ("nid", "from", "sm"))
-    }
+    sender = message.get("from") or nid
+    return (
+        _fits_message(trap, message)
+        and not (sender is not None and _is_below(run, sender, trap["nid"]))
+        and _is_in_range(run, trap, nid)
+        and _fits_node(run, trap, nid)
+    )
 
 
 def matching(run: Run, message: Message) -> list[Message]:
@@ -96,10 +102,9 @@ def matching(run: Run, message: Message) -> list[Message]:
         return []
     out = []
     for trap in run.traps[:]:
-        if trap["nid"] not in run.nodes or not _matches(run, trap, message):
-            continue
-        _spend(run, trap)
-        out.append({**_trigger(run.exid, trap, message), "sm": message["m"]})
+        if _matches(run, trap, message):
+            _spend(run, trap)
+            out.append({**_trigger(run.exid, trap, message), "sm": message["m"]})
     return out
 
 
@@ -107,9 +112,8 @@ def _spend(run: Run, trap: dict[str, Any]) -> None:
     """Count one springing of a trap; the last one removes it."""
     left = trap.get("left", trap.get("count"))
     if left is not None:
-        run.traps.remove(trap)
-        if left > 1:
-            run.traps.append({**trap, "left": left - 1})
+        place = next(place for place, one in enumerate(run.traps) if one is trap)
+        run.traps[place : place + 1] = [{**trap, "left": left - 1}] if left > 1 else []
 
 
 def triggers_from_elsewhere(owner: Execution, message: Message, domain: str) -> list[Message]:
@@ -141,13 +145,15 @@ def take_from_elsewhere(run: Run, message: Message) -> bool:
 
 def _trigger(exid: str, trap: dict[str, Any], message: Message) -> Message:
     released: Message = dict(trap["message"])
-    event = shown(message)
-    arguments: list[list[Any]] = [["msg", event]]
-    if message["point"] == "signal":
-        arguments.append(["sig", message.get("name")])
-    if trap.get("pl") == "event":
+    arguments: list[list[Any]] = [["msg", message]]
+    if message["point"] == "signal" and message.get("name") is not None:
+        arguments.append(["sig", message["name"]])
+    payload = trap.get("pl")
+    if payload == "event":
         arguments.append(["payload", released.get("payload")])
         released["payload"] = message.get("payload") or {}
+    elif type(payload) is dict:
+        released["payload"] = payload
     released["arguments"] = arguments
     digest = {"nid": trap["nid"], "bnid": trap["bnid"], "trange": trap.get("range", "subnid")}
     for key in ("points", "tags", "heaps", "heats"):
@@ -163,10 +169,3 @@ def _trigger(exid: str, trap: dict[str, Any], message: Message) -> Message:
         "trap": digest,
         "message": released,
     }
-
-
-def add_arguments(released: Message, trigger: Message) -> None:
-    """Give the function of a schedule the message that set it off."""
-    released["arguments"] = [
-        ["msg", {k: v for k, v in trigger.items() if k not in ("message", "timer")}]
-    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +50,15 @@ class FlowExecution:
         self.exid = row.id
         self.status = Status(row.status)
         self.domain, self.unit = parts_of(row.id)
-        self.state: Execution = FlowState(row.state).execution(row.id)
+        self._data = row.state
 
     def __repr__(self) -> str:
         return f"<flow {self.exid} {self.status} {self.counters}>"
+
+    @functools.cached_property
+    def state(self) -> Execution:
+        """Its state, decoded when it is asked for."""
+        return FlowState(self._data).execution(self.exid)
 
     @property
     def payload(self) -> Payload | None:
@@ -125,15 +131,21 @@ class FlowExecution:
         return self.state.statistics()
 
     def runs(self) -> Iterator[dict[str, Any]]:
-        """Give the records of its runs, oldest first, as far back as the history is kept."""
+        """Give the records of its runs, oldest first, as far back as the history is kept.
+
+        Each has the `messages` of the run, the `counters`, the number of `nodes` and the `size`
+        after it, those `before` it, when it was and how long it took.
+        """
         for row in self._store.rows("history", self.exid):
             entry = bodies.decode(row.body)
             if type(entry) is dict and "messages" in entry:
-                yield entry
+                messages = messages_of(entry)
+                del entry["payloads"], entry["values"]
+                yield {**entry, "messages": messages}
 
     def history(self) -> list[Message]:
         """Give every message, in order, as it was after it had been processed."""
-        return [message for entry in self.runs() for message in messages_of(entry)]
+        return [message for entry in self.runs() for message in entry["messages"]]
 
     def traces(self) -> list[str]:
         """Give what `trace` has left."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.execution import Execution, decode, encode, launch_message
 from actorflow.flows.executor import MAX_MESSAGES, run
 from actorflow.flows.failure import UnknownTasker
+from actorflow.flows.outcome import Observer
 from actorflow.flows.values import MISSING
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Message = dict[str, Any]
 NATO = ("alpha", "bravo", "alice", "bob")
 NOW = 1_600_000_000.0
+_ROUTERS = ("ganger", "tasker")
 
 
 def domains(domain: str) -> list[str]:
@@ -58,15 +60,13 @@ class ScriptedTaskers:
         return None
 
     def knows(self, domain: str, name: str) -> bool:
-        """Tell whether such a tasker is visible."""
-        return self.kind(domain, name) is not None
+        """Tell whether such a tasker is visible; where somebody routes, anybody is."""
+        return any(self.kind(domain, one) is not None for one in (name, *_ROUTERS))
 
     def offer(self, domain: str, message: Message) -> list[Message]:
         """Route a task, refuse one for nobody, or raise what a broken tasker raises."""
         name = message["tasker"]
-        if "routed" not in message and (
-            self.knows(domain, "ganger") or self.knows(domain, "tasker")
-        ):
+        if "routed" not in message and any(self.kind(domain, one) for one in _ROUTERS):
             routed = {key: value for key, value in message.items() if key not in ("m", "pr", "er")}
             routed["routed"] = name != "nobody"
             if name in NATO:
@@ -113,7 +113,7 @@ class Seen:
     emitted: list[str]
 
 
-class FlowDriver:
+class FlowDriver(Observer):
     """One execution, its inbox, its taskers and its virtual clock."""
 
     def __init__(
@@ -175,7 +175,7 @@ class FlowDriver:
             loader=self.loader,
             taskers=self.taskers,
             rng=self._rng,
-            observer=self._observe if self.keep else None,
+            observer=self if self.keep else None,
         )
         self.state = decode(encode(outcome.state))
         if self.keep:
@@ -188,7 +188,8 @@ class FlowDriver:
         self.inbox += json.loads(json.dumps(outcome.leftover))
         return outcome
 
-    def _observe(self, message: Message, emitted: list[Message], nodes: int) -> None:
+    def observe(self, message: Message, emitted: list[Message], nodes: int) -> None:
+        """Keep a message as it is now."""
         self.seen.append(Seen(copy.deepcopy(message), nodes, [one["point"] for one in emitted]))
 
     # -- taskers ------------------------------------------------------------------------------
@@ -206,9 +207,10 @@ class FlowDriver:
             self.held.append(task)
         elif kind == "refuse":
             error = {"kla": "RuntimeError", "msg": f"refused by {name}"}
-            kept: Message = {key: task[key] for key in ("from", "sm", "er") if key in task}
-            kept.update(fpoint="task", fm=task["m"], error=error)
-            self.inbox.append(self._from_task(task, "failed", payload, **kept))
+            keys = ("exid", "nid", "from", "sm", "er", "tasker")
+            kept: Message = {key: task[key] for key in keys if key in task}
+            kept.update(point="failed", payload=payload, fpoint="task", fm=task["m"], error=error)
+            self.inbox.append(kept)
         elif kind == "stamp":
             payload["stamps"] = [*payload.get("stamps", []), f"{name}/{task.get('taskname')}"]
             payload["ret"] = f"done by {name}"
@@ -221,15 +223,9 @@ class FlowDriver:
         else:
             self._answer(task, payload)
 
-    def _from_task(self, task: Message, point: str, payload: Message, **fields: Any) -> Message:
-        message = {"point": point, "exid": task["exid"], "nid": task["nid"], "payload": payload}
-        message["tasker"] = task["tasker"]
-        if task.get("cause"):
-            message["cause"] = task["cause"]
-        return {**message, **fields}
-
     def _answer(self, task: Message, payload: Message) -> None:
-        self.inbox.append(self._from_task(task, "return", payload))
+        message = {key: task[key] for key in ("exid", "nid", "tasker", "cause") if task.get(key)}
+        self.inbox.append({**message, "point": "return", "payload": payload})
 
     # -- steps --------------------------------------------------------------------------------
 

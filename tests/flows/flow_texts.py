@@ -205,23 +205,26 @@ class _Builder:
             parts.append(["_dol", mutes, 1])
         return parts
 
+    def _collection(self, depth: int, content: list[Tree]) -> list[Tree]:
+        attributes = self._attributes(depth)
+        return attributes + content if content else [["_att", [["_", [], 1]], 1], *attributes]
+
     def produced(self, depth: int) -> Tree:  # noqa: C901, PLR0911 - one shape after the other
         """Return a tree as texts are read into."""
         if depth <= 0:
             return self.leaf()
         depth -= 1
-        nothing: list[Tree] = [["_att", [["_", [], 1]], 1]]
         match self._count(9):
             case 0:
                 return self.leaf()
             case 1 | 2:
                 return [self._word(), self._attributes(depth) + self._trees(0, 2, depth), 1]
             case 3:
-                return ["_arr", self._attributes(depth) + (self._trees(0, 3, depth) or nothing), 1]
+                return ["_arr", self._collection(depth, self._trees(0, 3, depth)), 1]
             case 4:
                 entries = self._trees(0, 2, depth)
                 entries = [tree for key in entries for tree in (key, self.produced(depth))]
-                return ["_obj", self._attributes(depth) + (entries or nothing), 1]
+                return ["_obj", self._collection(depth, entries), 1]
             case 5:
                 return ["_ref", [["_sqs", "f", 1], *self._trees(1, 2, depth)], 1]
             case 6:

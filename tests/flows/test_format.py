@@ -158,9 +158,9 @@ def test_long_lines_are_broken() -> None:
         "  sequence on_error: (def err\n"
         '      push f.l "it went wrong because $(err.msg)"\n'
         "      task 'bob' 'look at it')\n"
-        "    set f.sum f.the_first_of_the_summands +\n"
-        "        f.the_second_of_the_summands +\n"
-        "        f.the_third_of_the_summands\n"
+        "    set f.sum,\n"
+        "        f.the_first_of_the_summands + f.the_second_of_the_summands"
+        " + f.the_third_of_the_summands\n"
     )
 
 

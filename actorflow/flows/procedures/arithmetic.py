@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from actorflow.flows.failure import FlowError
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, integral, is_reference, kind_name, to_text
+from actorflow.flows.showing import as_text
+from actorflow.flows.values import Value, integral, is_reference, kind_name, truthy
 
 if TYPE_CHECKING:
     from actorflow.flows.node import Message
+
+
+_LEAST, _GREATEST = -(2**63), 2**64 - 1
+"""What can be stored as a whole number."""
+_NUMBER = re.compile(r"\s*[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
 
 
 def _number(value: Value, sign: str) -> float:
@@ -20,8 +27,12 @@ def _number(value: Value, sign: str) -> float:
     return value
 
 
-_LEAST, _GREATEST = -(2**63), 2**64 - 1
-"""What can be stored as a whole number."""
+def _float(value: Value, sign: str) -> float:
+    """Return a number with a fraction: that in front of a string, 0 for null."""
+    if type(value) is str:
+        match = _NUMBER.match(value)
+        return float(match.group()) if match else 0.0
+    return 0.0 if value is None else float(_number(value, sign))
 
 
 def _combine(sign: str, left: float, right: float) -> float:
@@ -33,16 +44,13 @@ def _combine(sign: str, left: float, right: float) -> float:
         return left * right
     if right == 0:
         raise FlowError("divided by 0")
-    if sign == "%":
-        return left % right
-    exact = isinstance(left, int) and isinstance(right, int) and left % right == 0
-    return left // right if exact else left / right
+    return left % right if sign == "%" else left / right
 
 
 def _concatenate(first: Value, rest: list[Value]) -> Value:
     """Add to a string, an array or an object."""
     if type(first) is str:
-        return first + "".join(to_text(value) for value in rest)
+        return first + "".join(as_text(value) for value in rest)
     if type(first) is list:
         joined = list(first)
         for value in rest:
@@ -56,18 +64,8 @@ def _concatenate(first: Value, rest: list[Value]) -> Value:
     return merged
 
 
-def compute(sign: str, values: list[Value]) -> Value:
-    """Fold ``values`` with one operator. A string in front makes ``+`` concatenate."""
-    if not values:
-        return 1 if sign in ("*", "/") else 0
-    first = values[0]
-    if sign == "+" and type(first) in (str, list, dict) and not is_reference(first):
-        return _concatenate(first, values[1:])
-    total = _number(first, sign)
-    if len(values) == 1:
-        return integral(-total) if sign == "-" else integral(total)
-    for value in values[1:]:
-        total = _combine(sign, total, _number(value, sign))
+def _fitting(total: float, sign: str) -> Value:
+    """Return a result as it is kept: without a fraction if that is 0, and not too big."""
     if not math.isfinite(total):
         raise FlowError(f"the result of {sign} is not a number")
     result = integral(total)
@@ -78,6 +76,31 @@ def compute(sign: str, values: list[Value]) -> Value:
     return result
 
 
+def compute(sign: str, values: list[Value]) -> Value:
+    """Fold ``values`` with one operator. A string in front makes ``+`` concatenate."""
+    if all(value is None for value in values):
+        return 1 if sign in ("*", "/") else 0
+    first = values[0]
+    if sign == "+" and type(first) in (str, list, dict) and not is_reference(first):
+        return _concatenate(first, values[1:])
+    if sign == "/" or (sign != "+" and any(type(value) is float for value in values)):
+        numbers = [_float(value, sign) for value in values]
+    else:
+        numbers = [_number(value, sign) for value in values]
+    total = -numbers[0] if sign == "-" and len(numbers) == 1 else numbers[0]
+    for number in numbers[1:]:
+        total = _combine(sign, total, number)
+    return _fitting(total, sign)
+
+
+def _joined(values: list[Value], joiner: Value) -> list[Value]:
+    """Put a joiner between values; a string one makes the first value a string."""
+    out: list[Value] = []
+    for value in values:
+        out += (joiner, value) if out else (value,)
+    return [as_text(out[0]), *out[1:]] if out and type(joiner) is str else out
+
+
 @procedure("+", "-", "*", "/", "%")
 class Arithmetic(Procedure):
     """Fold the arguments; a lone array, or ret, is folded itself."""
@@ -86,14 +109,6 @@ class Arithmetic(Procedure):
     unatts = True
     collects = True
     keeps_atts = True
-
-    def pre_execute(self) -> None:
-        """Read a bare ``_`` as no argument at all."""
-        children = self.tree[1]
-        if any(child[0] == "_" and child[1] == [] for child in children):
-            kept = [child for child in children if child[0] != "_" or child[1]]
-            nothing = ["_att", [["_", [], self.tree[2]]], self.tree[2]]
-            self.rewrite([self.tree[0], [nothing, *kept], *self.tree[2:]])
 
     def receive_last(self) -> list[Message]:
         """Compute and reply."""
@@ -106,7 +121,7 @@ class Arithmetic(Procedure):
             values = alone
         if sign == "%" and len(values) < 2:  # noqa: PLR2004
             raise FlowError("modulo % requires at least 2 arguments")
-        joiner = self.att("join", "joiner")
-        if joiner is not None and sign == "+":
-            return self.reply(ret=to_text(joiner).join(to_text(value) for value in values))
+        joiner = self.att("join")
+        if truthy(joiner):
+            values = _joined(values, joiner)
         return self.reply(ret=compute(sign, values))

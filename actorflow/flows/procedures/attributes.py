@@ -9,7 +9,7 @@ from actorflow.flows.failure import FlowError
 from actorflow.flows.node import child_id
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, is_function, is_reference, kind_name, to_text, truthy
+from actorflow.flows.values import Value, is_function, is_reference, to_json, to_text, truthy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,20 +17,25 @@ if TYPE_CHECKING:
 
     from actorflow.flows.node import Message, Node
 
-_FLAGS = frozenset(("flank", "off", "disabled", "disable"))
+_FLAGS = frozenset(("flank", "off", "disabled"))
+_CONDITIONS = frozenset(("_if", "_unless"))
 _KEEP_HANDLERS_AS_ATTS = frozenset(("concurrence", "cmap", "c-map", "c-for-each"))
 
 
 def reference_name(value: Value) -> str:
     """Return the name of a function, procedure or tasker."""
     data = value[1]
-    return str(data.get("proc") or data.get("tasker") or data.get("ref") or "")
+    return str(data.get("ref") or data.get("proc") or data.get("tasker") or "")
 
 
 def add_tags(procedure: Procedure, node: Node, value: Value) -> list[Message]:
-    """Give ``node`` tags, and tell those who watch."""
-    wanted = value if type(value) is list else [value]
+    """Give ``node`` tags, and tell those who watch; null is no tag."""
+    if is_reference(value):
+        value = value[1].get("oref") or reference_name(value)
+    wanted = value if type(value) is list else [] if value is None else [value]
     names = [to_text(one) for one in wanted]
+    if not names:
+        return []
     tags = node.tags = node.tags or []
     tags.extend(name for name in names if name not in tags)
     return [procedure.wrap("entered", node.nid, tags=names)]
@@ -39,10 +44,26 @@ def add_tags(procedure: Procedure, node: Node, value: Value) -> list[Message]:
 def flag_function(procedure: Procedure, function: Value, flag: str) -> Value:
     """Note in a function what it was made the handler of; return the value to keep."""
     if type(function) is list and function and function[0] == "_func":
-        if procedure.run.fresh_functions.get(function[1].get("fun")) is not function:
+        if id(function) not in procedure.run.fresh_functions:
             function = [function[0], dict(function[1]), function[2]]
         function[1][flag] = True
     return function
+
+
+def store_handler(procedure: Procedure, kind: str, criteria: list[Value], function: Value) -> None:
+    """Give the parent a handler; of several with the same criteria the last one comes first.
+
+    The parent is the nearest one that is not a postfix condition.
+    """
+    parent = procedure.parent_node()
+    while parent is not None and parent.heap in _CONDITIONS:
+        parent = None if parent.parent is None else procedure.run.find(parent.parent)
+    if parent is None:
+        return
+    handlers = parent.handlers = parent.handlers or {}
+    known = handlers.setdefault(kind, [])
+    same = (place for place, one in enumerate(known) if one[0] == criteria)
+    known.insert(next(same, len(known)), [criteria, function])
 
 
 @procedure("_att")
@@ -77,9 +98,11 @@ class Attribute(Procedure):
             return self.reply()
         if came_from is not None and child_id(came_from) == 0:
             return self._take_key(ret)
-        key = self.node.own.get("key", "")
-        handler = self._HANDLERS.get(key)
-        parent = self.parent_node()
+        key: str | None = self.node.own.get("key")
+        if key is None:
+            self._keep(None, ret)
+            return self.reply()
+        handler, parent = self._HANDLERS.get(key), self.parent_node()
         if handler is None or parent is None or self._is_plain(key, parent):
             self._keep(key, ret)
             self.set_ret(None)
@@ -88,7 +111,8 @@ class Attribute(Procedure):
 
     def _take_key(self, ret: Value) -> list[Message]:
         key = reference_name(ret) if is_reference(ret) else to_text(ret)
-        self.node.own["key"] = key
+        if ret is not None:
+            self.node.own["key"] = key
         value = self.tree[1][1]
         if key == "vars" and value[0] == "_obj":
             quote = ["_att", [["quote", [], -1], ["_sqs", "keys", -1]], -1]
@@ -119,15 +143,22 @@ class Attribute(Procedure):
         elif value in ("copy", "*"):
             parent.vars = {**lookup.visible_variables(self.run, parent), **(parent.vars or {})}
         elif type(value) is list:
-            sign, names = "+", list(value)
-            for name in names:
-                if type(name) is str and "." in name:
-                    raise FlowError(f'vars: is limited to 1st level, "{name}" doesn\'t comply')
-            if names and names[0] in ("+", "-", "^", "!"):
-                sign, names = "+" if names[0] == "+" else "-", names[1:]
-            parent.own["vlist"] = [sign, names]
-            parent.vars = parent.vars or {}
+            self._list_variables(parent, value)
+        else:
+            shown = "nil" if value is None else to_json(value)
+            raise FlowError(f"vars: doesn't know how to deal with {shown}")
         return self.reply(ret=None)
+
+    def _list_variables(self, parent: Node, names: list[Value]) -> None:
+        """Show the parent only some variables, or hide some from it."""
+        sign = "+"
+        if names and names[0] in ("+", "-", "^", "!"):
+            sign, names = "+" if names[0] == "+" else "-", names[1:]
+            self.set_ret(names)
+        for name in names:
+            if type(name) is str and "." in name:
+                raise FlowError(f'vars: is limited to 1st level, "{name}" doesn\'t comply')
+        parent.own["vlist"] = [sign, names]
 
     def _tag(self, parent: Node, key: str, value: Value) -> list[Message]:
         return add_tags(self, parent, value) + self.reply()
@@ -139,25 +170,22 @@ class Attribute(Procedure):
     def _timeout(self, parent: Node, key: str, value: Value) -> list[Message]:
         cancel = self.wrap("cancel", parent.nid, flavour="timeout")
         schedule = self.wrap(
-            "schedule", parent.nid, type="in", string=to_text(value), message=cancel, payload={}
+            "schedule", parent.nid, type="in", string=value, message=cancel, payload={}
         )
         return [schedule, *self.reply()]
 
     def _handler(self, parent: Node, key: str, value: Value) -> list[Message]:
-        if not is_function(value):
-            raise FlowError(f"{key}: needs a function, not {kind_name(value)}")
+        if not is_function(value) or value[0] != "_func":
+            return self.reply()
         function = flag_function(self, value, key)
         if function is not value:
             self.set_ret(function)
-        kind = key.removeprefix("on_")
-        parent.handlers = parent.handlers or {}
-        parent.handlers.setdefault(kind, []).append([["*"], function])
+        store_handler(self, key.removeprefix("on_"), ["*"], function)
         return self.reply()
 
     def _child_handler(self, parent: Node, key: str, value: Value) -> list[Message]:
         kind = key.rpartition("on_")[2]
-        known = parent.own.get("child") or {}
-        parent.own["child"] = {**known, kind: [*known.get(kind, ()), [["*"], value]]}
+        parent.own["child"] = {**(parent.own.get("child") or {}), kind: [[["*"], value]]}
         return self.reply()
 
     def _flank(self, parent: Node, key: str, value: Value) -> list[Message]:

@@ -12,14 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from actorflow.flows import cancelling
+from actorflow.flows.failure import FlowError
 from actorflow.flows.node import child_id, child_nid
-from actorflow.flows.values import Value, dup_function
+from actorflow.flows.values import Value, dup_function, is_reference
 
 if TYPE_CHECKING:
     from actorflow.flows.executor import Run
     from actorflow.flows.node import Message, Node, Payload, Tree
 
-_KEEP_AS_ATT = frozenset(("_", "flank", "off", "disabled", "disable"))
+_KEEP_AS_ATT = frozenset(("flank", "off", "disabled"))
 UNSET: Any = object()
 
 
@@ -89,7 +90,7 @@ class Procedure:
         for child in children:
             if child[0] != "_att":
                 rest.append(child)
-            elif len(child[1]) > 1 or child[1][0][0] in _KEEP_AS_ATT:
+            elif len(child[1]) > 1 or (child[1][0][0] in _KEEP_AS_ATT and child[1][0][1] == []):
                 keyed.append(child)
             else:
                 values.append(child[1][0])
@@ -164,20 +165,23 @@ class Procedure:
         return self.reply()
 
     def has_live_children(self) -> bool:
-        """Tell whether a child is there that has not ended."""
+        """Tell whether a child is there that has not ended and will answer to this node."""
         nodes = self.run.nodes
         return any(
-            (child := nodes.get(nid)) is not None and child.state != "ended"
+            (child := nodes.get(nid)) is not None and child.state != "ended" and not child.detached
             for nid in self.node.cnodes
         )
 
     def emit_on_receive_last(self) -> list[Message]:
-        """Emit what had to wait for the last child.
+        """Emit what had to wait for the last child, with the payload that child left.
 
         A loop's or a repair's messages reopen the node.
         """
         node = self.node
-        waiting = node.on_receive_last or []
+        waiting = [
+            one if one.get("virtual") else {**one, "payload": self.payload}
+            for one in node.on_receive_last or ()
+        ]
         node.on_receive_last = None
         if node.status and node.status[-1].get("handled") is None:
             self.run.reopen(node)
@@ -204,7 +208,7 @@ class Procedure:
             is_att and children[child_id(came_from)][0] in ("_att", "on_receive", "on", "def")
         ):
             return self.receive()
-        if applied is not None:
+        if applied is not None and applied[0] in self.run.nodes:
             own.setdefault("received", []).append(message)
             return []
         return self._apply_receiver(message)
@@ -250,14 +254,15 @@ class Procedure:
         return self.clear(waiting)
 
     def clear(self, waiting: list[Message] | None) -> list[Message]:
-        """Cancel the live children; without any, emit what waits for them, or reply."""
+        """Cancel the children that are not cancelled yet.
+
+        Without any, emit what waits for them, or reply.
+        """
         node = self.node
         node.on_receive_last = waiting or None
         cancels = self.cancel_children()
         if cancels:
             return cancels
-        if self.has_live_children():
-            return []
         if node.on_receive_last:
             return self.emit_on_receive_last()
         return self.reply()
@@ -279,16 +284,26 @@ class Procedure:
         self.run.close(node, self.message)
         nodes = self.run.nodes
         kills = [self.wrap("cancel", nid, flavour="kill") for nid in node.cnodes if nid in nodes]
+        if self.message.get("payload") is not None:
+            return kills + self.reply()
         for kill in kills:
             kill.pop("payload")
-        kept = self.payload
-        self.payload = node.payload
+        kept, self.payload = self.payload, node.payload
         replies = self.reply()
         self.payload = kept
         return kills + replies
 
     def add_message(self) -> list[Message]:
-        """Take an ``add`` message; only procedures that can grow do anything."""
+        """Take an ``add`` message: put trees in place, to be run when their turn comes.
+
+        Raises FlowError for elements: only iterators take those.
+        """
+        if self.message.get("elements") is not None:
+            raise FlowError("procedure does not accept add-iteration")
+        children = list(self.tree[1])
+        at = child_id(self.message["tnid"])
+        children[at:at] = self.message.get("trees") or []
+        self.rewrite([self.tree[0], children, *self.tree[2:]])
         return []
 
     # -- emitting -----------------------------------------------------------------------------
@@ -307,6 +322,11 @@ class Procedure:
         cause = message.get("cause")
         if cause:
             emitted["cause"] = cause
+        variables = self.node.vars
+        if variables is not None and "idx" in variables:
+            emitted["rvars"] = {"idx": variables["idx"]}
+        if self.node.aret is not None:
+            emitted["payload"] = {**self.payload, "ret": self.node.aret[0]}
         if fields:
             emitted.update(fields)
         return emitted
@@ -317,13 +337,13 @@ class Procedure:
         if type(children) is not list or index >= len(children):
             return self.reply()
         node = self.node
+        if node.aret is not None:
+            self.set_ret(node.aret[0])
         emitted = self.wrap("execute", child_nid(node.nid, index, sub))
         emitted["tree"] = children[index]
-        variables = node.vars
-        if variables is not None and "idx" in variables:
-            emitted["rvars"] = {"idx": variables["idx"]}
-        for kind, handlers in (node.own.get("child") or {}).items():
-            emitted[f"on_{kind}"] = handlers
+        if "child" in node.own:
+            for kind, handlers in node.own["child"].items():
+                emitted[f"on_{kind}_handler"] = handlers
         if fields:
             emitted.update(fields)
         return [emitted]
@@ -338,9 +358,6 @@ class Procedure:
             payload = self.payload.copy()
             payload["ret"] = ret
             emitted["payload"] = payload
-        variables = node.vars
-        if variables is not None and "idx" in variables:
-            emitted["rvars"] = {"idx": variables["idx"]}
         if fields:
             emitted.update(fields)
         return [emitted]
@@ -348,7 +365,10 @@ class Procedure:
     def keep_ret(self) -> None:
         """Keep the result of a child, where results are kept."""
         if self.node.rets is not None:
-            self.node.rets.append(self.payload.get("ret"))
+            ret = dup_function(self.payload.get("ret"))
+            if is_reference(ret):
+                self.run.fresh_functions[id(ret)] = ret
+            self.node.rets.append(ret)
 
     # -- small things -------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from actorflow.flows.failure import FlowError
@@ -12,6 +11,9 @@ from actorflow.flows.values import Value, kind_name, same, truthy
 
 if TYPE_CHECKING:
     from actorflow.flows.node import Message
+
+
+_ORDERS = frozenset(("<", ">", "<=", ">="))
 
 
 def compare(sign: str, left: Value, right: Value) -> bool:
@@ -34,38 +36,38 @@ def compare(sign: str, left: Value, right: Value) -> bool:
 
 @procedure("=", "==", "!=", "<>", "<", ">", "<=", ">=")
 class Compare(Procedure):
-    """Compare the arguments; a lone one is compared to ret."""
+    """Compare the last two arguments, or the first and the last for equality."""
 
     __slots__ = ()
     collects = True
 
     def receive_last(self) -> list[Message]:
-        """Compare and reply."""
+        """Compare and reply; less than two arguments compare well."""
         values = self.node.rets or []
-        if len(values) < 2:  # noqa: PLR2004
-            values = [self.ret0, *values]
         sign = self.node.heap or ""
-        result = all(compare(sign, left, right) for left, right in pairwise(values))
-        self.set_ret(result)
+        left = -2 if sign in _ORDERS else 0
+        self.set_ret(len(values) < 2 or compare(sign, values[left], values[-1]))  # noqa: PLR2004
         return self.reply()
 
 
 @procedure("and", "or")
 class AndOr(Procedure):
-    """Stop at the first value that decides; ret is that value."""
+    """Stop at the first value, be it that of an attribute, that decides; ret is that value."""
 
     __slots__ = ()
-    unatts = True
 
     def start(self) -> list[Message]:
         """Begin with what no value at all gives."""
         self.set_ret(self.node.heap == "and")
         return super().start()
 
+    def receive_att(self, index: int) -> list[Message]:
+        """Stop or go on."""
+        return self.receive_non_att(index)
+
     def receive_non_att(self, index: int) -> list[Message]:
         """Stop or go on."""
-        decided = truthy(self.payload.get("ret")) == (self.node.heap == "or")
-        if decided or index + 1 >= len(self.tree[1]):
+        if truthy(self.payload.get("ret")) == (self.node.heap == "or"):
             return self.reply()
         return self.execute_child(index + 1)
 

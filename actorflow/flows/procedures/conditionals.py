@@ -70,7 +70,6 @@ class Cond(Procedure):
     """Pairs of test and branch; the first test that is met wins."""
 
     __slots__ = ()
-    unatts = True
 
     def pre_execute(self) -> None:
         """Bring the pairs into line."""
@@ -84,8 +83,8 @@ class Cond(Procedure):
         return self._test(first) if first == 0 else super().start()
 
     def receive_last_att(self, index: int) -> list[Message]:
-        """Go to the first test."""
-        return self._test(index + 1)
+        """Go to the first test, if there is one."""
+        return self._test(index + 1) if index + 1 < len(self.tree[1]) else self.reply()
 
     def receive_non_att(self, index: int) -> list[Message]:
         """Take the branch, or the next test."""
@@ -98,15 +97,14 @@ class Cond(Procedure):
 
     def _test(self, index: int) -> list[Message]:
         children = self.tree[1]
-        if index >= len(children):
-            return self.reply(ret=self.ret0)
-        if is_else(children[index]):
+        if index < len(children) and is_else(children[index]):
             return self._branch(index + 1)
-        return self.execute_child(index)
+        return self._branch(index)
 
     def _branch(self, index: int) -> list[Message]:
+        """Run a test or a branch; without one, ret is that of the entry."""
         if index >= len(self.tree[1]):
-            return self.reply(ret=self.ret0)
+            self.set_ret(self.ret0)
         return self.execute_child(index)
 
 
@@ -148,10 +146,8 @@ class Case(Procedure):
         odd = (len(self.tree[1]) - first) % 2
         if (index - first - odd) % 2 == 1:
             return self.reply()
-        variables = self.judge(own["key"], ret)
-        if variables is None:
-            return self.candidate(index + 2)
-        return self.branch(index + 1, variables)
+        fits, variables = self.judge(own["key"], ret)
+        return self.branch(index + 1, variables) if fits else self.candidate(index + 2)
 
     def candidate(self, index: int) -> list[Message]:
         """Evaluate a candidate; ``else`` is met without that; after the last there is nothing."""
@@ -167,13 +163,15 @@ class Case(Procedure):
         """Tell whether a candidate is always met."""
         return is_else(tree)
 
-    def branch(self, index: int, variables: dict[str, Value]) -> list[Message]:
-        """Run a branch with what the candidate bound."""
+    def branch(self, index: int, variables: dict[str, Value] | None) -> list[Message]:
+        """Run a branch with what the candidate bound, if it binds."""
         self.set_ret(self.ret0)
+        if variables is None:
+            return self.execute_child(index)
         return self.execute_child(index, vars=variables)
 
-    def judge(self, key: Value, candidate: Value) -> dict[str, Value] | None:
-        """Return the variables for the branch when the candidate fits, else None."""
+    def judge(self, key: Value, candidate: Value) -> tuple[bool, dict[str, Value] | None]:
+        """Tell whether the candidate fits, and the variables for the branch, if it binds any."""
         candidates = (
             candidate if type(candidate) is list and not _is_atom(candidate) else [candidate]
         )
@@ -181,10 +179,10 @@ class Case(Procedure):
             if is_regex(one):
                 match = to_regex(one).search(key) if type(key) is str else None
                 if match:
-                    return {"matched": regex_source(one), "match": groups(match)}
+                    return True, {"matched": regex_source(one), "match": groups(match)}
             elif same(one, key):
-                return {"matched": key}
-        return None
+                return True, {"matched": one}
+        return False, None
 
 
 def _is_atom(value: Value) -> bool:

@@ -8,31 +8,45 @@ from typing import TYPE_CHECKING
 from actorflow.flows.failure import FlowError, error_dict
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, to_text, truthy
+from actorflow.flows.showing import as_text
+from actorflow.flows.values import truthy
 
 if TYPE_CHECKING:
     from actorflow.flows.node import Message, Node
 
 
-_NID = re.compile(r"\A0(_\d+)*(-\d+)?\Z")
+_NID = re.compile(r"\A\d+(_\d+)*(-\d+)?\Z")
+_NOBODY = "9"
+"""The nid of no node: a cancel from there comes from nobody's parent."""
 
 
-class _Canceller(Procedure):
-    """Something that cancels nodes."""
+@procedure("cancel", "kill")
+class Cancel(Procedure):
+    """``cancel 'tag-or-nid'...``, ``cancel ref: 'tag'``, ``cancel nid: '0_1'``."""
 
     __slots__ = ()
     keeps_atts = True
 
-    def tagged(self, tag: Value) -> list[str]:
-        """Return the nids of the live nodes that bear a tag."""
-        name = to_text(tag)
-        return [
-            nid
-            for nid, node in self.run.nodes.items()
-            if node.tags and name in node.tags and node.state is None
-        ]
+    def receive_last(self) -> list[Message]:
+        """Cancel, and reply unless this node goes too."""
+        targets = self._targets()
+        out = [self.wrap("cancel", nid, flavour=self.node.heap) for nid in targets]
+        return out if any(self._is_here(nid) for nid in targets) else out + self.reply()
 
-    def is_ancestor(self, nid: str) -> bool:
+    def _targets(self) -> list[str]:
+        """Return the nids that are meant: first those named, then those that bear a tag."""
+        words: list[str] = []
+        for value in [*self.unkeyed(), self.att("nid"), self.att("ref")]:
+            listed = value if type(value) is list else [value]
+            if all(type(one) is str for one in listed):
+                words += listed
+        nids = [word for word in words if _NID.match(word)]
+        tags = {word for word in words if not _NID.match(word)}
+        if tags:
+            nids += [nid for nid, node in self.run.nodes.items() if tags & set(node.tags or ())]
+        return list(dict.fromkeys(nids))
+
+    def _is_here(self, nid: str) -> bool:
         """Tell whether a node is this one or above it."""
         node: Node | None = self.node
         while node is not None:
@@ -42,43 +56,25 @@ class _Canceller(Procedure):
         return False
 
 
-@procedure("cancel", "kill")
-class Cancel(_Canceller):
-    """``cancel 'tag-or-nid'...``, ``cancel ref: 'tag'``, ``cancel nid: '0_1'``."""
-
-    __slots__ = ()
-
-    def receive_last(self) -> list[Message]:
-        """Cancel, and reply unless this node goes too."""
-        nids: list[str] = []
-        tags: list[Value] = []
-        for key, value in self.node.atts or ():
-            for one in value if type(value) is list else [value]:
-                if key == "nid" or (key is None and _NID.match(to_text(one))):
-                    nids.append(to_text(one))
-                elif key in (None, "ref"):
-                    tags.append(one)
-        targets = nids + [nid for tag in tags for nid in self.tagged(tag)]
-        out = [self.wrap("cancel", nid, flavour=self.node.heap) for nid in dict.fromkeys(targets)]
-        return out if any(self.is_ancestor(nid) for nid in targets) else out + self.reply()
-
-
 @procedure("abort", "kabort")
-class Abort(_Canceller):
-    """Cancel (or kill) the whole execution: all nodes that have no parent left."""
+class Abort(Procedure):
+    """Cancel (or kill) the whole execution: all nodes that no other node waits for."""
 
     __slots__ = ()
+    keeps_atts = True
 
     def receive_last(self) -> list[Message]:
         """Cancel the tops."""
         nodes = self.run.nodes
         flavour = "kill" if self.node.heap == "kabort" else "cancel"
-        tops = [
-            nid for nid, node in nodes.items() if node.parent not in nodes and node.state is None
+        out = [
+            self.wrap("cancel", nid, flavour=flavour)
+            for nid, node in nodes.items()
+            if not node.is_cancelled
+            and ((parent := nodes.get(node.parent or "")) is None or nid not in parent.cnodes)
         ]
-        out = [self.wrap("cancel", nid, flavour=flavour) for nid in tops]
         for message in out:
-            message["from"] = str(self.message.get("sm"))
+            message["from"] = _NOBODY
         return out
 
 
@@ -87,12 +83,11 @@ class Fail(Procedure):
     """Fail on purpose; the failure is the parent's."""
 
     __slots__ = ()
-    keeps_atts = True
 
     def receive_last(self) -> list[Message]:
         """Send the failure to the parent."""
-        values = self.unkeyed()
-        text = to_text(values[0] if values else self.payload.get("ret")) or "error"
+        ret = self.payload.get("ret")
+        text = as_text(ret) if truthy(ret) else "error"
         error = error_dict(FlowError(text), procedure=self.node.heat0, line=self.tree[2])
         return [self.wrap("failed", self.node.parent or self.node.nid, error=error)]
 
@@ -103,7 +98,8 @@ class Aside(Procedure):
 
     A ``flank`` ends with its parent, a ``part`` does not.
 
-    With ``r: false`` (or ``reply: false``) there is no reply at all.
+    With ``r: false`` (or ``rep:``, ``reply:``) there is no reply at all; ``c:`` (``can:``,
+    ``cancellable:``) tells whether it ends with its parent.
     """
 
     __slots__ = ()
@@ -111,7 +107,7 @@ class Aside(Procedure):
 
     def start(self) -> list[Message]:
         """Begin with the attributes, if there are any."""
-        return super().start() if self.att_count() else self._step_aside(0)
+        return super().start() if self.tree[1][0][0] == "_att" else self._step_aside(0)
 
     def receive_last_att(self, index: int) -> list[Message]:
         """Go on after the attributes."""
@@ -119,14 +115,17 @@ class Aside(Procedure):
 
     def _step_aside(self, first: int) -> list[Message]:
         node = self.node
-        wanted = next((value for key, value in node.atts or () if key in ("r", "reply")), True)
+        replies, ends = self.att("reply", "rep", "r"), self.att("cancellable", "can", "c")
+        node.own["can"] = node.heap == "flank" if ends is None else truthy(ends)
         out: list[Message] = []
-        if truthy(wanted) and node.parent is not None:
-            out = self.reply(ret=node.nid, flavour=node.heap)
-        elif node.heap == "part":
-            parent = self.parent_node()
-            if parent is not None and node.nid in parent.cnodes:
-                parent.cnodes.remove(node.nid)
+        if replies is None or truthy(replies):
+            out = self.reply(ret=node.nid, flavour="flank" if node.own["can"] else "part")
         node.detached = True
         node.tree = self.tree
         return out + self.execute_child(first)
+
+    def cancel_message(self) -> list[Message]:
+        """Take a cancel; one from the parent is for a ``flank`` only."""
+        if not self.node.own.get("can") and self.message.get("from") == self.node.parent:
+            return []
+        return super().cancel_message()

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows import collecting, lookup
 from actorflow.flows.failure import FlowError
-from actorflow.flows.node import child_id
+from actorflow.flows.node import ROOT, child_id
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.procedures.sequences import Taggable
 from actorflow.flows.values import Value, is_function, to_text
+from actorflow.flows.wearing import wear
 
 if TYPE_CHECKING:
     from actorflow.flows.node import Message, Node, Tree
 
 _NOT_BODY = frozenset(("_att", "_name"))
+FIELD_WORDS = frozenset(("f", "fld", "field"))
+VARIABLE_WORDS = frozenset(("v", "var", "variable"))
 
 
 def proc_to_function(caller: Procedure, value: Value, *params: str) -> Value:
@@ -24,13 +26,8 @@ def proc_to_function(caller: Procedure, value: Value, *params: str) -> Value:
     line = caller.tree[2]
     name = value[1]["proc"]
     body = [name, [[param, [], line] for param in params], line]
-    parent = caller.run.nodes.get(caller.node.parent or "") or caller.node
-    data = {
-        "nid": f"{caller.node.nid}_0_1",
-        "tree": make_def([body], line, *params),
-        "cnid": lookup.nearest_scope(caller.run, parent).nid,
-    }
-    return ["_func", data, line]
+    nid = f"{caller.node.nid}_0_1"
+    return ["_func", {"nid": nid, "tree": make_def([body], line, *params), "cnid": ROOT}, line]
 
 
 @procedure("def", "fun", "define")
@@ -40,19 +37,22 @@ class Define(Procedure):
     __slots__ = ()
 
     def start(self) -> list[Message]:
-        """Make the function at once, unless its name has to be computed."""
-        if self.node.heap != "define":
-            return self._make(None)
-        name = self.tree[1][0][1][0]
-        if name[1] == []:
-            return self._make(name[0])
-        return self._make(name[1]) if name[0] == "_sqs" else self.execute_child(0)
+        """Make the function at once, unless its name is a string: that is evaluated first."""
+        for index, child in enumerate(self.tree[1]):
+            if child[0] == "_att" and child[1][0][0] in ("_sqs", "_dqs"):
+                return self.execute_child(index)
+        return self._make(None)
 
     def receive(self) -> list[Message]:
         """Take the name that was computed."""
         return self._make(to_text(self.payload.get("ret")))
 
     def _make(self, name: str | None) -> list[Message]:
+        tree = self._flat_tree()
+        if self.node.heap != "define":
+            name = None
+        elif name is None:
+            name = tree[1][0][1][0][0]
         run, node = self.run, self.node
         closure = run.touch(lookup.nearest_scope(run, node).nid)
         number = run.next_fun()
@@ -62,15 +62,39 @@ class Define(Procedure):
             run.many_functions = True
         data: dict[str, Any] = {
             "nid": node.nid,
-            "tree": self.tree,
+            "tree": tree,
             "cnid": closure.nid,
             "fun": number,
         }
-        function = ["_func", data, self.tree[2]]
-        run.fresh_functions[number] = function
+        function = ["_func", data, tree[2]]
+        run.fresh_functions[id(function)] = function
         if name is not None:
             lookup.write(run, node, self.payload, [name], function)
         return self.reply(ret=function)
+
+    def _flat_tree(self) -> Tree:
+        """Return the tree, without the parentheses around its parameters if there are any.
+
+        Raises FlowError for a parameter that is neither a word nor a field.
+        """
+        tree, first = self.tree, 1 if self.node.heap == "define" else 0
+        children = tree[1]
+        params = [child for child in children[first:] if child[0] == "_att"]
+        if len(params) == 1 and _is_call(params[0][1][0]):
+            word, inner, *place = params[0][1][0]
+            params = [["_att", [[word, [], *place], *params[0][1][1:]], params[0][2]], *inner]
+            tree = [tree[0], children[:first] + params + children[first + 1 :], *tree[2:]]
+        for param in params:
+            head, parts = param[1][0][:2]
+            if head == "_ref" and len(parts) > 1 and parts[0][1] not in FIELD_WORDS:
+                path = ".".join(to_text(part[1]) for part in parts)
+                raise FlowError(f'cannot accept "{path}" as parameter')
+        return tree
+
+
+def _is_call(tree: Tree) -> bool:
+    """Tell whether a tree is a word with attributes only, as ``(a, b)`` reads."""
+    return bool(tree[1]) and type(tree[1]) is list and all(one[0] == "_att" for one in tree[1])
 
 
 @procedure("apply")
@@ -80,16 +104,9 @@ class Apply(Procedure):
     __slots__ = ()
     keeps_atts = True
 
-    def pre_execute(self) -> None:
-        """Make a block that hangs below the call an argument, called ``yield``."""
-        children = self.tree[1]
-        body = [child for child in children if child[0] != "_att"]
-        if body:
-            line = self.tree[2]
-            block = ["_att", [["yield", [], line], make_def(body, line)], line]
-            self.rewrite(
-                [self.tree[0], [child for child in children if child[0] == "_att"] + [block], line]
-            )
+    def start(self) -> list[Message]:
+        """Begin with the arguments, or with the block when there are none."""
+        return super().start() if self.att_count() else self.receive_last_att(-1)
 
     def receive(self) -> list[Message]:
         """Collect the arguments; reply when the function has."""
@@ -97,12 +114,30 @@ class Apply(Procedure):
             return self.reply()
         return super().receive()
 
+    def receive_last_att(self, index: int) -> list[Message]:
+        """Make a function of the block that hangs below the call, or call."""
+        block = self.tree[1][index + 1 :]
+        if not block:
+            return self._call()
+        if len(block) > 1 or block[0][0] not in ("def", "fun"):
+            known = self.tree
+            head, children, *place = known
+            self.rewrite([head, [*children[: index + 1], make_def(block, place[0])], *place])
+            wear(self.run, self.node, known, self.tree)
+        return self.execute_child(index + 1)
+
     def receive_last(self) -> list[Message]:
-        """Apply the function."""
+        """Take the block as an argument called ``yield``."""
+        block: Value = self.payload.get("ret")
+        if is_function(block) and block[0] == "_func":
+            self.node.atts = [*(self.node.atts or ()), ["yield", block]]
+        return self._call()
+
+    def _call(self) -> list[Message]:
         arguments = [list(pair) for pair in self.node.atts or ()]
-        function = self.node.heat
-        if function is None or function[0] == "_proc":
-            function = self._take_function(arguments)
+        heat = self.node.heat
+        is_named = heat is not None and heat[0] != "_proc"
+        function: Value = heat if is_named else self._take_function(arguments)
         if function[0] == "_proc":
             function = proc_to_function(self, function, *(f"a{i}" for i in range(len(arguments))))
         emitted = self.run.apply(self, function, arguments)
@@ -119,12 +154,18 @@ class Apply(Procedure):
         raise FlowError("apply needs a function")
 
 
+def _param_name(tree: Tree) -> str:
+    """Return the name of a parameter; that of a field is its path."""
+    if tree[0] == "_ref" and tree[1]:
+        return ".".join(to_text(part[1]) for part in tree[1])
+    return str(tree[0])
+
+
 @procedure("_apply")
-class Body(Taggable):
+class Body(Procedure):
     """The body of a function, with its arguments as variables."""
 
     __slots__ = ()
-    keeps_atts = False
 
     def pre_execute(self) -> None:
         """Map the arguments to the parameters."""
@@ -134,42 +175,59 @@ class Body(Taggable):
         if self.message.get("on_error") is True:
             node.own["on_error"] = True
         if self.tree[1]:
-            self._bind(node, arguments)
+            self._bind(list(arguments))
 
-    def _bind(self, node: Node, arguments: list[list[Any]]) -> None:
+    def _bind(self, left: list[list[Any]]) -> None:
         """Bind by name first, then by position; what is left over by name is bound, too."""
-        variables = node.vars or {}
-        params = [child[1] for child in self.tree[1] if child[0] == "_att"]
-        left = list(arguments)
-        unbound = []
-        for position, param in enumerate(params):
-            pair = next((one for one in left if one[0] == param[0][0]), None)
-            if pair is None:
-                unbound.append((position, param))
-            else:
-                variables[param[0][0]] = pair[1]
+        params = [(_param_name(one[1][0]), one[1]) for one in self.tree[1] if one[0] == "_att"]
+        seen: set[str | None] = {None}
+        for name, parts in params:
+            pair = next((one for one in left if one[0] == name), None)
+            if pair is not None and parts[0][0] != "_ref":
                 left.remove(pair)
-        defaults = []
-        for position, param in unbound:
-            if not left and len(param) > 1:
-                defaults.append((position, param))
-            variables[param[0][0]] = left.pop(0)[1] if left else None
+                seen.add(name)
+                self._set(name, pair[1])
+        seen.update(self._bind_by_position(params, left))
         for key, value in left:
-            if key is not None:
-                variables.setdefault(key, value)
-        variables.pop("_", None)
-        node.vars = variables
+            if key not in seen:
+                self._set(key, value)
+
+    def _bind_by_position(
+        self, params: list[tuple[str, list[Tree]]], left: list[list[Any]]
+    ) -> set[str | None]:
+        """Bind what has no value yet; return the names of what was bound and bound to."""
+        seen: set[str | None] = set()
+        defaults = []
+        for position, (name, parts) in enumerate(params):
+            is_field = parts[0][0] == "_ref"
+            if name in (self.node.vars or {}) and not is_field:
+                continue
+            seen.add(name)
+            if position < len(left):
+                seen.add(left[position][0])
+                self._set(name, left[position][1])
+            elif len(parts) > 1:
+                defaults.append((position, name, parts[1]))
+            elif not is_field:
+                self._set(name, None)
         if defaults:
             self._insert_defaults(defaults)
+        return seen
 
-    def _insert_defaults(self, defaults: list[tuple[int, list[Tree]]]) -> None:
+    def _set(self, name: str, value: Value) -> None:
+        """Set a parameter: a variable of this node, or a field."""
+        word, _, path = name.partition(".")
+        if path and word in FIELD_WORDS:
+            keys = ["f", *path.split(".")]
+            self.payload = lookup.write(self.run, self.node, self.payload, keys, value)
+        else:
+            name = path if path and word in VARIABLE_WORDS else name
+            self.node.vars = {**(self.node.vars or {}), name: value}
+
+    def _insert_defaults(self, defaults: list[tuple[int, str, Tree]]) -> None:
         children, line = list(self.tree[1]), self.tree[2]
-        for position, (name, value) in defaults:
-            children[position] = [
-                "set",
-                [["_att", [[name[0], [], line]], line], ["_att", [value], line]],
-                line,
-            ]
+        for position, name, value in defaults:
+            children[position] = ["set", [[name, [], line], value], line]
         self.rewrite([self.tree[0], children, *self.tree[2:]])
 
     def start(self) -> list[Message]:
@@ -207,7 +265,7 @@ class Return(Procedure):
         while node is not None and node.heap != "_apply":
             node = None if node.parent is None else self.run.nodes.get(node.parent)
         if node is None:
-            raise FlowError("return outside of a function")
+            raise FlowError('"return" outside of function')
         return [self.wrap("cancel", node.nid, flavour="return")]
 
 
@@ -218,8 +276,11 @@ class DoReturn(Macro):
     __slots__ = ()
 
     def rewritten(self) -> Tree:
-        """Return a def around the attributes' values."""
-        atts, rest = self.split()
-        line = self.tree[2]
-        values = [att[1][-1] for att in atts] + rest
-        return make_def(values, line)
+        """Return a def around the first attribute, in a sequence.
+
+        Raises FlowError when there is none.
+        """
+        atts, line = self.split()[0], self.tree[2]
+        if not atts:
+            raise FlowError("do-return needs something to give")
+        return ["sequence", [make_def(atts[0][1], line)], line]

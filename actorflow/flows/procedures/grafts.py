@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actorflow.flows.failure import FlowError
+from actorflow.flows.node import child_id
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.showing import shown
 from actorflow.flows.values import to_text
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message
+    from actorflow.flows.node import Message, Tree
 
 
 @procedure("graft", "import")
@@ -21,25 +23,34 @@ class Graft(Procedure):
     keeps_atts = True
 
     def pre_execute(self) -> None:
-        """Remember who executed this node."""
-        self.node.own["sm"] = self.message.get("sm")
+        """Remember how this node was executed."""
+        self.node.own["message"] = {**self.message, "tree": None}
 
     def receive_last(self) -> list[Message]:
-        """Execute the subflow with the payload of the entry."""
-        values = self.unkeyed()
-        given = self.att("tree", "flow", "flo")
-        name = to_text(given if given is not None else values[0] if values else None)
-        tree = self.run.loader.subflow(self.run.domain, name)
+        """Execute the subflow as this node was executed, and put it in the parent's tree."""
+        name = self.att("tree", "subtree", "flow", "subflow", "twig")
+        if name is None:
+            name = next(iter(self.unkeyed()), None)
+        tree = self.run.loader.subflow(self.run.domain, to_text(name))
         if tree is None:
-            raise FlowError(f'cannot find subflow "{name}" in domain "{self.run.domain}"')
+            raise FlowError(f"no subtree {shown(name)} found (domain {shown(self.run.domain)})")
         node = self.node
-        emitted = self.wrap("execute", node.nid)
-        emitted.update({"from": node.parent, "tree": tree, "payload": node.payload})
-        sm = node.own.get("sm")
-        if sm is None:
-            emitted.pop("sm")
+        if node.parent is not None:
+            self._replant(node.parent, child_id(node.nid), tree)
+        return [{**node.own["message"], "tree": tree}]
+
+    def _replant(self, nid: str, index: int, tree: Tree) -> None:
+        """Put a tree in the place of a child, in the tree of the node that holds it."""
+        run = self.run
+        node = run.find(nid)
+        if node is None:
+            return
+        old = run.tree_of(node)
+        if type(old[1]) is not list or index >= len(old[1]):
+            return
+        new = [old[0], [*old[1][:index], tree, *old[1][index + 1 :]], *old[2:]]
+        run.trees[nid] = new
+        if node.tree is not None or node.parent is None:
+            node.tree = new
         else:
-            emitted["sm"] = sm
-        if node.vars is not None:
-            emitted["vars"] = node.vars
-        return [emitted]
+            self._replant(node.parent, child_id(nid), new)

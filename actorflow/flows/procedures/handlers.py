@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actorflow.flows.failure import FlowError
+from actorflow.flows.procedures.attributes import store_handler
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import is_function
+from actorflow.flows.showing import shown
+from actorflow.flows.values import Value, is_function, is_regex, truthy
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Node, Tree
+    from actorflow.flows.node import Message, Tree
 
 _KINDS = ("error", "cancel", "timeout", "receive")
-_TRANSPARENT = frozenset(("_if", "_unless"))
 
 
 @procedure(*(f"on_{kind}" for kind in _KINDS))
@@ -27,25 +28,30 @@ class OnSomething(Procedure):
     keeps_atts = True
 
     def receive_last(self) -> list[Message]:
-        """Store the handler and reply."""
+        """Store the handler, if one is given, and reply."""
         kind = (self.node.heap or "").removeprefix("on_")
-        rets = self.node.rets or []
-        function = next((ret for ret in rets if is_function(ret)), None)
-        if function is None:
-            raise FlowError(f"{self.node.heap} needs a function")
-        criteria = [ret for ret in rets if ret is not function]
-        criteria += [
-            value
-            for key, value in self.node.atts or ()
-            if key in ("class", "klass", "regex", "rex", "msg")
-        ]
-        parent: Node | None = self.parent_node()
-        while parent is not None and parent.heap in _TRANSPARENT and parent.parent is not None:
-            parent = self.run.find(parent.parent)
-        if parent is not None:
-            parent.handlers = parent.handlers or {}
-            parent.handlers.setdefault(kind, []).append([criteria or ["*"], function])
+        is_last = kind in ("cancel", "timeout")
+        given: list[Value] = [self.payload.get("ret")] if is_last else self.node.rets or []
+        function = next((one for one in given if is_function(one) and one[0] == "_func"), None)
+        if function is not None:
+            flagged = [function[0], {**function[1], f"on_{kind}": True}, function[2]]
+            store_handler(self, kind, self._criteria() if kind == "error" else ["*"], flagged)
+            if is_last:
+                self.set_ret(flagged)
         return self.reply(from_on=kind)
+
+    def _criteria(self) -> list[Value]:
+        """Return what an error has to be: of a class, of a text or class, like an expression."""
+        rets, line = self.node.rets or [], self.tree[2]
+        criteria: list[Value] = []
+        name = self.att("class", "klass")
+        if truthy(name):
+            criteria.append(["class", name, line])
+        text = next((ret for ret in rets if type(ret) is str), None)
+        if text is not None:
+            criteria.append(["string", text, line])
+        criteria += [["regex", *ret[1:]] for ret in rets if is_regex(ret)][:1]
+        return criteria or ["*"]
 
 
 @procedure("on")
@@ -58,21 +64,19 @@ class On(Macro):
         """Return an on_x or a trap."""
         atts, body = self.split()
         line = self.tree[2]
-        subject, others = None, list(atts)
-        for position, att in enumerate(others):
-            if len(att[1]) == 1:
-                subject = att[1][0]
-                del others[position]
-                break
-        if subject is None:
-            raise FlowError("on needs to know what: on 'signal', on error, on cancel or on timeout")
-        if subject[0] in _KINDS and subject[1] == []:
-            kind = subject[0]
-            params = ("msg", "err") if kind == "error" else ("msg",)
-            function = [make_def(body, line, *params)] if body else []
-            return [f"on_{kind}", [*others, *function], line]
+        words = {place: att[1][0] for place, att in enumerate(atts) if len(att[1]) == 1}
+        for place, word in words.items():
+            if word[0] in _KINDS and word[1] == []:
+                del atts[place]
+                params = ("msg", "err") if word[0] == "error" else ("msg",)
+                return [f"on_{word[0]}", [*atts, make_def(body, line, *params)], line]
+        if not words:
+            raise FlowError(f"signal name not found in {shown(self.tree)}")
+        place, subject = next(iter(words.items()))
+        del atts[place]
         point = ["_att", [["point", [], line], ["_sqs", "signal", line]], line]
         name = ["_att", [["name", [], line], subject], line]
-        event = ["_att", [["payload", [], line], ["_sqs", "event", line]], line]
         function = [make_def(body, line, "msg")] if body else []
-        return ["trap", [point, name, *others, event, *function], line]
+        if not any(att[1][0][0] == "payload" for att in atts):
+            atts.append(["_att", [["payload", [], line], ["_sqs", "event", line]], line])
+        return ["trap", [point, name, *atts, *function], line]

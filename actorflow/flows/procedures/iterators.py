@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.failure import FlowError
-from actorflow.flows.node import sub_of
 from actorflow.flows.procedures.base import Procedure
-from actorflow.flows.procedures.concurrences import merge_payloads
 from actorflow.flows.procedures.functions import proc_to_function
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, is_function, is_reference, kind_name, to_json, truthy
+from actorflow.flows.procedures.sorting import sort_key
+from actorflow.flows.values import Value, is_function, is_reference, truthy
 
 if TYPE_CHECKING:
     from typing import ClassVar
@@ -26,15 +25,12 @@ class Iterator(Procedure):
     unatts = True
     params: ClassVar[tuple[str, ...]] = ("x",)
     """Names for the arguments when a bare procedure stands for the function."""
+    needs_function: ClassVar[bool] = True
 
     def pre_execute(self) -> None:
         """Own variables, for the function to close over."""
         self.node.vars = self.node.vars or {}
         self.node.own["args"] = []
-
-    def start(self) -> list[Message]:
-        """Evaluate the arguments; without any, take ret."""
-        return super().start()
 
     def receive(self) -> list[Message]:
         """Take an argument, or the result of an application."""
@@ -47,22 +43,24 @@ class Iterator(Procedure):
         self.node.own["args"].append(self.payload.get("ret"))
         if index + 1 < len(self.tree[1]):
             return self.execute_child(index + 1)
-        return self.receive_last()
+        return self.iterate()
 
-    def receive_last(self) -> list[Message]:
-        """Sort the arguments out and begin."""
+    def iterate(self) -> list[Message]:
+        """Sort the arguments out and begin.
+
+        Raises FlowError when the function or the collection is missing.
+        """
         own = self.node.own
         args = own.pop("args")
         function = next((arg for arg in args if is_function(arg)), None)
-        if function is None:
-            raise FlowError(f"{self.node.heap} needs a function")
         others = [arg for arg in args if arg is not function]
-        collection = next((arg for arg in others if self.is_collection(arg)), None)
-        if collection is None and not others:
-            collection = self.ret0
-        if collection is None or not self.is_collection(collection):
-            given = others[0] if others else collection
-            raise FlowError(f"{self.node.heap} needs an array or an object, not {kind_name(given)}")
+        collection = next((arg for arg in others if self.is_collection(arg)), self.ret0)
+        if function is None and self.needs_function:
+            raise FlowError(f'function not given to "{self.node.heap}"')
+        if not self.is_collection(collection):
+            raise FlowError(f'collection not given to "{self.node.heap}"')
+        if function is None:
+            return self.reply(ret=self.without_function(collection))
         if function[0] == "_proc":
             function = proc_to_function(self, function, *self.params)
         own["fun"] = function
@@ -76,6 +74,10 @@ class Iterator(Procedure):
         own["idx"] = -1
         self.prepare([arg for arg in others if arg is not collection])
         return self.begin()
+
+    def without_function(self, collection: Value) -> Value:
+        """Return what comes of a collection alone."""
+        return collection
 
     @staticmethod
     def is_collection(value: Value) -> bool:
@@ -163,9 +165,10 @@ class ForEach(Iterator):
 
 @procedure("map")
 class Map(Iterator):
-    """Ret is the array of results."""
+    """Ret is the array of results; without a function it is the collection."""
 
     __slots__ = ()
+    needs_function = False
 
 
 @procedure("filter", "filter-out")
@@ -203,13 +206,21 @@ class Find(Iterator):
 
 @procedure("any?")
 class AnyOf(Iterator):
-    """Tell whether the function says true for some element."""
+    """Tell whether the function says true for some element that is not null.
+
+    Without a function: whether some element is true, or whether the object has entries.
+    """
 
     __slots__ = ()
+    needs_function = False
+
+    def without_function(self, collection: Value) -> Value:
+        """Look at the elements themselves."""
+        return bool(collection) if type(collection) is dict else any(map(truthy, collection))
 
     def result(self, ret: Value) -> list[Message] | None:
         """End at the first hit."""
-        return self.reply(ret=True) if truthy(ret) else None
+        return self.reply(ret=self.element() is not None) if truthy(ret) else None
 
     def finish(self) -> list[Message]:
         """Reply with false."""
@@ -218,9 +229,14 @@ class AnyOf(Iterator):
 
 @procedure("all?")
 class AllOf(Iterator):
-    """Tell whether the function says true for all elements."""
+    """Tell whether the function says true for all elements; without one, whether they are true."""
 
     __slots__ = ()
+    needs_function = False
+
+    def without_function(self, collection: Value) -> Value:
+        """Look at the elements, or values, themselves."""
+        return all(map(truthy, collection.values() if type(collection) is dict else collection))
 
     def result(self, ret: Value) -> list[Message] | None:
         """End at the first miss."""
@@ -241,8 +257,9 @@ class Reduce(Iterator):
     def prepare(self, others: list[Value]) -> None:
         """Start with what is given, or the first element."""
         own = self.node.own
-        if others:
-            own["res"] = others[0]
+        given = next(filter(truthy, others), None)
+        if given is not None:
+            own["res"] = given
         elif own["col"]:
             own["res"] = own["col"][0]
             own["col"] = own["col"][1:]
@@ -257,15 +274,6 @@ class Reduce(Iterator):
         """Keep the new result."""
         self.node.own["res"] = ret
         return None
-
-
-def sort_key(values: list[Value]) -> Any:
-    """Return a key function for values of one kind; mixed ones are compared by their JSON text."""
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        return lambda value: value
-    if all(isinstance(value, str) for value in values):
-        return lambda value: value
-    return to_json
 
 
 @procedure("sort_by")
@@ -283,55 +291,6 @@ class SortBy(Iterator):
         return self.reply(ret=dict(ordered) if own["object"] else ordered)
 
 
-@procedure("cmap", "c-map", "c-for-each")
-class ConcurrentMap(Iterator):
-    """All applications at once, results in order, fields merged as in a concurrence."""
-
-    __slots__ = ()
-    keeps_atts = True
-
-    def prepare(self, others: list[Value]) -> None:
-        """Keep each reply by the nid it comes from."""
-        self.node.own["payloads"] = {}
-        self.node.own["started"] = 0
-
-    def begin(self) -> list[Message]:
-        """Start all."""
-        return self.added() or self.finish()
-
-    def added(self) -> list[Message]:
-        """Start those that are not started yet."""
-        own = self.node.own
-        fresh = range(own["started"], len(own["col"]))
-        out = [self.run.apply(self, own["fun"], self.arguments(index)) for index in fresh]
-        own["started"] = len(own["col"])
-        return out
-
-    def receive_result(self) -> list[Message]:
-        """Keep a reply; end with the last."""
-        own = self.node.own
-        own["payloads"] = {**own["payloads"], self.message["from"]: self.payload}
-        if len(own["payloads"]) < own["started"]:
-            return []
-        return self.finish()
-
-    def finish(self) -> list[Message]:
-        """Merge and reply."""
-        own = self.node.own
-        payloads = own["payloads"]
-        if self.node.heap == "c-for-each":
-            results = own["ocol"]
-        else:
-            results = [payloads[nid].get("ret") for nid in sorted(payloads, key=sub_of)]
-        if payloads:
-            rule = self.att("on_merge", "merger", "merge")
-            self.payload, kept = merge_payloads(self.node, payloads, rule), self.payload
-            out = self.reply(ret=results)
-            self.payload = kept
-            return out
-        return self.reply(ret=results)
-
-
 _BLOCKS = {
     "each": "for-each",
     "collect": "map",
@@ -339,10 +298,6 @@ _BLOCKS = {
     "reject": "filter-out",
     "inject": "reduce",
     "detect": "find",
-    "ccollect": "cmap",
-    "c-collect": "cmap",
-    "ceach": "c-for-each",
-    "c-each": "c-for-each",
 }
 
 
@@ -353,7 +308,8 @@ class Block(Macro):
     __slots__ = ()
 
     def rewritten(self) -> Tree:
-        """Wrap the block into a def."""
+        """Wrap the block, if there is one, into a def."""
         atts, rest = self.split()
         tree = self.tree
-        return [_BLOCKS[tree[0]], [*atts, make_def(rest, tree[2])], *tree[2:]]
+        function = [make_def(rest, tree[2])] if rest else []
+        return [_BLOCKS[self.node.heap or ""], atts + function, *tree[2:]]

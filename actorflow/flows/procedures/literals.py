@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actorflow.flows import lookup
-from actorflow.flows.failure import UnknownProcedure
+from actorflow.flows.failure import NotFound, UnknownProcedure
 from actorflow.flows.node import child_id, child_nid
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import is_reference, to_text
+from actorflow.flows.values import Value, dup_function, parse_path, to_json, to_text
+from actorflow.flows.wearing import wear
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Tree
+    from actorflow.flows.node import Message
 
 _ATOMS = frozenset(("_num", "_boo", "_sqs", "_nul"))
-_MUTED = 1000
-"""Child position that stands for "the failure of a child" in a ``_dmute``."""
+_RET = frozenset(("f.ret", "fld.ret", "field.ret"))
+_MUTED = 999
+"""Added to the number of children: the place of "the failure of a child" in a ``_dmute``."""
 
 
 @procedure("_num", "_boo", "_sqs", "_nul")
@@ -45,20 +47,13 @@ class Reference(Procedure):
 
 @procedure("_val")
 class Word(Procedure):
-    """A word that stands for a value: ret is that value; attributes only have their effects."""
+    """A word that stands for a value: ret is that value, after attributes and children."""
 
     __slots__ = ()
 
     def start(self) -> list[Message]:
-        """Reply at once, or after the attributes."""
-        children = self.tree[1]
-        if type(children) is list and children and children[0][0] == "_att":
-            return super().start()
-        return self.receive_last()
-
-    def receive_last_att(self, index: int) -> list[Message]:
-        """Reply after the attributes."""
-        return self.receive_last()
+        """Reply at once, or after what stands below."""
+        return super().start() if self.tree[1] else self.receive_last()
 
     def receive_last(self) -> list[Message]:
         """Reply with the value."""
@@ -66,63 +61,65 @@ class Word(Procedure):
         return self.reply()
 
 
-def _all_atoms(tree: Tree) -> bool:
-    return all(child[0] in _ATOMS for child in tree[1])
-
-
-@procedure("_arr")
-class Array(Procedure):
-    """An array; one of plain values only replies at once."""
+class _Collection(Procedure):
+    """An array or object; one of plain values only replies without evaluating them."""
 
     __slots__ = ()
-    collects = True
 
     def start(self) -> list[Message]:
-        """Reply at once when all elements are plain."""
-        if _all_atoms(self.tree):
-            return self.reply(ret=[child[1] for child in self.tree[1]])
-        return super().start()
+        """Take the attributes first."""
+        return super().start() if self.tree[1][0][0] == "_att" else self.receive_last_att(-1)
+
+    def receive_last_att(self, index: int) -> list[Message]:
+        """Reply when all elements are plain, else evaluate them."""
+        elements = self.tree[1][index + 1 :]
+        if all(element[0] in _ATOMS and element[1] != [] for element in elements):
+            return self.reply_with([element[1] for element in elements])
+        if self.node.rets is None:
+            self.node.rets = []
+        return super().receive_last_att(index)
 
     def receive_last(self) -> list[Message]:
         """Reply with the elements."""
-        return self.reply(ret=list(self.node.rets or ()))
+        return self.reply_with(list(self.node.rets or ()))
+
+    def reply_with(self, elements: list[Value]) -> list[Message]:
+        """Reply with what the elements make."""
+        raise NotImplementedError
+
+
+@procedure("_arr")
+class Array(_Collection):
+    """An array."""
+
+    __slots__ = ()
+
+    def reply_with(self, elements: list[Value]) -> list[Message]:
+        """Reply with the array."""
+        return self.reply(ret=elements)
 
 
 @procedure("_obj")
-class Object(Procedure):
+class Object(_Collection):
     """An object: keys and values alternate; a bare word as key is a string."""
 
     __slots__ = ()
     collects = True
 
-    def pre_execute(self) -> None:
-        """Turn bare words in key position into strings."""
-        children, position, changed = [], 0, False
-        for child in self.tree[1]:
-            one = child
-            if child[0] != "_att":
-                if position % 2 == 0 and child[1] == [] and child[0][0] != "_":
-                    one = ["_sqs", child[0], *child[2:]]
-                    changed = True
-                position += 1
-            children.append(one)
-        if changed:
-            self.node.own["words"] = True
-            self.rewrite([self.tree[0], children, *self.tree[2:]])
+    def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
+        """Read a bare word in the place of a key as a string, from now on."""
+        children = self.tree[1]
+        if len(self.node.rets or ()) % 2 == 0 and children[index][1] == []:
+            key = ["_sqs", children[index][0], *children[index][2:]]
+            known, quoted = self.tree, [*children[:index], key, *children[index + 1 :]]
+            self.rewrite([known[0], quoted, *known[2:]])
+            wear(self.run, self.node, known, self.tree)
+        return super().execute_child(index, sub, **fields)
 
-    def start(self) -> list[Message]:
-        """Reply at once when all keys and values are plain (and no key was a bare word)."""
-        if not self.node.own.pop("words", False) and _all_atoms(self.tree):
-            values = [child[1] for child in self.tree[1]]
-            return self.reply(
-                ret={to_text(k): v for k, v in zip(values[::2], values[1::2], strict=False)}
-            )
-        return super().start()
-
-    def receive_last(self) -> list[Message]:
+    def reply_with(self, elements: list[Value]) -> list[Message]:
         """Reply with the object."""
-        rets = self.node.rets or []
-        return self.reply(ret={to_text(k): v for k, v in zip(rets[::2], rets[1::2], strict=False)})
+        pairs = zip(elements[::2], [*elements[1::2], None], strict=False)
+        return self.reply(ret={to_text(key): value for key, value in pairs})
 
 
 class _Parts(Procedure):
@@ -132,20 +129,13 @@ class _Parts(Procedure):
     collects = True
     keeps_atts = True
 
-    def start(self) -> list[Message]:
+    def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
         self.set_ret(self.ret0)
-        return super().start()
+        return super().execute_child(index, sub, **fields)
 
-    def receive_non_att(self, index: int) -> list[Message]:
-        self.keep_ret()
-        if index + 1 < len(self.tree[1]):
-            self.set_ret(self.ret0)
-            return self.execute_child(index + 1)
-        return self.receive_last()
-
-    def text(self) -> str:
-        """Return the parts as one string."""
-        return "".join(to_text(part) for part in self.node.rets or ())
+    def parts(self) -> list[Value]:
+        """Return what the parts gave."""
+        return self.node.rets or []
 
 
 @procedure("_dqs")
@@ -155,8 +145,9 @@ class Interpolated(_Parts):
     __slots__ = ()
 
     def receive_last(self) -> list[Message]:
-        """Reply with the string."""
-        return self.reply(ret=self.text())
+        """Reply with the string; what is none stands in it as JSON."""
+        texts = (to_json(part) if type(part) is list else to_text(part) for part in self.parts())
+        return self.reply(ret="".join(texts))
 
 
 @procedure("_rxs")
@@ -166,10 +157,13 @@ class Regex(_Parts):
     __slots__ = ()
 
     def receive_last(self) -> list[Message]:
-        """Reply with the expression."""
-        return self.reply(
-            ret=["_rxs", f"/{self.text()}/{to_text(self.att('rxopts'))}", self.tree[2]]
-        )
+        """Reply with the expression; an array in it stands for its elements."""
+        source = "".join(_joined(part) for part in self.parts())
+        return self.reply(ret=["_rxs", f"/{source}/{to_text(self.att('rxopts'))}", self.tree[2]])
+
+
+def _joined(value: Value) -> str:
+    return "".join(map(_joined, value)) if type(value) is list else to_text(value)
 
 
 @procedure("_dol")
@@ -179,9 +173,9 @@ class Dollar(Procedure):
     __slots__ = ()
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Reply with the first value that is neither empty, false nor null."""
+        """Reply with the first value that is neither empty nor false."""
         ret = self.payload.get("ret")
-        if ret is None or ret is False or ret == "":
+        if ret is False or ret == "":
             return self.execute_child(index + 1)
         return self.reply()
 
@@ -198,36 +192,72 @@ class Muted(Procedure):
         muted = {
             "point": "receive",
             "nid": node.nid,
-            "from": child_nid(node.nid, _MUTED),
+            "from": child_nid(node.nid, _MUTED + len(self.tree[1])),
             "payload": {**self.payload, "ret": ""},
             "virtual": True,
         }
         node.handlers = {"error": [[["*"], muted]]}
 
 
+class _Path(Procedure):
+    """A path, whose elements are evaluated first; a lone text may hold a whole path."""
+
+    __slots__ = ()
+    collects = True
+
+    def path(self) -> list[Value]:
+        """Return the path."""
+        rets = self.node.rets or []
+        if len(rets) == 1 and type(rets[0]) is str and ("." in rets[0] or "[" in rets[0]):
+            return parse_path(rets[0])
+        return list(rets)
+
+
 @procedure("_ref")
-class Reader(Procedure):
+class Reader(_Path):
     """A path that is read: ret is what it stands for."""
 
     __slots__ = ()
-    collects = True
 
     def receive_last(self) -> list[Message]:
-        """Look the path up."""
-        self.set_ret(lookup.read(self.run, self.node, self.payload, self.node.rets or []))
+        """Look the path up; a head that leads to nothing is null."""
+        path = self.path()
+        try:
+            value = lookup.read(self.run, self.node, self.payload, path)
+        except NotFound:
+            if not self._is_head():
+                raise
+            value = None
+        if type(value) is list and value and value[0] == "_func" and self._is_head():
+            value = self._own(path, value)
+        self.set_ret(value)
         return self.reply()
+
+    def _is_head(self) -> bool:
+        """Tell whether this is the head of a call."""
+        parent = self.run.nodes.get(self.node.parent or "")
+        return parent is not None and parent.heap == "_head" and child_id(self.node.nid) == 1
+
+    def _own(self, path: list[Value], function: Value) -> Value:
+        """Put a copy that notes by whom it is called in the place of a function from elsewhere."""
+        if id(function) in self.run.fresh_functions:
+            return function
+        function = dup_function(function)
+        self.run.fresh_functions[id(function)] = function
+        if path[-1] != "ret":
+            self.payload = lookup.write(self.run, self.node, self.payload, path, function)
+        return function
 
 
 @procedure("_rep")
-class Path(Procedure):
+class Path(_Path):
     """A path that is written to: ret is the path itself."""
 
     __slots__ = ()
-    collects = True
 
     def receive_last(self) -> list[Message]:
         """Reply with the path."""
-        self.set_ret(list(self.node.rets or ()))
+        self.set_ret(self.path())
         return self.reply()
 
 
@@ -249,7 +279,6 @@ class Head(Procedure):
         heat = self.payload.get("ret")
         if heat is None:
             raise UnknownProcedure(f'don\'t know how to apply "{self.tree[1][0][1]}"')
-        if type(heat) is str:
-            named = lookup.variable(self.run, self.node, heat)
-            heat = named if is_reference(named) else heat
+        if self.tree[1][0][1] in _RET:
+            heat = self.ret0
         return self.execute_child(2, heat=heat)

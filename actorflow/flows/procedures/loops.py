@@ -9,7 +9,8 @@ from actorflow.flows.node import child_id, child_nid
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.procedures.sequences import Taggable
-from actorflow.flows.values import Value, is_reference, to_text, truthy
+from actorflow.flows.showing import shown
+from actorflow.flows.values import Value, truthy
 
 if TYPE_CHECKING:
     from typing import ClassVar
@@ -21,13 +22,12 @@ class _Steerable(Taggable):
     """A procedure that understands break, continue and perhaps move."""
 
     __slots__ = ()
+    keeps_atts = True
     words: ClassVar[tuple[str, ...]] = ("break", "continue")
 
     def pre_execute(self) -> None:
-        node = self.node
-        node.vars = node.vars or {}
-        for word in self.words:
-            node.vars[word] = ["_proc", {"proc": word, "nid": node.nid}, self.tree[2]]
+        nid, line = self.node.nid, self.tree[2]
+        self.node.vars = {word: ["_proc", {"proc": word, "nid": nid}, line] for word in self.words}
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
         """Run a child in the current pass."""
@@ -47,9 +47,12 @@ class _Steerable(Taggable):
         node = self.node
         if self.message.get("payload") is None:
             self.payload = node.payload
-        state = node.state
-        if state == "ended" or (state == "closed" and flavour != "break"):
-            return []
+        status = node.status[-1] if node.status else None
+        if status is not None:
+            if status["status"] != "ended" and self._leads_here(status):
+                return self.reply()
+            if status["status"] == "ended" or flavour != "break":
+                return []
         if flavour == "break":
             self.run.close(node, self.message)
             return self.cancel(None)
@@ -66,33 +69,45 @@ class _Steerable(Taggable):
 
     def steer(self, flavour: str) -> list[Message]:
         """Return what starts the next pass."""
+        entry = self.entry(flavour)
         self.next_pass()
-        return self.execute_child(self.entry(flavour))
+        return self.execute_child(entry)
 
     def entry(self, flavour: str) -> int:
         """Return the child a new pass starts with."""
         return self.att_count()
 
 
-def _strings(tree: Tree, *keys: str) -> list[Value]:
-    """Return the plain strings among the attributes of a tree, keyed or (without keys) unkeyed."""
-    found: list[Value] = []
-    for child in tree[1] if type(tree[1]) is list else ():
-        if child[0] == "_att" and child[1][-1][0] == "_sqs":
-            key = child[1][0][0] if len(child[1]) > 1 else None
-            if key in keys or (key is None and not keys):
-                found.append(child[1][-1][1])
-    return found
+def _atts(tree: Tree) -> list[Tree]:
+    """Return the attributes of a tree, each as its parts: a value, or a key and a value."""
+    return [child[1] for child in tree[1] if child[0] == "_att"] if type(tree[1]) is list else []
 
 
-def _tagged(tree: Tree, target: str) -> bool:
-    """Tell whether a tree bears a tag."""
-    return target in _strings(tree, "tag", "tags")
+def _is_string(tree: Tree, text: str) -> bool:
+    return tree[0] in ("_sqs", "_dqs") and tree[1] == text
 
 
-def _named(tree: Tree, target: str) -> bool:
-    """Tell whether a tree is meant: by its head, or by a string that it is or is given."""
-    return bool(tree[0] == target or tree[1] == target or target in _strings(tree))
+def _is_tagged(tree: Tree, name: str) -> bool:
+    return any(
+        len(parts) > 1 and parts[0][0] == "tag" and _is_string(parts[1], name)
+        for parts in _atts(tree)
+    )
+
+
+def _is_given(tree: Tree, name: str) -> bool:
+    return any(len(parts) == 1 and _is_string(parts[0], name) for parts in _atts(tree))
+
+
+def _is_named(tree: Tree, name: str) -> bool:
+    return bool(tree[0] == name)
+
+
+def _is_here(tree: Tree, _: str) -> bool:
+    return bool(tree[0] == "_") and any(parts[0][0] == "here" for parts in _atts(tree))
+
+
+_WAYS_TO_MEAN = (_is_tagged, _is_given, _is_string, _is_named, _is_here)
+"""How a child can be meant, in the order in which they are tried."""
 
 
 @procedure("cursor")
@@ -102,10 +117,16 @@ class Cursor(_Steerable):
     __slots__ = ()
     words = ("break", "continue", "move")
 
+    def tags_in(self, index: int) -> Value:
+        """Return what an attribute gave, if that can be tags: a string, or strings only."""
+        ret = self.payload.get("ret")
+        names = ret if type(ret) is list else [ret]
+        return names if names and all(type(name) is str for name in names) else None
+
     def receive_last_att(self, index: int) -> list[Message]:
         """Begin with the first child, or the one that ``start:`` names."""
-        start = self.att("start")
-        if start is None:
+        start = self.att("start", "initial")
+        if not truthy(start):
             return super().receive_last_att(index)
         return self.execute_child(self.find_child(start))
 
@@ -114,17 +135,12 @@ class Cursor(_Steerable):
 
         Raises FlowError when there is none.
         """
-        name = (
-            target[1].get("proc") or target[1].get("ref") or ""
-            if is_reference(target)
-            else to_text(target)
-        )
         children = self.tree[1]
-        for names in (_tagged, _named):
+        for means in _WAYS_TO_MEAN:
             for index, child in enumerate(children):
-                if child[0] != "_att" and names(child, name):
+                if child[0] != "_att" and means(child, target):
                     return index
-        raise FlowError(f'move target "{name}" not found')
+        raise FlowError(f"move target {shown(target)} not found")
 
     def steer(self, flavour: str) -> list[Message]:
         """Return what starts the next pass, marked as such."""
@@ -134,7 +150,12 @@ class Cursor(_Steerable):
 
     def entry(self, flavour: str) -> int:
         """Return the child that continue or move starts with."""
-        return self.find_child(self.message.get("to")) if flavour == "move" else self.att_count()
+        if flavour != "move":
+            return self.att_count()
+        target = self.message.get("to")
+        if type(target) is not str:
+            raise FlowError(f"move target {shown(target)} is not a string")
+        return self.find_child(target)
 
 
 @procedure("loop")
@@ -158,7 +179,10 @@ class Until(_Steerable):
 
     __slots__ = ()
     unatts = True
-    keeps_atts = True
+
+    def tags_in(self, index: int) -> Value:
+        """Take no attribute as a tag."""
+        return None
 
     def receive_non_att(self, index: int) -> list[Message]:
         """Judge the test, or go on in the body."""
@@ -179,54 +203,25 @@ class Until(_Steerable):
             kept = self.node.own.get("ret")
             return self.reply(ret=kept[0] if kept else self.ret0)
         self.set_ret(self.ret0)
-        if first + 1 < len(self.tree[1]):
-            return self.execute_child(first + 1)
-        self.next_pass()
-        return self.execute_child(first)
+        return self.execute_child(first + 1)
 
 
 class _Steer(Procedure):
-    """Something that addresses an enclosing loop."""
+    """Something that addresses a loop: the one that is referred to, or the one around it."""
 
     __slots__ = ()
     keeps_atts = True
 
-    def targets(self) -> list[str]:
-        """Return the nids of the loops meant.
+    def target(self, ref: Value) -> str | None:
+        """Return the nid of the first node that bears a tag, or else that of the loop around."""
+        tags = ref if type(ref) is list else [ref]
+        for nid, node in self.run.nodes.items():
+            if node.tags and node.state != "ended" and any(tag in node.tags for tag in tags):
+                return nid
+        return None if self.node.heat is None else self.node.heat[1].get("nid")
 
-        By ``ref:``, by the word's own nid, or the nearest.
-        """
-        ref = self.att("ref")
-        if ref is not None:
-            tags = ref if type(ref) is list else [ref]
-            found = [
-                nid
-                for nid, node in self.run.nodes.items()
-                if node.tags and node.state != "ended" and any(tag in node.tags for tag in tags)
-            ]
-            if not found:
-                raise FlowError(f'no node with tag "{to_text(ref)}"')
-            return found
-        nid = self.att("nid")
-        if nid is not None:
-            return [to_text(nid)]
-        if self.node.heat is not None:
-            return [self.node.heat[1]["nid"]]
-        nearest = self._nearest()
-        if nearest is None:
-            raise FlowError(f"{self.node.heap} outside of a loop")
-        return [nearest]
-
-    def _nearest(self) -> str | None:
-        node: Node | None = self.run.nodes.get(self.node.parent or "")
-        while node is not None:
-            if node.heap in ("cursor", "loop", "until", "while"):
-                return node.nid
-            node = self.run.nodes.get(node.parent or "")
-        return None
-
-    def is_ancestor(self, nid: str) -> bool:
-        """Tell whether a node is above this one."""
+    def is_ancestor(self, nid: str | None) -> bool:
+        """Tell whether a node is this one or above it."""
         node: Node | None = self.node
         while node is not None:
             if node.nid == nid:
@@ -234,43 +229,40 @@ class _Steer(Procedure):
             node = self.run.nodes.get(node.parent or "")
         return False
 
-    def emit(self, **fields: Any) -> list[Message]:
-        """Cancel the loops meant; reply only when this node does not go with them."""
-        targets = self.targets()
-        flavour = self.node.heap
-        out = [self.wrap("cancel", nid, flavour=flavour, **fields) for nid in targets]
-        return out if any(self.is_ancestor(nid) for nid in targets) else out + self.reply()
-
 
 @procedure("break", "continue")
 class Break(_Steer):
-    """Leave a loop, or start it over; ret is the argument, if any."""
+    """Leave a loop, or start it over, with the argument as its ret; without a loop, do nothing."""
 
     __slots__ = ()
 
     def receive_last(self) -> list[Message]:
-        """Cancel the loop."""
+        """Cancel the loop, and reply unless this node goes with it."""
         values = self.unkeyed()
+        nid = self.target(self.att("ref"))
+        if nid is None:
+            self.set_ret(self.ret0)
+            return self.reply()
         if values:
-            self.set_ret(values[-1])
-        return self.emit()
+            self.set_ret(values[0])
+        out = [self.wrap("cancel", nid, flavour=self.node.heap)]
+        return out if self.is_ancestor(nid) else out + self.reply(ret=self.ret0)
 
 
 @procedure("move")
 class Move(_Steer):
-    """``move to: x``: go to a child of the cursor."""
+    """``move to: x``: go to a child of the cursor around, or of the one that is referred to."""
 
     __slots__ = ()
 
     def receive_last(self) -> list[Message]:
         """Cancel the cursor, telling it where to go on."""
-        target = self.att("to")
-        if target is None:
-            values = self.unkeyed()
-            target = values[0] if values else None
-        if target is None:
-            raise FlowError("move needs to know where: move to: 'x'")
-        return self.emit(to=target)
+        values = self.unkeyed()
+        nid = self.target(self.att("ref") or (values[0] if values else None))
+        if nid is None:
+            return self.reply()
+        out = [self.wrap("cancel", nid, flavour="move", to=self.att("to"))]
+        return out if self.is_ancestor(nid) else out + self.reply()
 
 
 __all__ = ["Break", "Cursor", "Loop", "Move", "Until", "child_id", "child_nid"]

@@ -17,11 +17,7 @@ class Macro(Procedure):
 
     def execute(self) -> list[Message]:
         """Rewrite; the node is entered when the new message comes."""
-        again = {
-            key: value
-            for key, value in self.message.items()
-            if key not in ("m", "pr", "er", "accept_symbol")
-        }
+        again = {key: value for key, value in self.message.items() if key not in ("m", "pr", "er")}
         again["tree"] = self.rewritten()
         again["rewritten"] = True
         return [again]

@@ -1,11 +1,16 @@
-"""match: a case whose candidates take values apart and bind variables."""
+"""match: a case whose candidates take values apart and bind variables.
+
+The value to match travels in the payload as ``_pat_val``; what a pattern makes of it comes back as
+``_pat_binding``: the variables for the branch, or null when it does not fit.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.node import child_id, child_nid
+from actorflow.flows import lookup
+from actorflow.flows.node import child_nid
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.conditionals import Case, is_else
 from actorflow.flows.procedures.registry import procedure
@@ -14,12 +19,13 @@ from actorflow.flows.values import (
     Value,
     get_path,
     groups,
-    is_regex,
+    is_reference,
     same,
     to_regex,
     to_text,
     truthy,
 )
+from actorflow.flows.wearing import wear
 
 if TYPE_CHECKING:
     from actorflow.flows.node import Message, Tree
@@ -31,40 +37,59 @@ _PATTERNS = {
     "guard": "_pat_guard",
     "bind": "_pat_guard",
     "_rxs": "_pat_regex",
+    "or!": "or",
 }
+_PATTERN_HEADS = frozenset(_PATTERNS.values()) - {"or"}
 _SPLAT = re.compile(r"\A(.*)__(_|\d+)\Z")
-_BINDABLE = re.compile(r"\A[a-z_]")
+_WORD = re.compile(r"[a-z][a-z0-9]*")
 
 
-def is_word(tree: Tree) -> bool:
-    """Tell whether a tree is a bare word."""
-    return type(tree[0]) is str and tree[1] == [] and bool(_BINDABLE.match(tree[0]))
+# -- the trees of patterns -------------------------------------------------------------------
 
 
 def to_pattern(tree: Tree) -> Tree:
-    """Turn an array, object, or, guard or regular expression into a pattern, all the way down."""
-    head = tree[0]
-    if type(tree[1]) is not list:
-        return tree
-    if any(child[0] == "_att" and child[1][0][0] == "!" for child in tree[1]):
-        kept = [child for child in tree[1] if not (child[0] == "_att" and child[1][0][0] == "!")]
-        return [head, kept, *tree[2:]]
-    if head == "or!":
-        return ["or", *tree[1:]]
-    if head not in _PATTERNS:
-        return tree
+    """Turn an array, object, or, guard or regular expression into a pattern, all the way down.
+
+    One that is followed by ``!`` stays what it is.
+    """
+    head, children = tree[0], tree[1]
     if head == "_rxs":
         return ["_pat_regex", *tree[1:]]
-    children = []
-    position = 0
-    for child in tree[1]:
-        if child[0] == "_att":
-            unwrap = head in ("or", "guard", "bind") and len(child[1]) == 1
-            children.append(to_pattern(child[1][0]) if unwrap else child)
-            continue
-        children.append(child if head == "_obj" and position % 2 == 0 else to_pattern(child))
-        position += 1
-    return [_PATTERNS[head], children, *tree[2:]]
+    if type(children) is not list or (head != "_att" and head not in _PATTERNS):
+        return tree
+    kept = [child for child in children if not _is_flag(child, "!")]
+    if len(kept) < len(children):
+        return [head, kept, *tree[2:]]
+    return [_PATTERNS.get(head, head), [to_pattern(child) for child in children], *tree[2:]]
+
+
+def _is_flag(tree: Tree, word: str) -> bool:
+    """Tell whether a tree is an attribute that is nothing but ``word``."""
+    return tree[0] == "_att" and len(tree[1]) == 1 and tree[1][0][:2] == [word, []]
+
+
+def is_pattern(tree: Tree) -> bool:
+    """Tell whether a tree is a pattern."""
+    return tree[0] in _PATTERN_HEADS
+
+
+def word_of(tree: Tree) -> str | None:
+    """Return the word that a part of a pattern binds (``_``: none), or None when it is no word."""
+    head: str = tree[0]
+    if head == "_" or (tree[1] == [] and _WORD.fullmatch(head)):
+        return head
+    return None
+
+
+def splat_of(tree: Tree) -> tuple[str, int | None] | None:
+    """Return what ``name__2`` or ``name___`` binds, and how many elements (None: all it can)."""
+    match = _SPLAT.match(tree[0])
+    if match is None:
+        return None
+    return match.group(1), None if match.group(2) == "_" else int(match.group(2))
+
+
+# -- match -----------------------------------------------------------------------------------
 
 
 @procedure("match")
@@ -75,100 +100,103 @@ class Match(Case):
 
     def pre_execute(self) -> None:
         """Make patterns of the candidates."""
+        is_shared = self.tree is self.message["tree"]
         super().pre_execute()
         children = list(self.tree[1])
         first = self.att_count()
         odd = (len(children) - first) % 2
         for index in range(first + odd, len(children), 2):
-            children[index] = to_pattern(children[index])
+            known = children[index]
+            children[index] = to_pattern(known)
+            if children[index] is not known and (is_shared or known[0] != "_rxs"):
+                wear(self.run, self.node, known, children[index])
         self.rewrite([self.tree[0], children, *self.tree[2:]])
 
     def is_catch_all(self, tree: Tree) -> bool:
         """Tell whether a candidate is ``else`` or ``_``."""
-        return is_else(tree) or (tree[0] == "_" and tree[1] == [])
+        return is_else(tree) or tree[:2] == ["_", []]
 
-    def candidate(self, index: int) -> list[Message]:
-        """Evaluate a pattern, which finds the value in the payload."""
-        payload = {k: v for k, v in self.payload.items() if not k.startswith("_pat_")}
-        self.payload = payload
+    def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
+        """Show a pattern the value."""
         children = self.tree[1]
-        if index < len(children) and not self.is_catch_all(children[index]):
-            head = children[index][0]
-            if type(head) is str and head.startswith("_pat_"):
-                self.payload = {**payload, "_pat_val": self.node.own["key"]}
-            elif is_word(children[index]) and not self._is_known(head):
-                self.set_ret(self.ret0)
-                return self.execute_child(index + 1, vars={head: self.node.own["key"]})
-        return super().candidate(index)
+        if index < len(children) and is_pattern(children[index]):
+            self.payload = {**self.payload, "_pat_val": self.node.own["key"]}
+        return super().execute_child(index, sub, **fields)
 
-    def _is_known(self, name: str) -> bool:
-        from actorflow.flows import lookup  # noqa: PLC0415 - only needed here
+    def judge(self, key: Value, candidate: Value) -> tuple[bool, dict[str, Value] | None]:
+        """Take a pattern's bindings, or compare a plain value, which binds nothing."""
+        if "_pat_binding" not in self.payload:
+            return same(key, candidate), None
+        payload = dict(self.payload)
+        binding = payload.pop("_pat_binding")
+        self.payload = payload
+        return binding is not None, binding
 
-        return lookup.variable(self.run, self.node, name) is not MISSING
 
-    def judge(self, key: Value, candidate: Value) -> dict[str, Value] | None:
-        """Take a pattern's bindings, or compare a plain value."""
-        if "_pat_binding" in self.payload:
-            binding: dict[str, Value] | None = self.payload["_pat_binding"]
-            self.payload = {k: v for k, v in self.payload.items() if not k.startswith("_pat_")}
-            return binding
-        if is_regex(candidate):
-            return super().judge(key, candidate)
-        return {} if same(key, candidate) else None
+# -- patterns --------------------------------------------------------------------------------
 
 
 class Pattern(Procedure):
-    """What patterns share: they take ``_pat_val`` on entry and leave ``_pat_binding``."""
+    """What patterns share."""
 
     __slots__ = ()
-    keeps_atts = True
 
     def pre_execute(self) -> None:
-        """Take the value to match out of the payload."""
-        own = self.node.own
-        own["val"] = self.payload.get("_pat_val", self.payload.get("ret"))
-        own["binding"] = {}
-        self.payload = self.clean()
-        self.node.payload = self.payload
+        """Begin without bindings."""
+        self.node.own["binding"] = {}
 
-    def clean(self) -> dict[str, Any]:
-        """Return the payload without what patterns put there."""
-        return {k: v for k, v in self.payload.items() if not k.startswith("_pat_")}
+    @property
+    def value(self) -> Value:
+        """The value to match."""
+        entry = self.node.payload
+        return entry["_pat_val"] if "_pat_val" in entry else entry.get("ret")
 
-    def end(self, *, matched: bool) -> list[Message]:
+    def start(self) -> list[Message]:
+        """Begin with the attributes, or the first part."""
+        if not self.tree[1]:
+            return self.end({} if self.value == [] else None)
+        return self.execute_child(0) if self.att_count() else self.receive_last_att(-1)
+
+    def end(self, binding: dict[str, Value] | None) -> list[Message]:
         """Reply with the bindings, or null."""
-        binding = self.node.own["binding"] if matched else None
-        self.payload = {**self.clean(), "_pat_binding": binding}
+        payload = {k: v for k, v in self.payload.items() if k != "_pat_val"}
+        self.payload = {**payload, "_pat_binding": binding}
         return self.reply()
 
-    def sub_result(self, value: Value) -> bool:
-        """Judge what a child gave for ``value``: a sub-pattern's bindings or a plain value."""
-        own = self.node.own
-        if "_pat_binding" in self.payload:
-            binding = self.payload["_pat_binding"]
-            self.payload = self.clean()
-            if binding is None:
-                return False
-            own["binding"] = {**own["binding"], **binding}
-            return True
-        candidate = self.payload.get("ret")
-        if is_regex(candidate) and type(value) is str:
-            return to_regex(candidate).search(value) is not None
-        return same(candidate, value)
+    def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
+        """Evaluate a part, which sees what it is to match if it is a pattern.
 
-    def ask(self, index: int, value: Value) -> list[Message]:
-        """Evaluate child ``index`` against ``value``."""
-        head = self.tree[1][index][0]
-        if type(head) is str and head.startswith("_pat_"):
-            self.payload = {**self.clean(), "_pat_val": value}
-        return self.execute_child(index)
+        A word needs no node: the answer of the part is sent at once.
+        """
+        own, part = self.node.own, self.tree[1][index]
+        word = None if part[0] == "_att" or is_pattern(part) else word_of(part)
+        takes_many = part[0] != "_att" and word is None and splat_of(part) is not None
+        if is_pattern(part) or takes_many:
+            own["sub"] = self.sub_value(index)
+            self.payload = {**self.payload, "_pat_val": own["sub"][1]}
+        else:
+            own.pop("sub", None)
+            self.payload = {k: v for k, v in self.payload.items() if k != "_pat_val"}
+        if word is None and not takes_many:
+            return super().execute_child(index, sub, **fields)
+        answer = self.reply(virtual=True)[0]
+        answer.update({"nid": self.node.nid, "from": child_nid(self.node.nid, index)})
+        return [answer]
 
-    def step(self, index: int) -> list[Message]:
-        """Send oneself the receive of a child that needs no node."""
-        nid = self.node.nid
-        message = self.wrap("receive", nid, virtual=True)
-        message["from"] = child_nid(nid, index)
-        return [message]
+    def sub_value(self, index: int) -> list[Value]:
+        """Return how much of the value a part is to match, and that."""
+        return [1, self.value]
+
+    def take_binding(self) -> dict[str, Value] | None:
+        """Take what a pattern inside this one bound out of the payload."""
+        payload = dict(self.payload)
+        binding: dict[str, Value] | None = payload.pop("_pat_binding", None)
+        self.payload = payload
+        return binding
+
+    def bind(self, binding: dict[str, Value]) -> None:
+        """Add to the bindings."""
+        self.node.own["binding"] = {**self.node.own["binding"], **binding}
 
 
 @procedure("_pat_arr")
@@ -178,65 +206,64 @@ class ArrayPattern(Pattern):
     __slots__ = ()
 
     def start(self) -> list[Message]:
-        """Fail at once when the value is no array."""
-        if self.att_count():
-            return self.execute_child(0)
-        return self._begin(0)
-
-    def receive_last_att(self, index: int) -> list[Message]:
-        """Begin after the attributes."""
-        return self._begin(index + 1)
-
-    def _begin(self, first: int) -> list[Message]:
-        if type(self.node.own["val"]) is not list:
-            return self.end(matched=False)
+        """Begin, unless the value is no array."""
         self.node.own["at"] = 0
-        return self._element(first)
-
-    def _element(self, index: int) -> list[Message]:
-        own = self.node.own
-        children, value = self.tree[1], own["val"]
-        if index >= len(children):
-            return self.end(matched=own["at"] == len(value))
-        child = children[index]
-        splat = _SPLAT.match(child[0]) if is_word(child) else None
-        if splat is None and own["at"] >= len(value):
-            return self.end(matched=False)
-        if is_word(child):
-            return self.step(index)
-        return self.ask(index, value[own["at"]])
+        return super().start() if type(self.value) is list else self.end(None)
 
     def receive_non_att(self, index: int) -> list[Message]:
         """Judge an element and go to the next."""
-        own = self.node.own
-        value, child = own["val"], self.tree[1][index]
-        if is_word(child):
-            if not self._bind(child[0], index):
-                return self.end(matched=False)
-        elif self.sub_result(value[own["at"]]):
-            own["at"] += 1
-        else:
-            return self.end(matched=False)
-        return self._element(index + 1)
-
-    def _bind(self, word: str, index: int) -> bool:
-        own = self.node.own
-        value, at = own["val"], own["at"]
-        splat = _SPLAT.match(word)
-        if splat is None:
+        own, part, value = self.node.own, self.tree[1][index], self.value
+        size = 1
+        element = value[own["at"]] if own["at"] < len(value) else None
+        if is_pattern(part):
+            binding = self.take_binding()
+            if binding is None:
+                return self.end(None)
+            size = own["sub"][0]
+            self.bind(binding)
+        elif (word := word_of(part)) is not None:
             if word != "_":
-                own["binding"] = {**own["binding"], word: value[at]}
-            own["at"] += 1
-            return True
-        name, count = splat.groups()
-        following = len(self.tree[1]) - index - 1
-        size = len(value) - at - following if count == "_" else int(count)
-        if size < 0 or at + size > len(value):
-            return False
-        if name:
-            own["binding"] = {**own["binding"], name: value[at : at + size]}
+                self.bind({word: element})
+        elif (splat := splat_of(part)) is not None:
+            size, taken = own["sub"]
+            if splat[0]:
+                self.bind({splat[0]: taken})
+        elif not same(element, self.payload.get("ret")):
+            return self.end(None)
         own["at"] += size
-        return True
+        return self.end(None) if own["at"] > len(value) else super().receive_non_att(index)
+
+    def receive_last(self) -> list[Message]:
+        """Fit if nothing is left."""
+        own = self.node.own
+        return self.end(own["binding"] if own["at"] == len(self.value) else None)
+
+    def sub_value(self, index: int) -> list[Value]:
+        """Return the next element, or as many as there are for what takes many."""
+        at, value = self.node.own["at"], self.value
+        splat = _splat_in(self.tree[1][index])
+        if splat is None:
+            return [1, value[at] if at < len(value) else None]
+        following = sum(_least(part) for part in self.tree[1][index + 1 :])
+        size = max(len(value) - at - following, 0)
+        taken = value[at : at + (size if splat[1] is None else min(size, splat[1]))]
+        return [len(taken), taken]
+
+
+def _splat_in(part: Tree) -> tuple[str, int | None] | None:
+    """Return what a part of an array pattern takes many elements for, be it inside a guard."""
+    if not is_pattern(part):
+        return splat_of(part)
+    name = part[1][0] if part[0] == "_pat_guard" else part
+    return splat_of(name) if name[1] == [] else None
+
+
+def _least(part: Tree) -> int:
+    """Return how many elements a part is counted for, by those before it that take many."""
+    if part[0] == "_att":
+        return 0
+    splat = _splat_in(part)
+    return 1 if splat is None or splat[1] is None else splat[1]
 
 
 @procedure("_pat_obj")
@@ -244,77 +271,83 @@ class ObjectPattern(Pattern):
     """``{ key: pattern ... }``: more keys are fine, unless ``only``."""
 
     __slots__ = ()
+    keeps_atts = True
 
     def pre_execute(self) -> None:
-        """Take ``only`` as a flag and bare keys as strings."""
+        """Read ``only`` as ``only: true``, and a path in the place of a key as a path."""
         super().pre_execute()
-        children, position = [], 0
-        for child in self.tree[1]:
+        children = []
+        for position, child in enumerate(self.tree[1]):
             one = child
-            if child[0] == "_att":
-                if len(child[1]) == 1 and child[1][0][0] == "only":
-                    self.node.own["only"] = True
-                    continue
-            else:
-                if position % 2 == 0:
-                    one = self._key(child)
-                position += 1
+            if _is_flag(child, "only"):
+                one = ["_att", [["_sqs", "only", -1], ["_boo", True, -1]], *child[2:]]
+            elif position % 2 == 0 and child[0] == "_ref":
+                one = ["_rep", *child[1:]]
             children.append(one)
-        self.rewrite([self.tree[0], children, *self.tree[2:]])
-
-    @staticmethod
-    def _key(tree: Tree) -> Tree:
-        if tree[0] == "_ref":
-            parts = [to_text(part[1]) for part in tree[1]]
-            return ["_sqs", ".".join(parts), *tree[2:]]
-        return ["_sqs", tree[0], *tree[2:]] if tree[1] == [] else tree
+        known = self.tree
+        if children != known[1]:
+            self.rewrite([known[0], children, *known[2:]])
+            wear(self.run, self.node, known, self.tree)
 
     def start(self) -> list[Message]:
-        """Fail at once when the value is no object."""
-        if self.att_count():
-            return self.execute_child(0)
-        return self._begin(0)
+        """Begin, unless the value is no object."""
+        return super().start() if type(self.value) is dict else self.end(None)
 
     def receive_last_att(self, index: int) -> list[Message]:
-        """Begin after the attributes."""
-        return self._begin(index + 1)
+        """Begin with the first key."""
+        quoted = self.att("quote") == "keys"
+        parts = self.tree[1][index + 1 :]
+        parts[::2] = [self._key(part, quoted=quoted) for part in parts[::2]]
+        self.rewrite([self.tree[0], self.tree[1][: index + 1] + parts, *self.tree[2:]])
+        self.node.own["keys"] = []
+        return super().receive_last_att(index)
 
-    def _begin(self, first: int) -> list[Message]:
-        own = self.node.own
-        if type(own["val"]) is not dict:
-            return self.end(matched=False)
-        own["keys"] = 0
-        return self._entry(first)
-
-    def _entry(self, index: int) -> list[Message]:
-        own = self.node.own
-        if index >= len(self.tree[1]):
-            return self.end(matched=not own.get("only") or own["keys"] == len(own["val"]))
-        return self.execute_child(index)
+    def _key(self, tree: Tree, *, quoted: bool) -> Tree:
+        """Return a key as a string: a word is its variable, if there is one, or itself."""
+        if tree[1] != []:
+            plain = quoted and type(tree[1]) is not list
+            return ["_sqs", to_text(tree[1]), *tree[2:]] if plain else tree
+        found = MISSING if quoted else lookup.variable(self.run, self.node, tree[0])
+        word = tree[0] if found is MISSING or is_reference(found) else found
+        return ["_sqs", word, *tree[2:]]
 
     def receive_non_att(self, index: int) -> list[Message]:
         """Take a key, then judge what stands under it."""
+        own, ret = self.node.own, self.payload.get("ret")
+        if "found" not in own:
+            path = ret if type(ret) is list else [ret]
+            found, _ = get_path(self.value, path)
+            if found is MISSING:
+                return self.end(None)
+            own["found"] = [found]
+            own["keys"].append(ret)
+        elif not self._fits(self.tree[1][index], own.pop("found")[0]):
+            return self.end(None)
+        return super().receive_non_att(index)
+
+    def _fits(self, part: Tree, found: Value) -> bool:
+        if is_pattern(part):
+            binding = self.take_binding()
+            self.bind(binding or {})
+            return binding is not None
+        word, splat = word_of(part), splat_of(part)
+        if word is None and splat is None:
+            return same(found, self.payload.get("ret"))
+        name = splat[0] if word is None and splat is not None else word
+        if name and name != "_":
+            self.bind({name: found})
+        return True
+
+    def receive_last(self) -> list[Message]:
+        """Fit, unless there are other keys and there must not be."""
         own = self.node.own
-        position = index - self.att_count()
-        if position % 2 == 0:
-            key = to_text(self.payload.get("ret"))
-            found = own["val"].get(key, MISSING)
-            if found is MISSING:
-                found, _ = get_path(own["val"], list(key.split(".")))
-            if found is MISSING:
-                return self.end(matched=False)
-            own["keys"] += 1
-            own["sub"] = [found]
-            child = self.tree[1][index + 1]
-            return self.step(index + 1) if is_word(child) else self.ask(index + 1, found)
-        found = own["sub"][0]
-        child = self.tree[1][index]
-        if is_word(child):
-            if child[0] != "_":
-                own["binding"] = {**own["binding"], child[0]: found}
-        elif not self.sub_result(found):
-            return self.end(matched=False)
-        return self._entry(index + 1)
+        keys = {to_text(key) for key in own["keys"]}
+        strange = truthy(self.att("only")) and keys != set(self.value)
+        return self.end(None if strange else own["binding"])
+
+    def sub_value(self, index: int) -> list[Value]:
+        """Return what stands under the key."""
+        return [1, self.node.own["found"][0]]
 
 
 @procedure("_pat_or")
@@ -322,60 +355,82 @@ class OrPattern(Pattern):
     """``a or b``: the first that fits."""
 
     __slots__ = ()
-
-    def start(self) -> list[Message]:
-        """Try the first."""
-        return self.ask(0, self.node.own["val"])
+    unatts = True
 
     def receive_non_att(self, index: int) -> list[Message]:
         """Stop at the first that fits."""
-        if self.sub_result(self.node.own["val"]):
-            return self.end(matched=True)
-        if index + 1 < len(self.tree[1]):
-            return self.ask(index + 1, self.node.own["val"])
-        return self.end(matched=False)
+        part = self.tree[1][index]
+        if is_pattern(part):
+            binding = self.take_binding()
+            if binding is not None:
+                return self.end(binding)
+        elif word_of(part) == "_" and self.value != "_":
+            return self.end(None)
+        elif same(self.payload.get("ret"), self.value):
+            return self.end({})
+        return super().receive_non_att(index)
+
+    def receive_last(self) -> list[Message]:
+        """None fits."""
+        return self.end(None)
 
 
 @procedure("_pat_guard")
 class GuardPattern(Pattern):
-    """``guard name pattern? test?``: bind, then look closer."""
+    """``guard name pattern-or-test...``: bind, then look closer."""
 
     __slots__ = ()
+    unatts = True
 
-    def start(self) -> list[Message]:
-        """Bind the name, if there is one, then go to the pattern or test."""
-        own = self.node.own
-        first = self.tree[1][0]
-        if first[0] == "_att":
-            first = first[1][0]
-        own["name"] = first[0].rstrip("_") if is_word(first) else ""
-        if own["name"]:
-            own["binding"] = {own["name"]: own["val"]}
-            self.node.vars = {own["name"]: own["val"]}
-        if not is_word(first):
-            return self.ask(0, own["val"])
-        if len(self.tree[1]) == 1:
-            return self.end(matched=bool(own["name"]))
-        return self.ask(1, own["val"])
+    def pre_execute(self) -> None:
+        """Make a string of the name."""
+        super().pre_execute()
+        children, first = list(self.tree[1]), self.att_count()
+        if first < len(children) and children[first][1] == []:
+            children[first] = ["_sqs", children[first][0], *children[first][2:]]
+            self.rewrite([self.tree[0], children, *self.tree[2:]])
+
+    def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
+        """Let a test see what is bound."""
+        own, part = self.node.own, self.tree[1][index]
+        if "name" in own and not is_pattern(part) and word_of(part) is None:
+            fields["vars"] = dict(own["binding"])
+        return super().execute_child(index, sub, **fields)
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Judge the pattern, or take the test's word."""
-        own = self.node.own
-        if "_pat_binding" in self.payload:
-            bound = self.payload["_pat_binding"] or {}
-            met = self.sub_result(own["val"])
-            if "match" in bound and own["name"]:
-                for key in ("match", "matched"):
-                    own["binding"] = {**own["binding"], f"{own['name']}__{key}": bound[key]}
-            self.node.vars = {**(self.node.vars or {}), **own["binding"]}
-        else:
-            ret = self.payload.get("ret")
-            met = truthy(ret) if type(ret) is bool or ret is None else same(ret, own["val"])
-        if not met:
-            return self.end(matched=False)
-        if index + 1 < len(self.tree[1]):
-            return self.ask(index + 1, own["val"])
-        return self.end(matched=True)
+        """Take the name, judge a pattern, or take a test's word."""
+        own, part, ret = self.node.own, self.tree[1][index], self.payload.get("ret")
+        if is_pattern(part):
+            if not self._take_pattern():
+                return self.end(None)
+        elif word_of(part) is None:
+            if "name" not in own and type(ret) is str:
+                if ret == "_":
+                    return self.end(None)
+                splat = _SPLAT.match(ret)
+                own["name"] = splat.group(1) if splat else ret
+                self.bind({own["name"]: self.value} if own["name"] else {})
+            elif ret is False:
+                return self.end(None)
+        return super().receive_non_att(index)
+
+    def _take_pattern(self) -> bool:
+        """Add what a pattern bound, and what an expression caught under the name."""
+        bound: dict[str, Value] | None = self.payload.get("_pat_binding")
+        if bound is None:
+            return False
+        name = self.node.own.get("name")
+        if name and truthy(bound.get("match")):
+            caught = {f"{name}__match": bound["match"], f"{name}__matched": self.value}
+            bound = {**bound, **caught}
+            self.payload = {**self.payload, "_pat_binding": bound}
+        self.bind(bound)
+        return True
+
+    def receive_last(self) -> list[Message]:
+        """Fit."""
+        self.payload = {**self.payload, "_pat_binding": self.node.own["binding"]}
+        return self.reply()
 
 
 @procedure("_pat_regex")
@@ -384,19 +439,19 @@ class RegexPattern(Pattern):
 
     __slots__ = ()
     collects = True
+    keeps_atts = True
+
+    def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
+        """Give each part the ret of the entry."""
+        self.set_ret(self.ret0)
+        return super().execute_child(index, sub, **fields)
 
     def receive_last(self) -> list[Message]:
         """Match."""
-        own = self.node.own
-        options = to_text(self.att("rxopts"))
+        value = self.value
+        if type(value) is not str:
+            return self.end(None)
         source = "".join(to_text(part) for part in self.node.rets or ())
-        regex = ["_rxs", f"/{source}/{options}", self.tree[2]]
-        value = own["val"]
-        match = to_regex(regex).search(value) if type(value) is str else None
-        if match is None:
-            return self.end(matched=False)
-        own["binding"] = {"matched": match.group(0), "match": groups(match)}
-        return self.end(matched=True)
-
-
-__all__ = ["Match", "child_id"]
+        regex = ["_rxs", f"/{source}/{to_text(self.att('rxopts'))}", self.tree[2]]
+        match = to_regex(regex).search(value)
+        return self.end({"matched": value, "match": groups(match)} if match else None)

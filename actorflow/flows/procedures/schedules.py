@@ -9,7 +9,8 @@ from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.procedures.signals import Watcher
-from actorflow.flows.values import to_text
+from actorflow.flows.showing import shown
+from actorflow.flows.values import Value, is_function, truthy
 
 if TYPE_CHECKING:
     from actorflow.flows.node import Message, Tree
@@ -24,19 +25,15 @@ class Sleep(Procedure):
 
     def receive_last(self) -> list[Message]:
         """Schedule the reply."""
-        text = self.att("for", "in")
-        values = self.unkeyed()
-        if text is None:
-            text = values[0] if values else self.payload.get("ret")
+        given = self.att("for")
+        if given is None:
+            given = next(iter(self.unkeyed()), None)
+        if not truthy(given):
+            raise FlowError("missing a sleep time duration")
         message = self.reply()[0]
         return [
             self.wrap(
-                "schedule",
-                self.node.nid,
-                type="in",
-                string=to_text(text),
-                message=message,
-                payload={},
+                "schedule", self.node.nid, type="in", string=given, message=message, payload={}
             )
         ]
 
@@ -47,27 +44,34 @@ class Schedule(Watcher):
 
     __slots__ = ()
 
+    def pre_execute(self) -> None:
+        """Remember whether this is what an ``every`` was turned into."""
+        if self.message.get("rewritten"):
+            self.node.own["every"] = True
+
     def receive_last(self) -> list[Message]:
         """Schedule the function and let the parent go on."""
         if self.function() is None:
-            raise FlowError("schedule needs a function")
-        kind, text = None, None
-        for key, value in self.node.atts or ():
-            if key in ("in", "at", "cron", "every"):
-                kind, text = key, value
-        if text is None:
-            texts = [value for value in self.unkeyed() if type(value) in (str, int, float)]
-            if not texts:
-                raise FlowError("schedule needs a time: in:, at:, cron: or every:")
-            text = texts[0]
-        message = self.application()
+            raise FlowError("missing a function to call when the scheduler triggers")
+        kind, given = self._when()
+        if not truthy(given):
+            raise FlowError("missing a schedule")
         schedule = self.wrap(
-            "schedule", self.node.nid, string=to_text(text), message=message, payload={}
+            "schedule", self.node.nid, string=given, message=self.application(), payload={}
         )
         if kind is not None:
             schedule["type"] = kind
+        if self.node.own.get("every"):
+            schedule["repeats"] = True
         self.node.own["set"] = True
         return [schedule, *self.flank()]
+
+    def _when(self) -> tuple[str | None, Value]:
+        """Return the kind of the schedule, if it is said, and its text."""
+        for key, value in self.node.atts or ():
+            if key in ("cron", "at", "in", "every"):
+                return key, value
+        return None, next((value for value in self.unkeyed() if not is_function(value)), None)
 
 
 @procedure("cron", "every")
@@ -80,9 +84,10 @@ class Repeat(Macro):
         """Return a schedule."""
         atts, body = self.split()
         line = self.tree[2]
+        place = next((place for place, att in enumerate(atts) if len(att[1]) == 1), None)
+        if place is None:
+            raise FlowError(f"schedule not found in {shown(self.tree)}")
         if self.tree[0] == "cron":
-            for position, att in enumerate(atts):
-                if len(att[1]) == 1:
-                    atts[position] = ["_att", [["cron", [], line], att[1][0]], *att[2:]]
-                    break
+            given = atts.pop(place)[1][0]
+            atts.insert(0, ["_att", [["cron", [], line], given], line])
         return ["schedule", [*atts, make_def(body, line, "msg")], line]

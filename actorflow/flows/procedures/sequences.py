@@ -2,43 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+from actorflow.flows import cancelling
 from actorflow.flows.node import child_nid
 from actorflow.flows.procedures.attributes import add_tags
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import to_text
+from actorflow.flows.values import Value, to_text
 
 if TYPE_CHECKING:
     from actorflow.flows.node import Message
 
 
 class Taggable(Procedure):
-    """A procedure whose unkeyed string attribute is a tag."""
+    """A procedure whose attributes may be tags, as long as it has none."""
 
     __slots__ = ()
-    keeps_atts = True
 
     def receive_att(self, index: int) -> list[Message]:
-        """Take a string without a key as a tag."""
-        out: list[Message] = []
-        atts = self.node.atts or []
-        if (
-            len(self.tree[1][index][1]) == 1
-            and atts
-            and atts[-1][0] is None
-            and type(atts[-1][1]) is str
-        ):
-            out = add_tags(self, self.node, atts.pop()[1])
+        """Take the attribute as a tag, perhaps."""
+        tags = None if self.node.tags else self.tags_in(index)
+        out = [] if tags is None else add_tags(self, self.node, tags)
         return out + super().receive_att(index)
+
+    def tags_in(self, index: int) -> Value:
+        """Return what attribute ``index`` gave, if that can be a tag: a string without a key."""
+        ret = self.payload.get("ret")
+        return ret if type(ret) is str and len(self.tree[1][index][1]) == 1 else None
 
     def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
         """Let a cancel end the on_error handler that runs."""
-        if status.get("flavour") == "on-error":
-            self.run.close(self.node, self.message)
-            return self.cancel(None)
-        return []
+        if status.get("flavour") != "on-error":
+            return []
+        waiting = cancelling.on_receive_last(self.run, self)
+        handled = bool(waiting) and "on_receive_last" not in self.message
+        self.run.close(self.node, self.message, handled=handled)
+        return self.cancel(waiting)
 
 
 @procedure("sequence", "begin")
@@ -56,7 +57,8 @@ class NoRet(Procedure):
 
     def receive_last(self) -> list[Message]:
         """Reply with the ret of the entry."""
-        return self.reply(ret=self.ret0)
+        self.set_ret(self.ret0)
+        return self.reply()
 
 
 @procedure("noeval")
@@ -72,11 +74,15 @@ class NoEval(Procedure):
 
 @procedure("stall")
 class Stall(Procedure):
-    """Never reply."""
+    """Never reply; only the attributes are evaluated."""
 
     __slots__ = ()
 
-    def receive_last(self) -> list[Message]:
+    def start(self) -> list[Message]:
+        """Begin with the attributes, if there are any."""
+        return super().start() if self.att_count() else []
+
+    def receive_last_att(self, index: int) -> list[Message]:
         """Stay."""
         return []
 
@@ -86,30 +92,31 @@ class Skip(Procedure):
     """Reply after a number of messages to oneself."""
 
     __slots__ = ()
-    keeps_atts = True
 
     def receive(self) -> list[Message]:
-        """Count down."""
+        """Count down, once the number is known."""
+        return self._count_down() if "count" in self.node.own else super().receive()
+
+    def receive_last(self) -> list[Message]:
+        """Take the number, which is 0 where there is none to be seen."""
+        digits = re.match(r"\s*-?\d+", to_text(self.payload.get("ret")))
+        self.node.own["count"] = int(digits[0]) if digits else 0
+        self.set_ret(self.ret0)
+        return self._count_down()
+
+    def _count_down(self) -> list[Message]:
         own = self.node.own
-        if "count" not in own:
-            values = self.unkeyed()
-            own["count"] = int(values[0]) if values else 1
-            self.set_ret(self.ret0)
         own["count"] -= 1
         if own["count"] < 1:
             return self.reply()
         nid = self.node.nid
         again = self.wrap("receive", nid, virtual=True)
-        again["from"] = child_nid(nid, 1)
+        again["from"] = child_nid(nid, len(self.tree[1]))
         return [again]
 
 
 @procedure("_err")
 class Oops(Procedure):
-    """Fail with the text of the children; for tests."""
+    """Children in order, as what stands in place of a node that failed."""
 
     __slots__ = ()
-
-    def receive_last(self) -> list[Message]:
-        """Raise."""
-        raise RuntimeError(to_text(self.payload.get("ret")))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, is_function, is_reference, to_text
+from actorflow.flows.values import Value, is_function, is_reference, to_text, truthy
 
 if TYPE_CHECKING:
     from actorflow.flows.node import Message, Tree
@@ -25,6 +25,10 @@ def _listed(value: Value) -> list[Value]:
     if type(value) is list and not is_reference(value) and (not value or value[0] != "_rxs"):
         return value
     return [value]
+
+
+def _unique(values: list[Value]) -> list[Value]:
+    return [value for place, value in enumerate(values) if value not in values[:place]]
 
 
 class Watcher(Procedure):
@@ -65,8 +69,6 @@ class Watcher(Procedure):
 
     def flank(self) -> list[Message]:
         """Let the parent go on."""
-        if self.node.parent is None:
-            return []
         reply = self.reply(flavour="flank")
         self.node.detached = True
         return reply
@@ -75,7 +77,8 @@ class Watcher(Procedure):
         """Reply at once; what the function is doing is left alone."""
         if not self.node.own.get("set"):
             return super().cancel(waiting)
-        return waiting or self.reply()
+        self.node.on_receive_last = waiting or None
+        return self.emit_on_receive_last() if waiting else self.reply()
 
 
 @procedure("trap")
@@ -95,32 +98,36 @@ class Trap(Watcher):
         trap: dict[str, Any] = {
             "nid": node.nid,
             "bnid": node.parent or node.nid,
-            "range": to_text(self.att("range")) or "subnid",
+            "range": to_text(self.att("range", "scope")) or "subnid",
+            **self._criteria(),
         }
-        for criterion, names in _CRITERIA.items():
-            value = self.att(*names)
-            if value is not None:
-                trap[criterion] = _listed(value)
-        signal = self.att("signal", "signals")
-        if signal is not None:
-            trap["points"], trap["names"] = ["signal"], _listed(signal)
-        words = [value for value in self.unkeyed() if not is_function(value)]
-        if words and "points" not in trap:
-            trap["points"] = words
-        if "tags" in trap and "points" not in trap:
-            trap["points"] = ["entered"]
         count = 1 if blocking else self.att("count")
         if count is not None:
             trap["count"] = int(count)
-        payload = self.att("payload", "pl")
-        trap["pl"] = "event" if payload == "event" else "trap"
-        message = self.reply()[0] if blocking else self.application()
-        if type(payload) is dict:
-            message["payload"] = payload
-        trap["message"] = message
+        trap["pl"] = self.att("payload", "pl") or "trap"
+        trap["message"] = self.reply()[0] if blocking else self.application()
         node.own["set"] = True
         out = [self.wrap("trap", node.nid, trap=trap)]
         return out if blocking else out + self.flank()
+
+    def _criteria(self) -> dict[str, list[Value]]:
+        """Return what the messages to be trapped have to be like."""
+        wanted = {
+            criterion: _listed(value)
+            for criterion, names in _CRITERIA.items()
+            if (value := self.att(*names)) is not None
+        }
+        if "points" not in wanted and "tags" not in wanted:
+            words = [value for value in self.unkeyed() if not is_function(value)]
+            if words:
+                wanted["points"] = _listed(words[0])
+        elif "points" not in wanted:
+            wanted["points"] = ["entered"]
+        signals = self.att("sig", "signal", "signals")
+        if signals is not None:
+            wanted["points"] = _unique([*wanted.get("points", ()), "signal"])
+            wanted["names"] = _unique([*wanted.get("names", ()), *_listed(signals)])
+        return wanted
 
 
 @procedure("do-trap")
@@ -143,14 +150,15 @@ class Signal(Procedure):
     keeps_atts = True
 
     def receive_last(self) -> list[Message]:
-        """Emit and reply."""
+        """Emit and reply; without a name there is nothing to emit."""
         name = self.att("name")
-        values = self.unkeyed()
         if name is None:
-            name = values[0] if values else self.payload.get("ret")
-        signal = self.wrap("signal", self.node.nid, name=to_text(name))
+            name = next(iter(self.unkeyed()), None)
+        if not truthy(name):
+            return self.reply()
+        signal = self.wrap("signal", self.node.nid, name=name)
         payload = self.att("payload")
-        if type(payload) is dict:
+        if payload is not None:
             signal["payload"] = payload
         exid = self.att("exid")
         if exid is not None and exid != self.run.exid:

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actorflow.flows.failure import FlowError
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, is_reference, kind_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.flows.node import Message
+    from actorflow.flows.values import Value
 
 
 class Simple(Procedure):
@@ -56,22 +55,6 @@ class Simple(Procedure):
         """Return the last value given, or ret."""
         values = self.arguments()
         return values[-1] if values else self.ret0
-
-    def first(self) -> Value:
-        """Return the first value given, or ret."""
-        values = self.arguments()
-        return values[0] if values else self.ret0
-
-    def collection(self) -> Value:
-        """Return the last array, object or string given, or ret.
-
-        Raises FlowError when there is none.
-        """
-        for value in [*reversed(self.arguments()), self.ret0]:
-            if type(value) in (list, dict, str) and not is_reference(value):
-                return value
-        given = kind_name(self.argument())
-        raise FlowError(f"{self.name} needs an array, an object or a string, not {given}")
 
     @property
     def name(self) -> str:

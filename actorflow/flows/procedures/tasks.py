@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.failure import FlowError
 from actorflow.flows.procedures.attributes import reference_name
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import is_reference, to_text
+from actorflow.flows.values import is_reference
 
 if TYPE_CHECKING:
     from actorflow.flows.node import Message, Node
@@ -21,6 +20,10 @@ class Task(Procedure):
     __slots__ = ()
     keeps_atts = True
 
+    def start(self) -> list[Message]:
+        """Evaluate the attributes; nothing else is looked at."""
+        return super().start() if self.tree[1][0][0] == "_att" else self.receive_last()
+
     def receive_outside(self) -> list[Message]:
         """Reply with what the tasker returned."""
         return self.reply()
@@ -31,25 +34,19 @@ class Task(Procedure):
 
     def receive_last(self) -> list[Message]:
         """Hand the task out."""
-        values = self.unkeyed()
-        tasker = self.att("by", "for", "assign")
-        left = list(values)
+        left = iter(self.unkeyed())
+        tasker, name = self.att("by", "for", "assign"), self.att("with", "task")
         if tasker is None:
-            if not left:
-                raise FlowError("task needs a tasker: task 'alice', or task by: 'alice'")
-            tasker = left.pop(0)
-        name = self.att("with", "task")
+            tasker = next(left, None)
         if name is None:
-            name = left[0] if left else None
-        own = self.node.own
-        who = reference_name(tasker) if is_reference(tasker) else to_text(tasker)
-        own["task"] = {"tasker": who, "name": name}
-        if self.message.get("cause"):
-            own["cause"] = self.message["cause"]
+            name = next(left, None)
+        who = reference_name(tasker) if is_reference(tasker) else tasker
+        self.node.own["task"] = {"tasker": who, "name": name}
         return [self._wrap_task("task")]
 
     def _wrap_task(self, point: str) -> Message:
         own: dict[str, Any] = self.node.own
+        own["cause"] = self.message.get("cause")
         return self.wrap(
             point,
             self.node.nid,

@@ -10,27 +10,41 @@ from actorflow.flows.procedures.simple import Simple, simple
 from actorflow.flows.values import (
     Value,
     groups,
-    is_reference,
     is_regex,
     kind_name,
+    same,
     to_regex,
-    to_text,
+    truthy,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_WHITE = " \t\n\v\f\r\0"
+_SPACES = re.compile(r"[ \t\r\n\f\v]+")
+
+
+def _changed(value: Value, change: Callable[[str], str], *, capital: bool) -> Value:
+    if type(value) is str:
+        text = change(value)
+        return text.capitalize() if capital else text
+    if capital:
+        raise FlowError(f"cannot capitalize {kind_name(value)}")
+    if type(value) is list:
+        return [_changed(one, change, capital=False) for one in value]
+    if type(value) is dict:
+        return {key: _changed(one, change, capital=False) for key, one in value.items()}
+    return value
+
 
 def _each(call: Simple, change: Callable[[str], str]) -> Value:
-    """Change a string, or each string of an array or object."""
+    """Change a string, or each string inside an array or object; other values stay.
+
+    With ``cap: true`` the string gets a capital, and nothing but a string will do.
+    """
     value = call.argument()
-    if type(value) is str:
-        return change(value)
-    if type(value) is list and not is_reference(value):
-        return [change(one) if type(one) is str else one for one in value]
-    if type(value) is dict:
-        return {key: change(one) if type(one) is str else one for key, one in value.items()}
-    raise FlowError(f"{call.name} needs a string, not {kind_name(value)}")
+    capital = truthy(call.att("cap", "capitalize"))
+    return _changed(value if truthy(value) else call.ret0, change, capital=capital)
 
 
 @simple("upcase", "uppercase", "upper")
@@ -54,12 +68,12 @@ def capitalize(call: Simple) -> Value:
 @simple("trim", "strip")
 def trim(call: Simple) -> Value:
     """Drop white space at both ends."""
-    return _each(call, str.strip)
+    return _each(call, lambda text: text.strip(_WHITE))
 
 
 def _snake(text: str) -> str:
-    text = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", text)
-    return re.sub(r"[\s-]+", "_", text).lower()
+    text = re.sub(r"([a-z])([A-Z])", r"\1_\2", text)
+    return re.sub(r"[A-Z]", lambda m: m.group(0).lower(), text)
 
 
 @simple("snakecase", "snake_case")
@@ -71,37 +85,70 @@ def snakecase(call: Simple) -> Value:
 @simple("camelcase", "camelCase")
 def camelcase(call: Simple) -> Value:
     """Turn to wordsWithCapitals."""
-    return _each(call, lambda text: re.sub(r"[_\s-]+(\w)", lambda m: m.group(1).upper(), text))
+    return _each(call, lambda text: re.sub(r"_(.)", lambda m: m.group(1).upper(), text))
+
+
+def _pieces(text: str, separator: re.Pattern[str]) -> list[str]:
+    """Return what stands between the matches, and what their groups caught.
+
+    A match of nothing separates two characters.
+    """
+    pieces: list[str] = []
+    start = 0
+    for match in separator.finditer(text):
+        if match.end() == match.start() and match.start() in (start, len(text)):
+            continue
+        pieces.append(text[start : match.start()])
+        pieces += [group for group in match.groups() if group is not None]
+        start = match.end()
+    return [*pieces, text[start:]]
+
+
+def split_text(text: str, by: str | re.Pattern[str]) -> list[str]:
+    """Split a text; what is empty at its end is dropped. A lone space stands for any white space.
+
+    >>> split_text("a,b,,", ","), split_text(" a  b", " "), split_text("ab", "")
+    (['a', 'b'], ['a', 'b'], ['a', 'b'])
+    """
+    if by == " ":
+        return text.split()
+    pieces = _pieces(text, re.compile(re.escape(by)) if isinstance(by, str) else by)
+    while pieces and pieces[-1] == "":
+        pieces.pop()
+    return pieces
 
 
 @simple("split")
 def split(call: Simple) -> Value:
-    """Split a string by a string, an expression, or white space."""
-    values = call.arguments()
-    if not values or (len(values) == 1 and is_regex(values[0])):
-        values = [call.ret0, *values]
-    if not values or type(values[0]) is not str:
+    """Split the first string given, or ret, by the next string, an expression, or white space."""
+    text: str | None = None
+    by: str | re.Pattern[str] | None = None
+    for value in [*call.arguments(), call.ret0]:
+        if text is not None and by is not None:
+            break
+        if is_regex(value):
+            by = to_regex(value)
+        elif type(value) is str:
+            if text is None:
+                text = value
+            elif by is None:
+                by = value
+    if text is None:
         raise FlowError("found no string to split")
-    text, by = values[0], values[1] if len(values) > 1 else None
-    if by is None:
-        return text.split()
-    if is_regex(by):
-        return [part for part in to_regex(by).split(text) if part is not None]
-    parts = text.split(to_text(by)) if by != "" else list(text)
-    while parts and parts[-1] == "":
-        parts.pop()
-    return parts
+    return split_text(text, _SPACES if by is None else by)
 
 
 def _match(call: Simple) -> re.Match[str] | None:
+    """Match the other argument, or ret, against the expression, or what comes last."""
     values = call.arguments()
-    if len(values) < 2:  # noqa: PLR2004
+    if len(values) == 1:
         values = [call.ret0, *values]
-    if len(values) < 2:  # noqa: PLR2004
-        raise FlowError(f"{call.name} needs a string and a regular expression")
-    text, pattern = values[0], values[1]
-    if is_regex(text) and not is_regex(pattern):
-        text, pattern = pattern, text
+    if not values:
+        raise FlowError(f"'{call.tree[0]}' needs 1 or 2 arguments")
+    pattern = next((value for value in values if is_regex(value)), values[-1])
+    text = next((value for value in values if not same(value, pattern)), None)
+    if text is None:
+        return None
     if type(text) is not str:
         raise FlowError(f"{call.name} needs a string, not {kind_name(text)}")
     return to_regex(pattern).search(text)
@@ -126,4 +173,5 @@ def pmatch(call: Simple) -> Value:
     match = _match(call)
     if match is None:
         return ""
-    return match.group(1) if match.re.groups else match.group(0)
+    group = match.group(1) if match.re.groups else None
+    return match.group(0) if group is None else group
