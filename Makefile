@@ -39,6 +39,8 @@ bench: $(STAMP) ## run the benchmarks (BENCH=benchmarks/workers.py, BENCH_ARGS=.
 	  echo "== $$script"; $(BIN)/python "$$script" $(BENCH_ARGS) || exit; done
 
 soak: $(STAMP) ## run the long tests, with many more examples
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt atheris || \
+	  echo "make soak: atheris cannot be installed here, so its test is skipped" >&2
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m soak \
 	  -o timeout=1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)
 

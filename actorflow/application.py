@@ -65,7 +65,7 @@ class Engine(BareEngine):
         durability: str = "full",
         check: bool = True,
         retention: float | None = None,
-        max_live: int = 10_000,
+        max_live: int = 1_000,
         clock: Any = WALL,
         max_messages: int = MAX_MESSAGES,
         history: bool = True,

@@ -95,7 +95,7 @@ class Engine:
         durability: str = "full",
         check: bool = True,
         retention: float | None = None,
-        max_live: int = 10_000,
+        max_live: int = 1_000,
         clock: Any = WALL,
     ) -> None:
         self.clock = clock

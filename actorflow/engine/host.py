@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from actorflow.engine.engine import Engine
-    from actorflow.engine.stores.protocol import ExecutionRow, MessageRow
+    from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, TaskRow
     from actorflow.engine.writer import Append, Writer
     from actorflow.runtime.actor import Actor
     from actorflow.runtime.clock import Timer
@@ -51,15 +51,19 @@ ENDED = {Status.DONE, Status.CANCELLED}
 class Stored:
     """The ticket of a message: it hears what becomes of it, and tells who waits."""
 
-    __slots__ = ("body", "live", "number", "waiter")
+    __slots__ = ("body", "live", "number", "task", "waiter")
 
-    def __init__(self, live: Live, number: int, body: Any, waiter: Any = None) -> None:
+    def __init__(
+        self, live: Live, number: int, body: Any, waiter: Any = None, task: TaskRow | None = None
+    ) -> None:
         self.live = live
         self.number: int | None = number
         """Its id in the store; 0 if it is not stored, because its pusher waits anyway; `None`
         once it has been consumed."""
         self.body = body
         self.waiter = waiter
+        self.task = task
+        """The task that it answers, where only that is stored, until it has been consumed."""
 
     def resolve(self, error: BaseException | None = None) -> None:
         """Hear that the message was processed and committed, or why not."""
@@ -72,6 +76,11 @@ class Stored:
         if self.waiter is not None:
             self.waiter.resolve(error)
             self.waiter = None
+
+
+def answered(tickets: Iterable[Stored]) -> list[str]:
+    """Give the tasks that messages answer which were not stored."""
+    return [ticket.task.id for ticket in tickets if ticket.task is not None]
 
 
 class LiveExecutor(Executor):
@@ -124,10 +133,6 @@ class Live:
         launch(self.worker)
         accumulator.executor.watch(self._on_exit)
 
-    def __deepcopy__(self, _memo: dict[int, Any]) -> Live:
-        """Stay the one: an executor that is started again goes on with the committed state."""
-        return self
-
     def _on_exit(self, _executor: Actor, reason: ExitReason) -> None:
         """Give the accumulator another executor after a crash."""
         if not reason.is_clean and self.worker.actor.exit_reason is None:
@@ -170,7 +175,9 @@ class Live:
         elif isinstance(error, WorkerStopped):
             if self.engine.closed:
                 self.engine.host.keep_waiting(ticket)
-            elif not ticket.number:  # not stored: it goes the long way
+            elif ticket.task is not None:  # not stored: it goes the long way
+                self.engine.taskers.store_answer(ticket.task, bodies.encode(ticket.body))
+            elif not ticket.number:
                 self.engine.append_late(self.id, self.kind.name, ticket.body, ticket.waiter)
         else:
             self.give_up(ticket, error)
@@ -183,7 +190,9 @@ class Live:
         number = ticket.number or 0
         dead = DeadRow(number, self.id, body, text, float(engine.clock.now()))
         consumed = (number,) if number else ()
-        change = Change(self.id, consumed=consumed, dead=(dead,))
+        change = Change(
+            self.id, consumed=consumed, dead=(dead,), finished_tasks=answered((ticket,))
+        )
         engine.writer.submit(
             change, lambda _change, failure: ticket.consume(failure or error), insist=True
         )
@@ -197,13 +206,15 @@ class Live:
     def mark_displaced(self) -> None:
         """Consume what was displaced without a run that could do so. In the writer's thread."""
         displaced = self.take_displaced()
-        numbers = [ticket.number for ticket, _ in displaced if ticket.number]
+        tickets = [ticket for ticket, _ in displaced]
+        numbers = [ticket.number for ticket in tickets if ticket.number]
 
         def committed(_change: Change, error: Exception | None) -> None:
             for ticket, fate in displaced:
                 ticket.consume(error or fate)
 
-        self.engine.writer.submit(Change(self.id, consumed=numbers), committed, insist=True)
+        change = Change(self.id, consumed=numbers, finished_tasks=answered(tickets))
+        self.engine.writer.submit(change, committed, insist=True)
 
 
 class _Later:
@@ -374,9 +385,19 @@ class Host:
                 waiter.resolve(error)
 
     def settle(self, live: Live) -> None:
-        """Note an execution that may retire soon."""
+        """Retire an execution that has ended; note one that may retire soon."""
+        if live.status in ENDED and not live.displaced and self._retire(live):
+            return
         if live.status in ENDED or len(self._live) > self._max_live:
             self.note(live)
+
+    def _retire(self, live: Live) -> bool:
+        """Let go of an execution that has nothing to do; tell whether that was so."""
+        if not live.worker.actor.retire():
+            return False
+        if self._live.get(live.id) is live:
+            del self._live[live.id]
+        return True
 
     def _on_sweep(self) -> None:
         """Retire those who are idle."""
@@ -384,15 +405,16 @@ class Host:
         for _ in range(min(len(self._noted), _SWEPT)):
             live = self._noted.popleft()
             live.noted = False
+            if live.worker.exit_reason is not None:
+                continue
             if not live.is_idle:  # it has committed, but its lane may not have come to rest yet
                 self.note(live)
                 continue
             if live.displaced:
                 live.mark_displaced()
-            if live.status in ENDED or len(self._live) > self._max_live:
-                if self._live.get(live.id) is live:
-                    del self._live[live.id]
-                live.worker.actor.request_stop(StopMode.FINISH)
+            full = live.status in ENDED or len(self._live) > self._max_live
+            if full and not self._retire(live):
+                self.note(live)
         if self._noted:
             self._set_sweep()
 
@@ -412,15 +434,18 @@ class Host:
                 engine.clock.now() + _SWEEP, lambda: engine.writer.call(self._on_sweep)
             )
 
-    def offer(self, execution: str, body: Any, waiter: Any) -> bool:
+    def offer(
+        self, execution: str, body: Any, waiter: Any = None, task: TaskRow | None = None
+    ) -> bool:
         """Hand over a message that is not stored, because its pusher waits for the outcome.
 
-        Tells whether there was a live execution that took it.
+        Or because it answers a task, which is stored until the answer has been consumed. Tells
+        whether there was a live execution that took it.
         """
         live = self._live.get(execution)
         if live is None:
             return False
-        ticket = Stored(live, 0, body, waiter)
+        ticket = Stored(live, 0, body, waiter, task)
         try:
             refused = live.worker.actor.offer_many([(body, ticket)])
         except WorkerStopped:

@@ -60,7 +60,7 @@ class Run:
         end = perf_counter() + BUDGET
         try:
             outcome = live.kind.run(live.id, live.state, self.batch, lambda: perf_counter() < end)
-            if inspect.isawaitable(outcome):
+            if type(outcome) is not Outcome and inspect.isawaitable(outcome):
                 LOOP.loop.call_soon_threadsafe(LOOP.spawn, lambda: self._await(outcome))
                 return
             self._conclude(outcome)
@@ -139,9 +139,13 @@ class Run:
             return
         self.outcome = outcome
         self.displaced = live.take_displaced() if live.displaced else []
-        numbers = [ticket.number for ticket in self.tickets if ticket.number]
-        numbers += [ticket.number for ticket, _ in self.displaced if ticket.number]
-        change.consumed = numbers
+        tickets = self.tickets
+        if self.displaced:
+            tickets = [*tickets, *(ticket for ticket, _ in self.displaced)]
+        change.consumed = [ticket.number for ticket in tickets if ticket.number]
+        done = [ticket.task.id for ticket in tickets if ticket.task is not None]
+        if done:
+            change.finished_tasks = [*change.finished_tasks, *done]
         change.at = float(live.engine.clock.now())
         writer = live.engine.writer
         if writer.expects_more and not self._is_awaited(change):

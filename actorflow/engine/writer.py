@@ -110,8 +110,7 @@ class Writer:
         self.expects_more = False
         """Those who have just been told that their messages are stored may send others."""
         self._closing = False
-        self.quiet = True
-        """Everything from outside that has been appended so far is stored and delivered."""
+        self._unstored: list[None] = []  # one for each entry from outside that is not stored yet
         self.refusal: tuple[float, str] | None = None
         """When and why the store last refused a commit, if it has not taken one since."""
         self.commits = 0
@@ -120,18 +119,19 @@ class Writer:
         self.refused = 0
         self.lost = 0
         self._worker = spawn(self._write, executor="thread")
+        self._held = self._worker.actor.core  # its length without the lock is about right
 
     # Any thread.
 
     def append(self, entry: Append) -> None:
         """Have messages from outside stored and delivered. O(1)."""
+        self._unstored.append(None)
         try:
             self._worker.push(entry)
         except WorkerStopped:
             msg = "the engine has been closed"
             raise EngineClosed(msg) from None
-        self.quiet = False  # after the push: see `_write`
-        if self._wanted and len(self._worker) >= self._wanted:
+        if self._wanted and len(self._held) >= self._wanted:
             self._wanted = 0
             with suppress(RuntimeError):  # another producer has rung
                 self._bell.release()
@@ -153,7 +153,7 @@ class Writer:
         """
         request = _Request(change, then, insist=insist)
         try:
-            if may_block:
+            if may_block and self._worker.is_idle:
                 self._worker.actor.offer_and_help(request, None)
             else:
                 self._worker.push(request)
@@ -189,6 +189,11 @@ class Writer:
             self._worker.push(function)
 
     @property
+    def quiet(self) -> bool:
+        """Whether everything from outside that was appended so far is stored and delivered."""
+        return not self._unstored
+
+    @property
     def waiting(self) -> int:
         """Entries that are not being committed yet."""
         return len(self._worker) + len(self._again) + len(self._soon)
@@ -221,11 +226,6 @@ class Writer:
             self._write_part(batch[first : first + _LARGEST])
         if self._told:
             self._gather(perf_counter() - begin)
-        # A producer pushes first and clears the flag after: whatever it has pushed is either
-        # delivered by now, or seen here.
-        self.quiet = True
-        if len(self._worker):
-            self.quiet = False
 
     def _gather(self, patience: float) -> None:
         """Wait a moment for those who were just told: many of them have more to store.
@@ -234,7 +234,7 @@ class Writer:
         for the one after. No longer than the last commit took, so nobody waits twice as long.
         """
         self._wanted = self._told
-        if len(self._worker) < self._wanted:
+        if len(self._held) < self._wanted:
             self._bell.acquire(timeout=min(patience, _GATHER))
         self._wanted = 0
         self._bell.acquire(blocking=False)
@@ -312,11 +312,13 @@ class Writer:
             elif error is None:
                 self.messages += len(change.rows)
                 told = self._deliver(owner, change.rows)
+                del self._unstored[: len(owner)]
                 self.expects_more = bool(told)
                 if len(told) > 1:
-                    self._told = len(self._worker) + len(told)
+                    self._told = len(self._held) + len(told)
                 resolve_many(told)
             else:
+                del self._unstored[: len(owner)]
                 self._tell_lost(owner, error)
         except Exception as failure:  # noqa: BLE001 - the others must be told all the same
             log.error("owner of a change failed", owner=repr(owner), exc_info=failure)

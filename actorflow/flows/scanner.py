@@ -88,8 +88,8 @@ def unescape_regex(text: str) -> str:
 
     Raises ValueError for half a surrogate pair.
 
-    >>> unescape_regex(r"a\/b \u00e9 \d \b \\\\")
-    'a/b é \\d \\b \\\\'
+    >>> unescape_regex(r"a\/b \u00e9 \d \b")
+    'a/b é \\d \\b'
     """
     return _ESCAPES.sub(_unescaped_in_regex, text) if "\\" in text else text
 

@@ -253,15 +253,24 @@ class Accumulator(Accounts):
         with self.lock:
             if self.stopping is not None or self.exit_reason is not None:
                 raise self.dead_error()
-            core = self.core
-            now = self.clock.now() if core.timed else 0.0
-            core.fold(now)
-            refused = core.offer_many(pairs, now)
-            if self.timer is not None and core.stamped:
-                self._retime(now)
-            awake = self._rouse()
+            try:
+                alone = len(pairs) == 1 and self._offer_alone(*pairs[0])
+            except Exception as error:  # noqa: BLE001 - told to the caller
+                return [(pairs[0][1], error)]
+            refused = [] if alone else self._offer_all(pairs)
+            awake = self.executor if alone else self._rouse()
         if awake is not None:
             self.lane.submit(awake)
+        return refused
+
+    def _offer_all(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
+        """Do as `offer_many`, but leave an idle executor alone. Under the lock."""
+        core = self.core
+        now = self.clock.now() if core.timed else 0.0
+        core.fold(now)
+        refused = core.offer_many(pairs, now)
+        if self.timer is not None and core.stamped:
+            self._retime(now)
         return refused
 
     def forget_blocked(self, waiter: Any) -> None:

@@ -66,7 +66,7 @@ class Lifecycle(Actor):
     crashes: RestartWindow | None = None
     discarded: int = 0
     durable: bool = False
-    """What is left when it ends is stored elsewhere, and so not lost."""
+    """What is left when it ends is stored elsewhere, and so is its state: neither is lost."""
     restarts: int = 0
     executor_follows: bool = False
     """The executor ends right after the accumulator, or has ended already."""
@@ -129,7 +129,8 @@ class Lifecycle(Actor):
     def _new_executor(self) -> Executor:
         executor = self.maker(self.job)
         state = self.state
-        executor.state = copy.deepcopy(state) if self.supervised and state is not None else state
+        fresh = self.supervised and not self.durable and state is not None
+        executor.state = copy.deepcopy(state) if fresh else state
         if self.idle_timeout is not None:
             executor.idle_timeout = self.idle_timeout
         self.executor = executor
@@ -365,6 +366,21 @@ class Lifecycle(Actor):
             self.lane.submit(self.executor)
         if self.stopping is StopMode.NOW or alone:
             self.die(self.stop_reason or Normal())
+        return True
+
+    def retire(self) -> bool:
+        """End at once if there is nothing to do, in this thread; tell whether it did. Any thread.
+
+        For executors without an `on_stop`: that would have to run in the lane.
+        """
+        with self.lock:
+            if not self.idle or self.stopping is not None or self.exit_reason is not None:
+                return False
+            if len(self.core) or self.executor._inbox:  # noqa: SLF001
+                return False
+            self.stopping = StopMode.FINISH
+            self.executor_follows = True
+        self._end_both(self.executor, Normal())
         return True
 
     def _close(self) -> None:

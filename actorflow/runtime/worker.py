@@ -223,6 +223,11 @@ class WorkerRef(Ref[Accumulator]):
         """
         self.actor.resume()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to do at this very moment. O(1), without a lock."""
+        return bool(self._idle)
+
     def __len__(self) -> int:
         """Count what is accumulated now."""
         with self.actor.lock:

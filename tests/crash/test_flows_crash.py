@@ -82,6 +82,7 @@ def test_killed_again_and_again_it_gets_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1_500)
 def test_killed_at_every_count_of_every_failpoint(tmp_path: Path) -> None:
     for point in POINTS:
         for count in range(1, 60):

@@ -133,7 +133,8 @@ def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
     threads[0].start()
     assert job.entered.wait(PATIENCE)
     for message in ("waiting", "stored"):
-        engine.writer.quiet = message != "stored"  # a message that is stored first
+        if message == "stored":  # it is stored first where others have not been yet
+            engine.writer._unstored.append(None)
         threads.append(threading.Thread(target=push, args=(message,)))
         threads[-1].start()
         while len(engine.host._live["w"].worker) < len(threads) - 1:
