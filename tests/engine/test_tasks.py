@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.engine import bodies
+from actorflow.engine.engine import Engine
 from actorflow.engine.kind import NewTask, Outcome
+from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.tasker import HOLD, Task
 from actorflow.runtime.childspec import Backoff
 from actorflow.runtime.errors import BadJob, BadOption
-from behaviours import Bounded, Priority, Queue
+from behaviours import Bounded, Priority, Queue, Unique
 from tests.engine.kinds import PATIENCE, Script, quiet, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.engine import Engine
     from actorflow.testing import VirtualClock
 
 
@@ -418,3 +420,94 @@ def test_bad_taskers_are_refused(engine: Engine) -> None:
     for call, error in calls:
         with pytest.raises(error):
             call()
+
+
+class Noting(MemoryStore):
+    """Notes the messages that are stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored: list[Any] = []
+
+    def commit(self, changes: Any) -> None:
+        self.stored += [bodies.decode(body) for each in changes for _, body in each.messages]
+        super().commit(changes)
+
+
+def test_an_answer_to_a_live_execution_is_committed_with_what_it_leads_to() -> None:
+    store, script = Noting(), Script(asking)
+    with Engine(store) as engine:
+        engine.register(script)
+        engine.tasker("t", lambda task: task.body)
+        ask(engine, "a")
+        script.wait(2)
+        quiet(engine)
+        assert state_of(engine, "x") == ["a"]
+    assert [message for message in store.stored if "task" in message] == []
+    assert list(store.rows("tasks")) == []
+
+
+def test_an_answer_to_an_execution_that_is_not_in_memory_is_stored() -> None:
+    store, script = Noting(), Script(asking)
+    with Engine(store, max_live=0) as engine:
+        engine.register(script)
+        engine.tasker("t", lambda _task: HOLD)
+        ask(engine, "a")
+        script.wait(1)
+        while len(engine.host):
+            quiet(engine)
+        assert engine.return_task("a", 1)
+        script.wait(2)
+        quiet(engine)
+        assert state_of(engine, "x") == [1]
+    assert [message["value"] for message in store.stored if "task" in message] == [1]
+    assert list(store.rows("tasks")) == []
+
+
+def test_an_answer_that_cannot_be_processed_is_a_dead_letter_and_its_task_is_over(
+    reopen: Callable[..., Engine],
+) -> None:
+    def step(state: Any, message: Any) -> Any:
+        if "task" in message:
+            raise ValueError("no")
+        return asking(state, message)
+
+    engine = reopen()
+    script = Script(step, on_failure="isolate")
+    engine.register(script)
+    engine.tasker("t", lambda task: task.body)
+    ask(engine, "a")
+    while not len(engine.dead_letters()):
+        quiet(engine)
+    assert [letter.message["value"] for letter in engine.dead_letters()] == ["a"]
+    assert list(engine.store.rows("tasks")) == []
+    assert list(reopen().store.rows("tasks")) == []
+
+
+def test_an_answer_that_is_displaced_ends_its_task() -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    def step(state: Any, message: Any) -> Any:
+        if message == "wait":
+            entered.set()
+            assert go.wait(PATIENCE)
+            return state
+        return asking(state, message)
+
+    same = Unique(key=lambda message: "same" if "task" in message else id(message))
+    script = Script(step, behaviour=same)
+    with Engine() as engine:
+        engine.register(script)
+        engine.tasker("t", lambda _task: HOLD)
+        ask(engine, "a", "b")
+        script.wait(1)
+        quiet(engine)
+        engine.send("x", "wait")
+        assert entered.wait(PATIENCE)
+        assert engine.return_task("a", 1)
+        assert engine.return_task("b", 2)
+        go.set()
+        script.wait(3)
+        quiet(engine)
+        assert state_of(engine, "x") == [2]
+        assert list(engine.store.rows("tasks")) == []

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.runtime.exits import Normal
+from behaviours import Linger, Queue
 from tests.runtime.probe import PATIENCE, Caller, Probe, ended, until_accumulated
 
 if TYPE_CHECKING:
@@ -171,3 +173,40 @@ def test_w16_stop_from_on_idle(lane: ManualLane, clock: VirtualClock) -> None:
     clock.advance(1.0)
     lane.run()
     assert worker.exit_reason == af.Shutdown("bored")
+
+
+def test_an_idle_worker_can_retire_at_once(probe: Probe) -> None:
+    worker = probe.spawn()
+    assert worker.is_idle
+    assert worker.actor.retire()
+    assert not worker.actor.retire()
+    assert isinstance(worker.exit_reason, Normal)
+    assert isinstance(worker.actor.executor.exit_reason, Normal)
+    with pytest.raises(af.WorkerStopped):
+        worker.push(1)
+
+
+def test_a_worker_with_something_to_do_does_not_retire(probe: Probe) -> None:
+    worker = probe.spawn()
+    worker.push(1)
+    assert probe.begun() == [1]
+    assert not worker.is_idle
+    worker.push(2)
+    assert not worker.actor.retire()
+    probe.let_end()
+    assert probe.begun() == [2]
+    assert not worker.actor.retire()
+    probe.let_end()
+    worker.stop()
+    assert worker.statistics().processed == 2
+
+
+def test_a_worker_that_holds_messages_back_does_not_retire(clock: VirtualClock) -> None:
+    done: list[Any] = []
+    worker = af.spawn(
+        lambda batch, _state: done.extend(batch), behaviour=Linger(Queue(), 1.0), clock=clock
+    )
+    worker.push(1)
+    assert not worker.actor.retire()
+    worker.stop()
+    assert done == [1]
