@@ -341,6 +341,14 @@ def test_a_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
     assert flips(path, places) > 0
 
 
+def test_names_that_are_no_text_any_more_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    filled(path, 1)
+    text = path.read_bytes()
+    places = [(at, 7) for at in range(text.index(b"CREATE TABLE"), 4_096, 53)]
+    assert flips(path, places) > len(places) // 2
+
+
 @pytest.mark.soak
 def test_each_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
     path = tmp_path / "s.db"

@@ -122,7 +122,7 @@ class SqliteStore:
                 self._open_to_read()
             else:
                 self._open_to_write(check=check)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # even its texts may be torn
             self.close()
             msg = f"{self.path} cannot be read as a store: {error}; restore a backup"
             raise StoreBroken(msg) from error
@@ -469,6 +469,9 @@ class SqliteStore:
                 return self._reader.execute(text, values).fetchall()
             except sqlite3.DatabaseError as error:
                 raise self._explain(error) from error
+            except UnicodeDecodeError as error:
+                msg = f"{self.path} is damaged ({error}); restore a backup"
+                raise StoreBroken(msg) from error
 
     def execution(self, execution: str) -> ExecutionRow | None:
         """Give one execution. O(log n)."""
