@@ -150,7 +150,7 @@ def waiting(count: int) -> Iterator[list[str]]:
         "< 4 kB",
     ]
     yield [
-        "the same, in the process that launched them together (still loaded)",
+        "the same, in the process that launched them",
         f"{(after - before) / count / 1000:.1f} kB",
         "",
         "",

@@ -29,6 +29,8 @@ def cancel(run: Run, message: Message) -> list[Message]:
     if message.get("flavour") == "kill":
         return procedure.kill_message()
     out = procedure.cancel_message()
+    if message.get("on_receive_last") and out and out[0]["point"] == "execute":
+        message["on_receive_last"] = out
     message["payload"] = procedure.payload
     return out
 

@@ -40,7 +40,7 @@ def create_node(run: Run, message: Message) -> None:
     for kind, key in _HANDLERS:
         given = message.get(key)
         if type(given) is list:
-            node.handlers = {**(node.handlers or {}), kind: list(given)}
+            node.handlers = {**(node.handlers or {}), kind: [given]}
     keep_tree(run, node, tree)
     resolving.resolve(run, node, tree, message)
 

@@ -229,9 +229,13 @@ class FlowKind:
             nid = message["nid"]
             node = after.nodes.get(nid)
             found = directory.resolve(after.domain, message["tasker"])
-            if node is None or found is None or "handed" not in node.own:
+            if node is None or found is None:
                 continue  # ended in this very run
-            handed = node.own["handed"]
+            handed = node.own.get("handed")
+            if handed is None:
+                if message["point"] == "detask":
+                    given_back[nid] = message  # failed before anybody had it
+                continue
             if message["point"] == "detask":
                 if directory.is_cancellable(found) and not node.own.get("answered"):
                     given_back[nid] = message
@@ -321,7 +325,7 @@ def _given_back(node: Node, message: Message) -> Message:
         "point": "return",
         "exid": message["exid"],
         "nid": node.nid,
-        "tasker": node.own["handed"][1],
+        "tasker": (node.own.get("handed") or [None, message["tasker"]])[1],
         "payload": message["payload"],
     }
     if message.get("cause"):

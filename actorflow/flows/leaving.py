@@ -49,6 +49,7 @@ def _trailing(run: Run, node: Node, message: Message) -> list[Message]:
             live.tree = run.tree_of(live)
         if trails and not live.is_cancelled:
             cancel = run.follow(message, "cancel", child, node.nid)
+            cancel["cancel_trailing"] = True
             if node.vars is not None and "idx" in node.vars:
                 cancel["rvars"] = {"idx": node.vars["idx"]}
             out.append(cancel)

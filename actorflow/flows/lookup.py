@@ -280,10 +280,21 @@ def write(run: Run, node: Node, payload: Payload, path: list[Value], value: Valu
     if len(rest) == 1:
         scope.vars[name] = value
     elif name in scope.vars:
-        scope.vars[name] = _set(scope.vars[name], rest[1:], value, f"var {path_text(path)}")
+        old = scope.vars[name]
+        new = scope.vars[name] = _set(old, rest[1:], value, f"var {path_text(path)}")
+        if name == "reply" and type(scope.vars.get("replies")) is dict:
+            _follow_reply(scope.vars, old, new)
     else:
         raise FlowError(f"couldn't set var {path_text(path)}")
     return payload
+
+
+def _follow_reply(variables: dict[str, Any], old: Value, new: Value) -> None:
+    """Let the replies a receiver function is given show what it makes of the one it is about."""
+    replies = variables["replies"]
+    nid = variables.get("from")
+    if type(nid) is str and replies.get(nid) is old:
+        variables["replies"] = {**replies, nid: new}
 
 
 def delete(run: Run, node: Node, payload: Payload, path: list[Value]) -> tuple[Payload, Value]:

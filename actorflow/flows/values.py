@@ -202,7 +202,7 @@ def deep_merge(low: Value, high: Value) -> Value:
         for key, value in high.items():
             merged[key] = deep_merge(low[key], value) if key in low else value
         return merged
-    if type(low) is list and type(high) is list and not (is_reference(low) or is_reference(high)):
+    if type(low) is list and type(high) is list:
         shared = [deep_merge(a, b) for a, b in zip(low, high, strict=False)]
         return shared + (low[len(high) :] or high[len(low) :])
     return high

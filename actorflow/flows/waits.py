@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PointMissed", "Step", "Waiter", "Waiters", "missed", "steps_of"]
 
-_STEP = re.compile(r"(?:(?P<nid>[0-9][0-9_]*(?:-[0-9]+)?)\s+)?(?P<points>[a-z]\S*(?:\s*\|\s*\S+)*)")
+_STEP = re.compile(
+    r"(?:(?P<nid>[0-9][0-9_]*(?:-[0-9]+)?)\s+)?(?P<points>[a-z][^\s|]*(?:\s*\|\s*[^\s|]+)*)"
+)
 _NAMED = {"entered": "tags", "left": "tags", "signal": "name"}
 """What the word after a point is about; else it is the tasker."""
 _ENDED = frozenset((Status.DONE, Status.CANCELLED))

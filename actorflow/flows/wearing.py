@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from actorflow.flows.executor import Run
     from actorflow.flows.node import Node, Tree
+    from actorflow.flows.values import Value
 
 _LOOPS = frozenset(("cursor", "loop", "until", "while"))
 
@@ -75,14 +76,34 @@ def _wear_function(run: Run, body: Node, old: Tree, new: Tree) -> bool:
         data["tree"] = worn
     elif caller is not None and caller.own.get("fun") is function:
         caller.own["fun"] = run.applied[body.nid] = [head, {**data, "tree": worn}, line]
+    _wear_siblings(run, body.nid, function, old, new)
     params = [child[1][0][0] for child in tree[1] if child[0] == "_att"]
     return len(params) == 1 and params[0] != "_ref"
+
+
+def _wear_siblings(run: Run, body: str, function: Value, old: Tree, new: Tree) -> None:
+    """Replace a part of a function in its other applications that go on at the same time."""
+    siblings = [nid for nid, applied in run.applied.items() if applied is function and nid != body]
+    for nid in siblings:
+        run.applied[nid] = run.applied[body]
+    waiting = {message["nid"] for message in run.queue if message["point"] == "execute"}
+    if not any(nid in run.nodes or nid in waiting for nid in siblings):
+        return
+    for nid, tree in run.trees.items():
+        changed = replaced(tree, old, new)
+        if changed is not tree:
+            run.trees[nid] = changed
+            if nid in run.nodes and run.nodes[nid].tree is not None:
+                run.touch(nid).tree = changed
+    for message in run.queue:
+        if message["point"] == "execute":
+            message["tree"] = replaced(message["tree"], old, new)
 
 
 def _is_rewritten(run: Run, node: Node) -> bool:
     """Tell whether a node was given a copy of its tree, under another head."""
     parent = run.nodes.get(node.parent or "")
-    if node.tree is None or parent is None:
+    if node.tree is None or parent is None or node.heap == "task":
         return False
     children, place = run.tree_of(parent)[1], child_id(node.nid)
     return place >= len(children) or bool(children[place][0] != node.tree[0])

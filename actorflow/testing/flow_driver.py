@@ -18,7 +18,7 @@ from actorflow.flows.execution import Execution, decode, encode, launch_message
 from actorflow.flows.executor import MAX_MESSAGES, run
 from actorflow.flows.failure import UnknownTasker
 from actorflow.flows.outcome import Observer
-from actorflow.flows.values import MISSING
+from actorflow.flows.values import MISSING, to_text
 
 if TYPE_CHECKING:
     from actorflow.flows.execution import Status
@@ -212,7 +212,8 @@ class FlowDriver(Observer):
             kept.update(point="failed", payload=payload, fpoint="task", fm=task["m"], error=error)
             self.inbox.append(kept)
         elif kind == "stamp":
-            payload["stamps"] = [*payload.get("stamps", []), f"{name}/{task.get('taskname')}"]
+            stamp = f"{name}/{to_text(task.get('taskname'))}"
+            payload["stamps"] = [*payload.get("stamps", []), stamp]
             payload["ret"] = f"done by {name}"
             self._answer(task, payload)
         elif kind == "echo":

@@ -349,6 +349,25 @@ def test_names_that_are_no_text_any_more_are_refused(tmp_path: Path) -> None:
     assert flips(path, places) > len(places) // 2
 
 
+@pytest.mark.parametrize(
+    "column", ["kind", "revision", "status", "state", "created", "updated", "seal"]
+)
+def test_each_column_of_an_execution_is_sealed(column: str, tmp_path: Path) -> None:
+    path, copy = tmp_path / "s.db", tmp_path / "copy.db"
+    for expected in (0, 1):  # made, and changed
+        store = SqliteStore(path)
+        store.commit([Change("x", kind="k", expected=expected, state=b"s", at=5.0 + expected)])
+        assert store.execution("x") == ("x", "k", expected + 1, "active", b"s", 5.0, 5.0 + expected)
+        store.close()
+        copy.write_bytes(path.read_bytes())
+        connection = sqlite3.connect(copy)
+        connection.execute(f"UPDATE executions SET {column} = 1 + {column}")  # noqa: S608
+        connection.commit()
+        connection.close()
+        with pytest.raises(StoreBroken, match="damaged"):
+            SqliteStore(copy)
+
+
 @pytest.mark.soak
 def test_each_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
     path = tmp_path / "s.db"

@@ -63,6 +63,15 @@ def test_two_tasks_one_after_the_other(engine: af.Engine) -> None:
     assert done.failures == []
 
 
+def test_many_are_launched_or_none(engine: af.Engine) -> None:
+    payloads: list[Any] = [{"n": n} for n in range(450)]
+    exids = engine.launch_many("set f.m f.n", payloads)
+    assert [engine.wait(exid, PATIENCE).payload["m"] for exid in exids] == list(range(450))
+    with pytest.raises(BadPayload):
+        engine.launch_many("1", [*payloads, {"n": object()}])
+    assert len(list(engine.store.rows("executions"))) == 450
+
+
 def test_a_task_shows_what_the_flow_says(engine: af.Engine) -> None:
     seen: list[FlowTask] = []
     engine.tasker("alice", seen.append, include_vars=True)

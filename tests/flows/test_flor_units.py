@@ -9,38 +9,11 @@ import pytest
 from actorflow.flows.execution import Status
 from actorflow.flows.parser import parse
 from actorflow.flows.procedures.gathering import read_rule
-from actorflow.testing.flow_driver import FlowDriver, ScriptedLoader
+from actorflow.testing.flow_driver import ScriptedLoader
+from tests.flows.driving import drive, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-ACTS: dict[str, Callable[..., object]] = {
-    "cancel": lambda driver, nid="0": driver.cancel(nid),
-    "kill": lambda driver, nid="0": driver.cancel(nid, kill=True),
-    "return": lambda driver, nid=None, changes=None: driver.give_back(nid, changes=changes),
-    "signal": lambda driver, name, payload=None: driver.signal(name, payload),
-    "timers": lambda driver, count=1: driver.fire_timers(count=count),
-    "add_branch": lambda driver, nid, text: driver.add_branch(nid, parse(text)),
-    "add_iteration": lambda driver, nid, *elements: driver.add_iteration(nid, list(elements)),
-    "re_apply": lambda driver, nid, text, payload: driver.re_apply(nid, parse(text), payload),
-}
-
-
-def drive(text: str, *steps: tuple[Any, ...], **options: Any) -> FlowDriver:
-    driver = FlowDriver(parse(text), **options).drive()
-    for name, *arguments in steps:
-        ACTS[name](driver, *arguments)
-        driver.drive()
-    return driver
-
-
-def shown(driver: FlowDriver, *points: str) -> list[str]:
-    """Return point, nid and sender of the messages of some points."""
-    return [
-        f"{seen.message['point']} {seen.message.get('nid')} {seen.message.get('from')}"
-        for seen in driver.seen
-        if seen.message["point"] in points
-    ]
+    from actorflow.testing.flow_driver import FlowDriver
 
 
 def variables(driver: FlowDriver) -> dict[str, Any]:

@@ -24,7 +24,9 @@ from actorflow.engine.stores.statements import (
     TABLES,
     insert,
     seal,
+    seal_created,
     seal_execution,
+    seal_known,
     segments,
     select_text,
     spans,
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["SqliteStore", "from_url"]
 
 _APPLICATION = 0x61666C6F  # "aflo": PRAGMA application_id of our files
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE executions (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, revision INTEGER NOT NULL, status TEXT NOT NULL,
@@ -68,13 +70,19 @@ CREATE TABLE dead (
 );
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
-_MIGRATIONS: dict[int, str] = {}
+_MIGRATIONS: dict[int, str] = {
+    1: "UPDATE executions SET seal = seal_created(created) | seal;",
+}
 """From version n to n + 1, as SQL; the newest version is `_VERSION`."""
 
 _DURABILITY = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 _STATEMENTS = 512  # that a connection keeps prepared
 _KNOWN = 10_000  # executions that are known to be there
 _RESERVED = 10_000  # numbers of messages that are set aside at a time
+_UPDATE = (
+    "UPDATE executions SET revision = ?, status = ?, state = ?, updated = ?,"
+    " seal = (seal >> 32 << 32) | ? WHERE id = ? AND revision = ?"
+)
 _NOTE = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _SYNC_AFTER = 4_000  # pages in the log after which it is moved into the file
 _BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -237,8 +245,11 @@ class SqliteStore:
         if verdict != "ok":
             msg = f"{self.path} is damaged ({verdict}); restore a backup"
             raise StoreBroken(msg)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
         for table, (_, columns, _) in TABLES.items():
-            sealed = seal_execution if table == "executions" else seal
+            sealed = seal
+            if table == "executions":
+                sealed = seal_known if version == 1 else seal_execution
             for row in connection.execute(f"SELECT {columns}, seal FROM {table}"):  # noqa: S608
                 if sealed(row[:-1]) != row[-1]:
                     msg = (
@@ -247,6 +258,7 @@ class SqliteStore:
                     raise StoreBroken(msg)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
+        connection.create_function("seal_created", 1, seal_created)
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         while version < _VERSION:
             connection.executescript(
@@ -363,14 +375,13 @@ class SqliteStore:
             return True
         at = float(change.at)
         row = (change.execution, change.kind, expected + 1, change.status, change.state, at, at)
-        seal = seal_execution(row)
+        known = seal_known(row)
         done = connection.execute(
-            "UPDATE executions SET revision = ?, status = ?, state = ?, updated = ?, seal = ?"
-            " WHERE id = ? AND revision = ?",
-            (expected + 1, change.status, change.state, at, seal, change.execution, expected),
+            _UPDATE,
+            (expected + 1, change.status, change.state, at, known, change.execution, expected),
         )
         if not done.rowcount and not expected:
-            done = connection.execute(CREATE, (*row, seal))
+            done = connection.execute(CREATE, (*row, seal_created(at) | known))
         return bool(done.rowcount)
 
     def _write_rows(self, connection: sqlite3.Connection, changes: list[Change]) -> None:

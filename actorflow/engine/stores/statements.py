@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Change
 
 __all__ = [
-    "CHUNK", "CREATE", "TABLES", "insert", "seal", "seal_execution", "segments", "select_text",
-    "spans",
+    "CHUNK", "CREATE", "TABLES", "insert", "seal", "seal_created", "seal_execution",
+    "seal_known", "segments", "select_text", "spans",
 ]  # fmt: skip
 
 TABLES: dict[str, tuple[type[Any], str, str]] = {
@@ -55,8 +55,18 @@ def seal(row: Sequence[Any]) -> int:
 
 
 def seal_execution(row: Sequence[Any]) -> int:
-    """Seal all but `created`, which an update does not know."""
+    """Make the checksum of an execution: of all that an update knows, and above it of `created`."""
+    return seal_created(row[5]) | seal_known(row)
+
+
+def seal_known(row: Sequence[Any]) -> int:
+    """Make the lower half of it, of all but `created`: the whole of it in version 1."""
     return zlib.crc32(_pack((*row[:5], row[6])))
+
+
+def seal_created(created: float) -> int:
+    """Make the upper half of it, which stays as it is when the state changes."""
+    return (zlib.crc32(_pack(created)) & 0x7FFF_FFFF) << 32
 
 
 @cache

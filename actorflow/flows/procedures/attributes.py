@@ -185,7 +185,7 @@ class Attribute(Procedure):
 
     def _child_handler(self, parent: Node, key: str, value: Value) -> list[Message]:
         kind = key.rpartition("on_")[2]
-        parent.own["child"] = {**(parent.own.get("child") or {}), kind: [[["*"], value]]}
+        parent.own["child"] = {**(parent.own.get("child") or {}), kind: [["*"], value]}
         return self.reply()
 
     def _flank(self, parent: Node, key: str, value: Value) -> list[Message]:

@@ -231,7 +231,7 @@ class Procedure:
             if status["status"] == "ended":
                 return []
             if self._leads_here(status):
-                return self.reply()
+                return self.reply_cancelled()
             return self.cancel_when_closed(status)
         waiting = cancelling.on_receive_last(self.run, self)
         self.run.close(node, message, handled=bool(waiting) and "on_receive_last" not in message)
@@ -243,7 +243,10 @@ class Procedure:
         return any(cause["m"] == closed_by for cause in (self.message.get("cause") or [])[1:])
 
     def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
-        """Take a cancel for a node that is closed already."""
+        """Take a cancel for a node that is closed already: what it brings waits, too."""
+        waiting = cancelling.on_receive_last(self.run, self)
+        if waiting:
+            self.node.on_receive_last = waiting
         return []
 
     def cancel(self, waiting: list[Message] | None) -> list[Message]:
@@ -265,7 +268,13 @@ class Procedure:
             return cancels
         if node.on_receive_last:
             return self.emit_on_receive_last()
-        return self.reply()
+        return self.reply_cancelled()
+
+    def reply_cancelled(self) -> list[Message]:
+        """Answer the parent for a node that did not come to its end."""
+        replies = self.reply()
+        replies[0].pop("from_on_error", None)
+        return replies
 
     def cancel_children(self) -> list[Message]:
         """Return a cancel for each live child that is not closed yet."""
@@ -285,11 +294,11 @@ class Procedure:
         nodes = self.run.nodes
         kills = [self.wrap("cancel", nid, flavour="kill") for nid in node.cnodes if nid in nodes]
         if self.message.get("payload") is not None:
-            return kills + self.reply()
+            return kills + self.reply_cancelled()
         for kill in kills:
             kill.pop("payload")
         kept, self.payload = self.payload, node.payload
-        replies = self.reply()
+        replies = self.reply_cancelled()
         self.payload = kept
         return kills + replies
 
@@ -327,6 +336,9 @@ class Procedure:
             emitted["rvars"] = {"idx": variables["idx"]}
         if self.node.aret is not None:
             emitted["payload"] = {**self.payload, "ret": self.node.aret[0]}
+        if "child" in self.node.own:
+            for kind, handlers in self.node.own["child"].items():
+                emitted[f"on_{kind}_handler"] = handlers
         if fields:
             emitted.update(fields)
         return emitted
@@ -341,9 +353,6 @@ class Procedure:
             self.set_ret(node.aret[0])
         emitted = self.wrap("execute", child_nid(node.nid, index, sub))
         emitted["tree"] = children[index]
-        if "child" in node.own:
-            for kind, handlers in node.own["child"].items():
-                emitted[f"on_{kind}_handler"] = handlers
         if fields:
             emitted.update(fields)
         return [emitted]

@@ -70,7 +70,9 @@ class ConcurrentIterator(Gathering):
         if self.is_verdict():
             return self.receive_verdict()
         if self.node.own.get("merging"):
-            return self.receive_merged(self.payload)
+            out = self.receive_merged(self.payload)
+            self.set_ret(self.merged_payload()["ret"])
+            return out
         return self.receive_branch()
 
     def receive_non_att(self, index: int) -> list[Message]:

@@ -8,6 +8,7 @@ from actorflow.flows.node import suffix_of
 from actorflow.flows.procedures.gathering import Gathering
 from actorflow.flows.procedures.macros import make_def
 from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.values import dup_function
 
 if TYPE_CHECKING:
     from actorflow.flows.node import Message, Tree
@@ -64,11 +65,13 @@ class Concurrence(Gathering):
         if count == 0:
             return self.reply()
         self.node.own["count"] = count
-        return [
-            message
-            for index in range(first, len(children))
-            for message in self.execute_child(index)
-        ]
+        shown, out = self.payload, []
+        for index in range(first, len(children)):
+            if "ret" in shown:
+                self.payload = {**shown, "ret": dup_function(shown["ret"])}
+            out += self.execute_child(index)
+        self.payload = shown
+        return out
 
     def branch_count(self) -> int:
         """Return how many branches there are."""

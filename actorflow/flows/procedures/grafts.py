@@ -9,7 +9,8 @@ from actorflow.flows.node import child_id
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.showing import shown
-from actorflow.flows.values import to_text
+from actorflow.flows.values import dup_function, to_text
+from actorflow.flows.wearing import wear
 
 if TYPE_CHECKING:
     from actorflow.flows.node import Message, Tree
@@ -24,7 +25,10 @@ class Graft(Procedure):
 
     def pre_execute(self) -> None:
         """Remember how this node was executed."""
-        self.node.own["message"] = {**self.message, "tree": None}
+        payload = self.payload
+        if "ret" in payload:
+            payload = {**payload, "ret": dup_function(payload["ret"])}
+        self.node.own["message"] = {**self.message, "tree": None, "payload": payload}
 
     def receive_last(self) -> list[Message]:
         """Execute the subflow as this node was executed, and put it in the parent's tree."""
@@ -37,6 +41,7 @@ class Graft(Procedure):
         node = self.node
         if node.parent is not None:
             self._replant(node.parent, child_id(node.nid), tree)
+            wear(self.run, node, self.tree, tree)
         return [{**node.own["message"], "tree": tree}]
 
     def _replant(self, nid: str, index: int, tree: Tree) -> None:

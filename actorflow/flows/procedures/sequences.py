@@ -35,7 +35,7 @@ class Taggable(Procedure):
     def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
         """Let a cancel end the on_error handler that runs."""
         if status.get("flavour") != "on-error":
-            return []
+            return super().cancel_when_closed(status)
         waiting = cancelling.on_receive_last(self.run, self)
         handled = bool(waiting) and "on_receive_last" not in self.message
         self.run.close(self.node, self.message, handled=handled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from actorflow.flows.failure import UnknownTasker
 from actorflow.flows.procedures.attributes import reference_name
 from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
@@ -66,8 +67,14 @@ class Task(Procedure):
         return tags
 
     def cancel(self, waiting: list[Message] | None) -> list[Message]:
-        """Ask for the task back; the node ends when it has come, at once if nobody has it."""
-        if "handed" not in self.node.own:
+        """Ask for the task back; the node ends when it has come, at once if nobody can have it."""
+        if "task" not in self.node.own or self._is_unknown():
             return super().cancel(waiting)
         self.node.on_receive_last = waiting or None
         return [self._wrap_task("detask")]
+
+    def _is_unknown(self) -> bool:
+        """Tell whether the task failed since there is no such tasker."""
+        failure = self.node.failure
+        unknown = failure is not None and failure["error"].get("kla") == UnknownTasker.__name__
+        return unknown and "handed" not in self.node.own
