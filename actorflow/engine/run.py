@@ -31,7 +31,7 @@ BUDGET = 0.5
 class Run:
     """A batch on its way into the state."""
 
-    __slots__ = ("batch", "deferred", "displaced", "live", "outcome", "second", "tickets")
+    __slots__ = ("batch", "deferred", "displaced", "live", "ran", "second", "state", "tickets")
 
     def __init__(self, live: Live, batch: Any, tickets: list[Stored]) -> None:
         self.live = live
@@ -40,7 +40,9 @@ class Run:
         self.deferred = Deferred()
         """Resolved when all of it is committed and dispatched."""
         self.displaced: list[Any] = []
-        self.outcome: Outcome | None = None
+        self.ran = False
+        self.state: Any = None
+        """What it came to, if it ran: all else about it is in the change."""
         self.second = False
         """The batch is what an earlier run of this very object has left."""
 
@@ -55,7 +57,8 @@ class Run:
         failpoint("run.fetch")
         live.load()
         if live.status in {Status.DONE, Status.CANCELLED}:
-            self._submit(Change(live.id), None)
+            self.ran = False
+            self._submit(Change(live.id))
             return
         end = perf_counter() + BUDGET
         try:
@@ -93,7 +96,8 @@ class Run:
 
     def _conclude(self, outcome: Outcome, *, may_block: bool = True) -> None:
         failpoint("run.after")
-        self._submit(self._change(outcome), outcome, may_block=may_block)
+        self.ran, self.state = True, outcome.state
+        self._submit(self._change(outcome), may_block=may_block)
 
     def _change(self, outcome: Outcome) -> Change:
         """Make the one change that an outcome is."""
@@ -132,12 +136,11 @@ class Run:
             change.history = [encode(entry) for entry in outcome.history]
         return change
 
-    def _submit(self, change: Change, outcome: Outcome | None, *, may_block: bool = True) -> None:
+    def _submit(self, change: Change, *, may_block: bool = True) -> None:
         live = self.live
         if live.is_cut_off:  # it may be running elsewhere by now
             self.deferred.resolve()
             return
-        self.outcome = outcome
         self.displaced = live.take_displaced() if live.displaced else []
         tickets = self.tickets
         if self.displaced:
@@ -166,7 +169,7 @@ class Run:
     # The writer's thread.
 
     def _committed(self, change: Change, error: Exception | None) -> None:
-        live, outcome = self.live, self.outcome
+        live = self.live
         if error is not None or not change.committed:
             live.loaded = False
             live.displaced[:0] = self.displaced
@@ -180,16 +183,16 @@ class Run:
         failpoint("dispatch.before")
         for ticket, fate in self.displaced:
             ticket.consume(fate)
-        if outcome is None:
+        if not self.ran:
             ended = Cancelled(f"execution {live.id!r} has ended ({live.status})")
             for ticket in self.tickets:
                 ticket.consume(ended)
             self.deferred.resolve()
             return
         live.revision += 1
-        live.state = outcome.state
-        live.status = outcome.status
-        count = len(outcome.leftover)
+        live.state = self.state
+        live.status = Status(change.status)
+        count = change.ahead
         live.engine.dispatch(change, list(change.rows[count:]))
         for ticket in self.tickets:
             ticket.consume()

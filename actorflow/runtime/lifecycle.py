@@ -381,7 +381,18 @@ class Lifecycle(Actor):
             self.stopping = StopMode.FINISH
             self.executor_follows = True
         self._end_both(self.executor, Normal())
+        self._unlink()
         return True
+
+    def _unlink(self) -> None:
+        """Let the halves forget each other: they go at once, not with the garbage collector.
+
+        Whoever still has a ref finds the worker ended.
+        """
+        executor: Any = self.executor
+        self.state = executor.state = executor._accumulator = None  # noqa: SLF001
+        core: Any = self.core
+        core._owner = self._ref = None  # noqa: SLF001
 
     def _close(self) -> None:
         """Refuse what comes from now on, and take in what came before. Under the lock."""
