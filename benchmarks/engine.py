@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from benchmarks.report import put_between_markers  # noqa: E402
 Figures = dict[str, float]
 MESSAGE = {"order": 7, "text": "hello"}
 _LONG = 300.0
+_TRACED = 10_000  # executions whose memory is counted byte by byte
 METHOD = (
     "Each case runs in a process of its own; figures are medians of the rounds. Peers write with "
     "WAL and `synchronous = FULL`, as the engine does. The fastest peer is the fastest of 1 and 8 "
@@ -141,6 +143,16 @@ def latency(folder: Path, _subject: str, count: int) -> Figures:
     }
 
 
+def _traced(work: Callable[[], None]) -> int:
+    """Count the bytes that some work leaves in use."""
+    tracemalloc.start()
+    work()
+    gc.collect()
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return grown
+
+
 def population(folder: Path, _subject: str, count: int) -> Figures:
     """Make executions that each process one message; close; recover; wake them all."""
     from actorflow.engine.engine import Engine  # noqa: PLC0415
@@ -193,10 +205,8 @@ def population(folder: Path, _subject: str, count: int) -> Figures:
     figures["recover_idle_s"] = time.perf_counter() - begin
     figures["recover_idle_cpu_s"] = time.process_time() - cpu
     figures["bytes_waiting"] = max(resident() - before, 0) / count
-    before = resident()
-    send_all(engine)
-    gc.collect()
-    figures["bytes_loaded"] = (resident() - before) / count
+    if count <= _TRACED:  # tracing makes it several times slower
+        figures["bytes_loaded"] = _traced(lambda: send_all(engine)) / count
     engine.close()
     with Engine(folder / "engine.db", durability="normal") as engine:  # without its kind
         for number in range(count):
@@ -266,7 +276,7 @@ def cases(*, quick: bool) -> list[Case]:
     few = 5 if quick else 1
     subjects = [name for name, (package, _) in peers.PEERS.items() if peers.version(package)]
     sizes = (1_000, 10_000) if quick else (1_000, 10_000, 100_000)
-    eight = {"threads": 8, "each": 200 // few}
+    eight = {"threads": 8, "each": 500 // few}
     one = {"threads": 1, "each": 500 // few}
     many = {"callers": 1_000, "each": 20 // few}
     return [
@@ -392,7 +402,7 @@ def goals(found: Found) -> list[tuple[str, str, float | None, bool | None]]:
         (
             "memory of a loaded execution, bytes",
             "< 4,096",
-            median(found, "population", whole, "bytes_loaded"),
+            median(found, "population", f"{_TRACED:,} executions", "bytes_loaded"),
             lambda value: value < 4_096,
         ),
         (
