@@ -18,6 +18,7 @@ from actorflow.flows.loader import Library
 from actorflow.flows.node import ROOT, child_id
 from actorflow.flows.parser import parse
 from actorflow.flows.taskers import Directory, adapt, qualified
+from actorflow.flows.tree import strays
 from actorflow.flows.view import FlowExecution
 from actorflow.flows.waits import Waiter, Waiters, missed, steps_of
 from actorflow.runtime.errors import BadOption
@@ -389,10 +390,11 @@ def _tree(flow: str | Tree) -> Tree:
     """Return the tree of a text, or a tree as it is; trees are never changed."""
     if isinstance(flow, str):
         return _parsed(flow)
-    if type(flow) is list and len(flow) >= 3 and isinstance(flow[0], str):  # noqa: PLR2004
-        return flow
-    msg = f"a flow is its text, or the tree that parse() gives, not {flow!r:.100}"
-    raise FlowError(msg)
+    for stray in strays(flow):
+        where = "" if stray is flow else f", in which {stray!r:.100} is no [head, content, line]"
+        msg = f"a flow is its text, or the tree that parse() gives, not {flow!r:.100}{where}"
+        raise FlowError(msg)
+    return flow
 
 
 def _storable(tree: Tree) -> bytes:

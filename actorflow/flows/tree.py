@@ -150,6 +150,28 @@ def walk(tree: Tree) -> Iterator[Tree]:
         stack.extend(reversed(children(tree)))
 
 
+def strays(tree: object) -> Iterator[object]:
+    """Yield what is no tree, of something that came as one: not ``[head, content, line]``.
+
+    >>> list(strays(["sequence", [["_num", 1, 2], ["_att"], 7], 1]))
+    [7, ['_att']]
+    """
+    left = [tree]
+    while left:
+        part = left.pop()
+        if (
+            type(part) is not list
+            or len(part) < 3  # noqa: PLR2004 - head, content, line
+            or type(part[0]) not in {str, list}
+            or type(part[2]) is not int
+        ):
+            yield part
+            continue
+        for place in part[:2]:
+            if type(place) is list:
+                left.extend([place] if place is part[0] else place)
+
+
 def without_lines(tree: Tree) -> Tree:
     """Return a copy with all line numbers 0 and no file name. Linear time.
 

@@ -547,3 +547,20 @@ def test_ten_thousand_that_wait_are_found_again(opened: Callable[[], af.Engine])
     engine.tasker("desk", again)
     engine.resume()
     assert {task.id for task in again.wait_for(10_000)} == before
+
+
+@pytest.mark.parametrize(
+    ("tree", "why"),
+    [
+        (["_att"], r"not \['_att'\]$"),
+        (["sequence", [["_att"]], 1], r"in which \['_att'\] is no \[head, content, line\]"),
+        (["sequence", [["_num", 1, 1], 7], 1], "in which 7 is no"),
+        ([["sequence"], [], 1], r"in which \['sequence'\] is no"),
+        (["sequence", [], "one"], "not "),
+        ({"sequence": []}, "not {'sequence'"),
+        (None, "not None"),
+    ],
+)
+def test_what_is_no_tree_is_refused_at_once(engine: af.Engine, tree: Any, why: str) -> None:
+    with pytest.raises(FlowError, match=why):
+        engine.launch(tree)
