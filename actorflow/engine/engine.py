@@ -136,18 +136,15 @@ class Engine:
             if kind.name in self.kinds:
                 msg = f"there is a kind {kind.name!r} already; give this one another name"
                 raise BadOption(msg)
-        done = ThreadTicket()
 
         def begin() -> None:  # in the writer's thread, so that nothing is delivered twice
+            rows = list(self.store.pending(kind.name))
             self.kinds[kind.name] = kind
-            count = self.host.recover(self.store.pending(kind.name), kind.name)
-            if count:
-                log.info("recovered", kind=kind.name, messages=count)
-            done.resolve()
+            self.host.recover(rows, kind.name)
+            if rows:
+                log.info("recovered", kind=kind.name, messages=len(rows))
 
-        self._refuse_if_closed()
-        self.writer.call(begin)
-        done.wait(None)
+        self._in_writer(begin)
 
     # What users call.
 
@@ -329,21 +326,25 @@ class Engine:
 
     def purge(self, *, before: float) -> int:
         """Forget executions that ended before a moment, and history older than it; count them."""
+        count: int = self._in_writer(lambda: self.store.purge(before=before))
+        return count
+
+    def _in_writer(self, function: Callable[[], Any]) -> Any:
+        """Call a function in the writer's thread; give what it gives, or raise what it raises."""
         done = ThreadTicket()
 
-        def begin() -> None:
+        def call() -> None:
             try:
-                done.answer = self.store.purge(before=before)
+                done.answer = function()
             except Exception as error:  # noqa: BLE001 - the caller's
                 done.resolve(error)
             else:
                 done.resolve()
 
         self._refuse_if_closed()
-        self.writer.call(begin)
-        self.await_ticket(done, None, before)
-        count: int = done.answer
-        return count
+        self.writer.call(call)
+        self.await_ticket(done, None, function)
+        return done.answer
 
     def _purge_old(self) -> None:
         """Forget what has been kept long enough. In the writer's thread."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine import bodies
 from actorflow.engine.errors import EngineClosed, UnknownKind
 from actorflow.engine.kind import Status
-from actorflow.engine.run import Run
+from actorflow.engine.run import Run, answered
 from actorflow.engine.stores.protocol import Change, DeadRow
 from actorflow.runtime.dispatcher import POOL
 from actorflow.runtime.errors import Displaced, StopTimeout, WorkerStopped, near
@@ -76,11 +76,6 @@ class Stored:
         if self.waiter is not None:
             self.waiter.resolve(error)
             self.waiter = None
-
-
-def answered(tickets: Iterable[Stored]) -> list[str]:
-    """Give the tasks that messages answer which were not stored."""
-    return [ticket.task.id for ticket in tickets if ticket.task is not None]
 
 
 class LiveExecutor(Executor):
@@ -320,15 +315,12 @@ class Host:
         for execution, items in arrived.items():
             self._hand_over(execution, kind, items, fetched.get(execution))
 
-    def recover(self, rows: Iterable[MessageRow], kind: str) -> int:
-        """Hand over what an earlier engine has left for a kind, page by page; count it."""
-        kept: dict[str, list[tuple[int, bytes, Any]]] = {}
-        count = 0
-        for count, row in enumerate(rows, 1):  # noqa: B007 - counted on the way
+    def recover(self, rows: Iterable[MessageRow], kind: str) -> None:
+        """Hand over what an earlier engine has left for a kind, page by page."""
+        kept = self._kept[kind] = {}
+        for row in rows:
             kept.setdefault(row.execution, []).append((row.id, row.body, None))
-        self._kept[kind] = kept
         self._recover_page(kind)
-        return count
 
     def _recover_page(self, kind: str) -> None:
         """Wake some executions; the next ones when the pool has come round to these.

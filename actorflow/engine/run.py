@@ -20,12 +20,19 @@ from actorflow.runtime.dispatcher import LOOP
 from actorflow.runtime.errors import WorkerStopped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from actorflow.engine.host import Live, Stored
 
-__all__ = ["BUDGET", "Run"]
+__all__ = ["BUDGET", "Run", "answered"]
 
 BUDGET = 0.5
 """Seconds that one run may take before it has to leave the rest for the next."""
+
+
+def answered(tickets: Iterable[Stored]) -> list[str]:
+    """Give the tasks that messages answer which were not stored."""
+    return [ticket.task.id for ticket in tickets if ticket.task is not None]
 
 
 class Run:
@@ -146,8 +153,7 @@ class Run:
         if self.displaced:
             tickets = [*tickets, *(ticket for ticket, _ in self.displaced)]
         change.consumed = [ticket.number for ticket in tickets if ticket.number]
-        done = [ticket.task.id for ticket in tickets if ticket.task is not None]
-        if done:
+        if done := answered(tickets):
             change.finished_tasks = [*change.finished_tasks, *done]
         change.at = float(live.engine.clock.now())
         writer = live.engine.writer

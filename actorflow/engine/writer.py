@@ -103,7 +103,7 @@ class Writer:
         self._soon: list[_Request] = []
         self._soon_set = False
         self._soon_due = 0.0
-        self._told = 0  # callers who have been told of the last commit
+        self._expected = 0  # entries after the last commit, if all who were told come back
         self._wanted = 0  # entries that the writer waits for
         self._bell = allocate_lock()
         self._bell.acquire()
@@ -220,11 +220,11 @@ class Writer:
             count = len(self._soon)
             batch = [*self._soon[:count], *batch]
             del self._soon[:count]
-        self._told = 0
+        self._expected = 0
         begin = perf_counter()
         for first in range(0, len(batch), _LARGEST):
             self._write_part(batch[first : first + _LARGEST])
-        if self._told:
+        if self._expected:
             self._gather(perf_counter() - begin)
 
     def _gather(self, patience: float) -> None:
@@ -233,7 +233,7 @@ class Writer:
         Without that the next commit would hold only the first of them, and the others would wait
         for the one after. No longer than the last commit took, so nobody waits twice as long.
         """
-        self._wanted = self._told
+        self._wanted = self._expected
         if len(self._held) < self._wanted:
             self._bell.acquire(timeout=min(patience, _GATHER))
         self._wanted = 0
@@ -315,7 +315,7 @@ class Writer:
                 del self._unstored[: len(owner)]
                 self.expects_more = bool(told)
                 if len(told) > 1:
-                    self._told = len(self._held) + len(told)
+                    self._expected = len(self._held) + len(told)
                 resolve_many(told)
             else:
                 del self._unstored[: len(owner)]

@@ -450,3 +450,16 @@ def test_an_engine_can_be_closed_while_it_recovers(
         while list(engine.store.rows("messages")):
             quiet(engine)
         assert {name: state_of(engine, name)[:1] for name in names} == {n: ["once"] for n in names}
+
+
+def test_a_kind_whose_messages_cannot_be_read_is_refused_and_nobody_hangs() -> None:
+    class Torn(MemoryStore):
+        def pending(self, kind: str) -> Any:
+            if kind == "script":
+                raise StoreBroken("it is torn")
+            return super().pending(kind)
+
+    with Engine(Torn()) as engine:
+        with pytest.raises(StoreBroken, match="it is torn"):
+            engine.register(Script())
+        assert "script" not in engine.kinds
