@@ -7,18 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.actions import (
-    ChildInfo,
-    ChildState,
-    Counts,
-    Ignored,
-    Refusal,
-    Started,
-)
-from actorflow.runtime.actor import Actor, Stop
-from actorflow.runtime.childspec import Backoff, BadChild, BadFlags, Child
-from actorflow.runtime.deferred import Deferred
-from actorflow.runtime.embedded import Workers
+from actorflow.runtime.actor.actor import Actor, Stop
 from actorflow.runtime.errors import (
     ActorflowError,
     AlreadyStarted,
@@ -43,7 +32,6 @@ from actorflow.runtime.errors import (
     WorkerStopped,
     WouldDeadlock,
 )
-from actorflow.runtime.executor import Executor
 from actorflow.runtime.exits import (
     Crash,
     ExitReason,
@@ -52,15 +40,27 @@ from actorflow.runtime.exits import (
     Normal,
     Shutdown,
 )
-from actorflow.runtime.failure import Breaker, DeadLetter, DeadLetters, Drop, Isolate, Retry
-from actorflow.runtime.foreground import ExitCode, run
-from actorflow.runtime.orders import WorkerStatus
 from actorflow.runtime.registry import whereis
-from actorflow.runtime.server import Restart, Server
-from actorflow.runtime.statistics import WorkerStatistics
-from actorflow.runtime.supervisor import IGNORE, Supervisor, SupervisorRef
-from actorflow.runtime.tree import Tree
-from actorflow.runtime.worker import Worker, WorkerRef, spawn
+from actorflow.runtime.supervision.actions import (
+    ChildInfo,
+    ChildState,
+    Counts,
+    Ignored,
+    Refusal,
+    Started,
+)
+from actorflow.runtime.supervision.run import ExitCode, run
+from actorflow.runtime.supervision.spec import Backoff, BadChild, BadFlags, Child
+from actorflow.runtime.supervision.supervisor import IGNORE, Supervisor, SupervisorRef
+from actorflow.runtime.supervision.tree import Tree
+from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.embedded import Workers
+from actorflow.runtime.worker.executor import Executor
+from actorflow.runtime.worker.failure import Breaker, DeadLetter, DeadLetters, Drop, Isolate, Retry
+from actorflow.runtime.worker.metrics import WorkerStatistics
+from actorflow.runtime.worker.orders import WorkerStatus
+from actorflow.runtime.worker.ref import Worker, WorkerRef, spawn
+from actorflow.runtime.worker.server import Restart, Server
 
 if TYPE_CHECKING:
     from actorflow.application import Engine

@@ -20,8 +20,8 @@ from actorflow.bench.service import ServiceFailure, parse_service
 from actorflow.bench.sources import parse_traffic
 from actorflow.bench.traffic import AT, SIZE
 from actorflow.runtime.errors import BadOption, WorkerStopped
-from actorflow.runtime.failure import Drop, failure_policy
-from actorflow.runtime.worker import spawn
+from actorflow.runtime.worker.failure import Drop, failure_policy
+from actorflow.runtime.worker.ref import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

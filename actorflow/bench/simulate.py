@@ -20,16 +20,16 @@ from actorflow.bench.results import Ledger, Result
 from actorflow.bench.service import ServiceFailure, parse_service
 from actorflow.bench.sources import parse_traffic
 from actorflow.bench.traffic import AT, SIZE, Message, Traffic
-from actorflow.runtime.accumulation import Accumulation, Batch
 from actorflow.runtime.errors import WouldBlock
-from actorflow.runtime.failure import failure_policy
+from actorflow.runtime.worker.accumulation import Accumulation, Batch
+from actorflow.runtime.worker.failure import failure_policy
 from behaviours.base import adapt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from actorflow.bench.service import Service
-    from actorflow.runtime.failure import FailurePolicy
+    from actorflow.runtime.worker.failure import FailurePolicy
 
 __all__ = ["Simulation", "simulate"]
 

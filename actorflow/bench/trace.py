@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.bench.traffic import CHUNK
 from actorflow.runtime.errors import ActorflowError, BadOption, WorkerStopped
-from actorflow.runtime.worker import spawn
+from actorflow.runtime.worker.ref import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from actorflow.bench.traffic import Message
-    from actorflow.runtime.worker import WorkerRef
+    from actorflow.runtime.worker.ref import WorkerRef
 
 __all__ = ["BadTrace", "Recorder", "Trace", "record"]
 

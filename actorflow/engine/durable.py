@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine import bodies
 from actorflow.engine.kind import Outcome
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.failure import failure_policy
-from actorflow.runtime.jobs import executor_maker
-from actorflow.runtime.waiting import AsyncTicket, ThreadTicket
+from actorflow.runtime.worker.failure import failure_policy
+from actorflow.runtime.worker.jobs import executor_maker
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from behaviours import Throttle
 from behaviours.base import adapt
 

@@ -23,8 +23,8 @@ from actorflow.engine.timers import Timers
 from actorflow.engine.writer import AGAIN, Append, Writer
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import BadOption, PushTimeout, near
-from actorflow.runtime.events import log
-from actorflow.runtime.waiting import ThreadTicket
+from actorflow.runtime.log import log
+from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours import Queue
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from actorflow.engine.errors import EngineClosed, UnknownKind
 from actorflow.engine.kind import Status
 from actorflow.engine.run import Run, answered
 from actorflow.engine.stores.protocol import Change, DeadRow
-from actorflow.runtime.dispatcher import POOL
 from actorflow.runtime.errors import Displaced, StopTimeout, WorkerStopped, near
-from actorflow.runtime.events import log
-from actorflow.runtime.executor import Executor
-from actorflow.runtime.orders import StopMode, WorkerStatus
-from actorflow.runtime.worker import Worker, launch, make
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.log import log
+from actorflow.runtime.worker.executor import Executor
+from actorflow.runtime.worker.orders import StopMode, WorkerStatus
+from actorflow.runtime.worker.ref import Worker, launch, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from actorflow.engine.engine import Engine
     from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, TaskRow
     from actorflow.engine.writer import Append, Writer
-    from actorflow.runtime.actor import Actor
+    from actorflow.runtime.actor.actor import Actor
     from actorflow.runtime.clock import Timer
-    from actorflow.runtime.deferred import Deferred
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.worker import WorkerRef
+    from actorflow.runtime.worker.deferred import Deferred
+    from actorflow.runtime.worker.ref import WorkerRef
 
 __all__ = ["Host", "Live", "Stored"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.engine import bodies
 from actorflow.engine.stores.protocol import Change
-from actorflow.runtime.waiting import ThreadTicket
+from actorflow.runtime.worker.tickets import ThreadTicket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

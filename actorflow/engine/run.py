@@ -15,9 +15,9 @@ from actorflow.engine.errors import Cancelled
 from actorflow.engine.failpoints import failpoint
 from actorflow.engine.kind import Outcome, Status
 from actorflow.engine.stores.protocol import Change, TaskRow, TimerRow
-from actorflow.runtime.deferred import Deferred
-from actorflow.runtime.dispatcher import LOOP
 from actorflow.runtime.errors import WorkerStopped
+from actorflow.runtime.lanes.loop import LOOP
+from actorflow.runtime.worker.deferred import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,13 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.runtime.childspec import Backoff
-from actorflow.runtime.deferred import Deferred
-from actorflow.runtime.dispatcher import LOOP, POOL
 from actorflow.runtime.errors import BadJob, BadOption, WorkerStopped
-from actorflow.runtime.events import log
-from actorflow.runtime.executor import Executor
-from actorflow.runtime.worker import spawn
+from actorflow.runtime.lanes.loop import LOOP
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.log import log
+from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.executor import Executor
+from actorflow.runtime.worker.ref import spawn
 from behaviours import Chunk, Queue
 from behaviours.base import adapt, release
 

@@ -17,7 +17,7 @@ from actorflow.engine.errors import TaskTimeout
 from actorflow.engine.stores.protocol import Change
 from actorflow.engine.tasker import HOLD, Tasker
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.events import log
+from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

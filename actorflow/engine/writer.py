@@ -19,9 +19,9 @@ from actorflow.engine.errors import EngineClosed, StoreRefused
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import WorkerStopped
-from actorflow.runtime.events import log
-from actorflow.runtime.waiting import resolve_many
-from actorflow.runtime.worker import spawn
+from actorflow.runtime.log import log
+from actorflow.runtime.worker.ref import spawn
+from actorflow.runtime.worker.tickets import resolve_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -22,7 +22,7 @@ from actorflow.flows.tree import strays
 from actorflow.flows.view import FlowExecution
 from actorflow.flows.waits import Waiter, Waiters, missed, steps_of
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.waiting import ThreadTicket
+from actorflow.runtime.worker.tickets import ThreadTicket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

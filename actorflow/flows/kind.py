@@ -19,7 +19,7 @@ from actorflow.flows.exid import parts_of
 from actorflow.flows.outcome import NoLoader
 from actorflow.flows.record import Recorder
 from actorflow.flows.taskers import Directory, task_body, variables_at
-from actorflow.runtime.events import log
+from actorflow.runtime.log import log
 from behaviours import Queue
 
 if TYPE_CHECKING:

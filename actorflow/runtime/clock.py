@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actorflow.runtime.events import log
+from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,3 +107,6 @@ class SystemClock:
 
 SYSTEM = SystemClock()
 """The clock that workers use unless told otherwise."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=SYSTEM._after_fork)  # noqa: SLF001

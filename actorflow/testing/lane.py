@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from actorflow.runtime.errors import WouldDeadlock
 
 if TYPE_CHECKING:
-    from actorflow.runtime.dispatcher import Runnable
-    from actorflow.runtime.waiting import ThreadTicket
+    from actorflow.runtime.lanes.lane import Runnable
+    from actorflow.runtime.worker.tickets import ThreadTicket
 
 __all__ = ["ManualLane"]
 

@@ -19,7 +19,7 @@ from actorflow.bench.policies import BUILT_INS, Policy
 from actorflow.bench.simulate import Simulation, simulate
 from actorflow.bench.sources import parse_traffic
 from actorflow.bench.traffic import Given, Poisson
-from actorflow.runtime.failure import Drop
+from actorflow.runtime.worker.failure import Drop
 from tests.behaviours.compositions import Part, built, compositions, leaves, possible
 from tests.bench.naive import Naive
 

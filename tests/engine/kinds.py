@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.kind import Outcome
-from actorflow.runtime.orders import WorkerStatus
+from actorflow.runtime.worker.orders import WorkerStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable

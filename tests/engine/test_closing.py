@@ -16,7 +16,7 @@ from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed
 from actorflow.engine.kind import NewTask, Outcome
 from actorflow.engine.stores.memory import MemoryStore
-from actorflow.runtime.dispatcher import LOOP
+from actorflow.runtime.lanes.loop import LOOP
 from behaviours import Chunk, Queue
 from tests.engine.kinds import PATIENCE, Script, flush, quiet, state_of
 

@@ -16,8 +16,8 @@ import pytest
 import actorflow as af
 from actorflow.engine.engine import Engine
 from actorflow.engine.kind import NewTask, Outcome
-from actorflow.runtime.childspec import Backoff
 from actorflow.runtime.errors import BadJob
+from actorflow.runtime.supervision.spec import Backoff
 from tests.engine import chores
 from tests.engine.kinds import PATIENCE, Script, quiet, state_of
 

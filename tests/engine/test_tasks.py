@@ -15,8 +15,8 @@ from actorflow.engine.engine import Engine
 from actorflow.engine.kind import NewTask, Outcome
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.tasker import HOLD, Task
-from actorflow.runtime.childspec import Backoff
 from actorflow.runtime.errors import BadJob, BadOption
+from actorflow.runtime.supervision.spec import Backoff
 from behaviours import Bounded, Priority, Queue, Unique
 from tests.engine.kinds import PATIENCE, Script, quiet, state_of
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from actorflow.testing import ManualLane, VirtualClock
-from tests.runtime.probe import LANES, Probe
+from tests.runtime.worker.probe import LANES, Probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

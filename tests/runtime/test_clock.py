@@ -11,7 +11,7 @@ import pytest
 import actorflow as af
 from actorflow.runtime.clock import SystemClock, Timer
 from actorflow.testing import VirtualClock
-from tests.runtime.probe import PATIENCE
+from tests.runtime.worker.probe import PATIENCE
 
 
 def test_system_clock_calls_in_the_order_of_time() -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from actorflow.runtime.registry import ROSTER
-from tests.runtime.probe import until
 from tests.runtime.supervision.kit import Stage
+from tests.runtime.worker.probe import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

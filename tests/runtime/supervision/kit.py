@@ -12,7 +12,7 @@ from actorflow.testing import ManualLane, VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from actorflow.runtime.actions import ChildState, Refusal
+    from actorflow.runtime.supervision.actions import ChildState, Refusal
 
 BOOM = ValueError("boom")
 CLEAN = [af.Normal(), af.Shutdown(), af.Shutdown("because")]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from tests.runtime.probe import PATIENCE, Caller, Probe, until
 from tests.runtime.supervision.kit import BOOM, names
+from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 
 import actorflow as af
 from behaviours import Bounded, Queue, Unique
-from tests.runtime.probe import PATIENCE, Caller, until, until_accumulated
+from tests.runtime.worker.probe import PATIENCE, Caller, until, until_accumulated
 
 if TYPE_CHECKING:
     from tests.runtime.supervision.kit import Stage
@@ -260,7 +260,7 @@ def test_policy_of_ones_own(stage: Stage) -> None:
 
 
 def test_dead_letters_have_a_limit() -> None:
-    from actorflow.runtime.failure import DeadLetters  # noqa: PLC0415 - only here
+    from actorflow.runtime.worker.failure import DeadLetters  # noqa: PLC0415 - only here
 
     letters = DeadLetters(lambda message: None, limit=3)
     for number in range(5):

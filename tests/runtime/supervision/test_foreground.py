@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from tests.runtime.probe import PATIENCE, Caller
+from tests.runtime.worker.probe import PATIENCE, Caller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from tests.runtime.probe import PATIENCE, Caller, until, until_accumulated
+from tests.runtime.worker.probe import PATIENCE, Caller, until, until_accumulated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

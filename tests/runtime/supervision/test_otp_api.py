@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.actions import ChildState, Refusal
-from actorflow.runtime.waiting import ThreadTicket
+from actorflow.runtime.supervision.actions import ChildState, Refusal
+from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.runtime.supervision.kit import FAIL, counts, ids, names, ref, refusal, state
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from tests.runtime.probe import PATIENCE, Caller
 from tests.runtime.supervision.kit import BOOM, FAIL, counts, ids, names, ref, state
+from tests.runtime.worker.probe import PATIENCE, Caller
 
 if TYPE_CHECKING:
     from tests.runtime.supervision.kit import Stage

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.actions import ChildState, Refusal, Started
 from actorflow.runtime.exits import FailedToStart
+from actorflow.runtime.supervision.actions import ChildState, Refusal, Started
 from tests.runtime.supervision.kit import FAIL, counts, ids, names, ref, refusal, state
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.actions import ChildState, Refusal
+from actorflow.runtime.supervision.actions import ChildState, Refusal
 from tests.runtime.supervision.kit import FAIL, STATIC, counts, names, ref, refusal, state
 
 if TYPE_CHECKING:

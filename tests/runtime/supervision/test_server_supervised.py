@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from tests.runtime.probe import PATIENCE, until
+from tests.runtime.worker.probe import PATIENCE, until
 
 if TYPE_CHECKING:
     from tests.runtime.supervision.kit import Stage

@@ -1,0 +1,1 @@
+"""Where actors run: the pool, a thread, an event loop."""

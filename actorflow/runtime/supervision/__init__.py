@@ -1,0 +1,1 @@
+"""Supervisors, as in OTP: a pure family that decides, and actors that do."""

@@ -1,0 +1,194 @@
+"""One plan at a time: carries out the plans of a supervisor step by step, and queues the rest.
+
+A *plan* is a generator: it yields the step that it waits for, a start or a round of stops, and is
+sent what came of it. Everything else it does at once. So a plan reads like a blocking function,
+but nothing blocks: between two steps it is just an object that is kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import TYPE_CHECKING, TypeAlias
+
+from actorflow.runtime.errors import ActorflowError
+from actorflow.runtime.supervision.actions import (
+    Action,
+    Answer,
+    ChildState,
+    Done,
+    Exit,
+    Phase,
+    StartChild,
+    StopChildren,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from actorflow.runtime.supervision.children import Children, Record
+
+__all__ = ["Conductor", "OutOfTurn", "Plan", "Request", "Round"]
+
+Round: TypeAlias = tuple[StopChildren, ...]
+"""Stops that are told at once and waited for together."""
+
+Plan: TypeAlias = Generator[StartChild | Round, Answer, None]
+Request: TypeAlias = Generator[StartChild | Round, Answer, Answer]
+"""A plan that ends in the answer to somebody."""
+
+
+class OutOfTurn(ActorflowError, RuntimeError):
+    """A family was told something that cannot have happened: a mistake in the shell."""
+
+
+class Conductor:
+    """Runs plans one after another over the same children; keeps what is to be done meanwhile.
+
+    Methods that can make a plan go on return the actions that resulted, all others add to them.
+    """
+
+    __slots__ = (
+        "_last",
+        "_out",
+        "_plan",
+        "_queue",
+        "_starting",
+        "_stops",
+        "children",
+        "leaving",
+        "now",
+        "phase",
+    )
+
+    def __init__(self, children: Children) -> None:
+        self.children = children
+        self.phase = Phase.NEW
+        self.now = 0.0
+        """The time of the last report."""
+        self.leaving: Exit | None = None
+        """How the family will end, once that is decided."""
+        self._plan: Plan | None = None
+        self._queue: deque[Plan] = deque()
+        self._last: Plan | None = None
+        self._out: list[Action] = []
+        self._starting: Record | None = None
+        self._stops = 0
+
+    def __len__(self) -> int:
+        """Count the plans that wait for their turn."""
+        return len(self._queue)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a plan is being carried out."""
+        return self._plan is not None
+
+    def say(self, action: Action) -> None:
+        """Add an action that nobody waits for."""
+        self._out.append(action)
+
+    def submit(self, plan: Plan) -> list[Action]:
+        """Run a plan as soon as those before it are done."""
+        if self.phase is Phase.NEW:
+            raise OutOfTurn("this family has not begun; call begin() first")
+        self._queue.append(plan)
+        return self._flush() if self._plan else self._resume(None)
+
+    def leave(self, farewell: Exit, last: Plan) -> None:
+        """Make `last` the last plan, unless another one is already.
+
+        A plan under way is given up after its current step; those that wait have to see for
+        themselves that the family is `leaving`.
+        """
+        if self.leaving is None:
+            self.leaving = farewell
+            self.phase = Phase.LEAVING
+            self._last = last
+
+    def go_on(self) -> list[Action]:
+        """Run what there is to run, unless a plan waits for a report."""
+        return self._flush() if self._plan else self._resume(None)
+
+    def starting(self, key: Hashable) -> Record:
+        """Give the child whose start is waited for; raise `OutOfTurn` if that is not `key`."""
+        record = self._starting
+        if record is None or record.key != key:
+            waited = "no start is" if record is None else f"the start of {record.key!r} is"
+            raise OutOfTurn(f"the start of {key!r} was reported, but {waited} waited for")
+        return record
+
+    def start_done(self, answer: Answer) -> list[Action]:
+        """Go on with what came of the start."""
+        self._starting = None
+        return self._resume(answer)
+
+    def stop_done(self) -> list[Action]:
+        """Go on if this was the last stop of the round."""
+        self._stops -= 1
+        return self._flush() if self._stops else self._resume(Done())
+
+    def _resume(self, answer: Answer | None) -> list[Action]:
+        while True:
+            if self._plan is None:
+                self._plan = self._next()
+                answer = None
+            if self._plan is None:
+                return self._flush()
+            try:
+                step = next(self._plan) if answer is None else self._plan.send(answer)
+            except StopIteration:
+                self._plan = None
+                continue
+            if self._last is not None:
+                # The family is leaving: this step is not begun, and so the plan ends here.
+                self._plan.close()
+                self._plan = None
+                continue
+            self._begin(step)
+            return self._flush()
+
+    def _next(self) -> Plan | None:
+        if self._queue:
+            return self._queue.popleft()
+        last, self._last = self._last, None
+        return last
+
+    def _begin(self, step: StartChild | Round) -> None:
+        if isinstance(step, StartChild):
+            record = self.children.find(step.key)
+            if record is None:
+                raise OutOfTurn(f"there is no child {step.key!r} to start")
+            self._starting = record
+            self.children.move(record, ChildState.STARTING)
+            self._out.append(step)
+            return
+        for stop in step:
+            for ref in stop.refs:
+                record = self.children.find_ref(ref)
+                if record is None:
+                    raise OutOfTurn(f"there is no child {ref!r} to stop")
+                self.children.move(record, ChildState.STOPPING)
+            self._stops += len(stop.refs)
+        self._out.extend(step)
+
+    def _flush(self) -> list[Action]:
+        out, self._out = self._out, []
+        return out
+
+    def check(self) -> None:
+        """Raise AssertionError if the plan does not fit the states of the children. O(n)."""
+        states = [record.state for record in self.children]
+        idle = self._plan is None
+        for name, holds in {
+            "one start at a time": states.count(ChildState.STARTING) == bool(self._starting),
+            "stops are counted": states.count(ChildState.STOPPING) == self._stops,
+            "a plan waits for something": idle == (self._starting is None and not self._stops),
+            "all exits were treated": not idle or ChildState.EXITED not in states,
+            "nothing waits for nothing": not idle or not (self._queue or self._last),
+            "all actions were given out": not self._out,
+            "who is gone has no children alive": self.phase is not Phase.GONE
+            or not any(record.is_alive for record in self.children),
+        }.items():
+            if not holds:
+                raise AssertionError(f"not true of this family: {name}")

@@ -1,0 +1,1 @@
+"""The pair: an executor fronted by an accumulator."""

@@ -1,0 +1,259 @@
+"""Workers without actors: the same accumulation, driven by whoever owns it.
+
+`Workers` is a plain value. Its owner pushes messages into it, runs the calls that it says are
+pending (here, in a thread, in a process, in simulated time) and hands their results back. Nothing
+happens by itself, so everything is deterministic.
+
+>>> def job(batch, total):
+...     return total + sum(batch)
+>>> workers = Workers([Worker("sum", job, state=0)])
+>>> for number in (1, 2, 3):
+...     workers = workers.push("sum", number)
+>>> while calls := workers.pending():
+...     for call in calls:
+...         print(call.batch)
+...         workers = workers.handle_message(call.run())
+[1]
+[2, 3]
+>>> workers.state("sum")
+6
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.actor.actor import Stop
+from actorflow.runtime.errors import (
+    ActorflowError,
+    BadJob,
+    BadOption,
+    UnknownWorker,
+    WorkerCrashed,
+)
+from actorflow.runtime.worker.accumulation import Accumulation, Batch
+from actorflow.runtime.worker.jobs import FunctionExecutor, executor_maker
+from actorflow.runtime.worker.ref import Worker  # noqa: TC001 - the doctest above uses it
+from behaviours import Throttle
+from behaviours.base import adapt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+
+    from actorflow.runtime.worker.accumulation import Ticket
+    from behaviours.base import Tally
+
+__all__ = ["Call", "Done", "Workers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a call came to: hand it to `Workers.handle_message`."""
+
+    worker_id: Hashable
+    number: int
+    state: Any = None
+    error: BaseException | None = None
+
+
+class Call:
+    """One batch that a worker is to process now.
+
+    `run` calls the job in this thread. An owner that runs it elsewhere uses `batch` and `state`,
+    and makes the answer with `done` or `failed`.
+    """
+
+    __slots__ = ("_job", "_tickets", "batch", "number", "size", "state", "worker_id")
+
+    def __init__(
+        self, worker_id: Hashable, number: int, batch: Batch, state: Any, job: Callable[..., Any]
+    ) -> None:
+        self.worker_id = worker_id
+        self.number = number
+        self.batch = batch.payload
+        self.size = batch.size
+        self.state = state
+        self._tickets = batch
+        self._job = job
+
+    def __repr__(self) -> str:
+        return f"Call({self.worker_id!r}, {self.batch!r:.100})"
+
+    def run(self) -> Done:
+        """Call the job. What it raises is in the answer."""
+        try:
+            state = self._job(self.batch, self.state)
+        except Exception as error:  # noqa: BLE001 - handle_message raises it
+            return self.failed(error)
+        # Nothing runs by itself here, so a job that wants to stop can only tell its owner.
+        return self.failed(state) if isinstance(state, Stop) else self.done(state)
+
+    def done(self, state: Any) -> Done:
+        """Say that the job gave this state."""
+        return Done(self.worker_id, self.number, state)
+
+    def failed(self, error: BaseException) -> Done:
+        """Say that the job raised this."""
+        return Done(self.worker_id, self.number, None, error)
+
+
+class _Embedded:
+    """One of the workers: idle, or busy with the call `current`."""
+
+    __slots__ = (
+        "core",
+        "current",
+        "given_at",
+        "id",
+        "job",
+        "number",
+        "offered",
+        "rejections",
+        "state",
+    )
+
+    def __init__(self, spec: Worker, rejections: list[Any]) -> None:
+        if executor_maker(spec.job) is not FunctionExecutor:
+            msg = f"embedded workers run plain functions job(batch, state), not {spec.job!r}"
+            raise BadJob(msg)
+        behaviour = spec.behaviour
+        if spec.throttle is not None:
+            behaviour = Throttle(behaviour, spec.throttle)
+        self.core = Accumulation(adapt(behaviour), self.refused)
+        self.id = spec.id
+        self.rejections = rejections
+        self.job = spec.job
+        self.state = spec.state
+        self.current: Call | None = None
+        self.offered = False  # the owner has been given the current call
+        self.given_at = 0.0
+        self.number = 0
+
+    def refused(self, messages: Sequence[Any], error: Exception) -> None:
+        """Note messages that the behaviour refused."""
+        self.rejections.append((self.id, messages, error))
+
+
+class Workers:
+    """A set of workers as a value. One thread at a time may use it.
+
+    Args:
+        workers: their specifications.
+        clock: gives the time, for behaviours with time in them.
+
+    """
+
+    def __init__(
+        self, workers: Iterable[Worker], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._workers: dict[Hashable, _Embedded] = {}
+        self.rejections: list[tuple[Hashable, Sequence[Any], Exception]] = []
+        """Messages that a behaviour refused, with the id of the worker and the reason."""
+        for spec in workers:
+            if spec.id in self._workers:
+                msg = f"two workers have the id {spec.id!r}; give each its own"
+                raise BadOption(msg)
+            self._workers[spec.id] = _Embedded(spec, self.rejections)
+
+    def _find(self, worker_id: Hashable) -> _Embedded:
+        try:
+            return self._workers[worker_id]
+        except KeyError:
+            raise UnknownWorker(worker_id, self._workers) from None
+
+    def push(self, worker_id: Hashable, message: Any, ticket: Ticket | None = None) -> Workers:
+        """Accumulate a message; an idle worker's call becomes pending at once, with it alone.
+
+        `ticket.resolve(error)` is called when the message was processed, or with the reason why
+        it never will be.
+
+        Raises:
+            UnknownWorker: there is none of that id.
+            Rejected: the behaviour refuses the message, and a ticket was given. Without one the
+                refusal is noted in `rejections`.
+
+        """
+        worker = self._find(worker_id)
+        now = self._clock() if worker.core.timed else 0.0
+        try:
+            worker.core.offer(message, ticket, now)
+        except Exception as error:
+            if ticket is not None:
+                raise
+            self.rejections.append((worker_id, (message,), error))
+        if worker.current is None:
+            self._next(worker_id, worker, now)
+        return self
+
+    def _next(self, worker_id: Hashable, worker: _Embedded, now: float) -> None:
+        batch = worker.core.take(now)
+        if batch is not None:
+            worker.number += 1
+            worker.current = Call(worker_id, worker.number, batch, worker.state, worker.job)
+            worker.offered = False
+
+    def pending(self) -> list[Call]:
+        """Give the calls that are to be run now, each of them once."""
+        calls = []
+        for worker_id, worker in self._workers.items():
+            if worker.current is None and len(worker.core):
+                self._next(worker_id, worker, self._clock())
+            if worker.current is not None and not worker.offered:
+                worker.offered = True
+                worker.given_at = self._clock()
+                calls.append(worker.current)
+        return calls
+
+    def handle_message(self, message: Done) -> Workers:
+        """Take the result of a call; what has accumulated meanwhile becomes pending.
+
+        Raises:
+            WorkerCrashed: the job raised; its exception is the cause. The worker goes on with
+                its last state and what is accumulated.
+            ActorflowError: this is not the result of a call that is out.
+
+        """
+        worker = self._find(message.worker_id)
+        call = worker.current
+        if call is None or call.number != message.number or not worker.offered:
+            msg = f"{message!r} answers no call that is out; give each result back once"
+            raise ActorflowError(msg)
+        worker.current = None
+        if message.error is None:
+            worker.state = message.state
+        if worker.core.observed:
+            worker.core.behaviour.observe(call.size, self._clock() - worker.given_at)
+        call._tickets.resolve(message.error)  # noqa: SLF001 - made in this module
+        self._next(message.worker_id, worker, self._clock() if worker.core.timed else 0.0)
+        if message.error is not None:
+            text = f"the job of {message.worker_id!r} raised {message.error!r}"
+            raise WorkerCrashed(text) from message.error
+        return self
+
+    def due(self) -> float | None:
+        """Tell when a call becomes pending by time alone; `None` if that will not happen."""
+        times = [
+            worker.core.due
+            for worker in self._workers.values()
+            if worker.current is None and worker.core.due is not None
+        ]
+        return min(times, default=None)
+
+    def state(self, worker_id: Hashable) -> Any:
+        """Give the state of a worker after its last call."""
+        return self._find(worker_id).state
+
+    def busy(self, worker_id: Hashable) -> bool:
+        """Tell whether a call of the worker is pending or out."""
+        return self._find(worker_id).current is not None
+
+    def depth(self, worker_id: Hashable) -> int:
+        """Count what is accumulated for a worker."""
+        return len(self._find(worker_id).core)
+
+    def tally(self, worker_id: Hashable) -> Tally:
+        """Count what the worker's behaviour replaced, dropped, rejected or let expire."""
+        return self._find(worker_id).core.behaviour.tally()

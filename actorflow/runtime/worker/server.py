@@ -1,0 +1,314 @@
+"""A server: several workers behind one door, each by its id."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.clock import SYSTEM
+from actorflow.runtime.errors import (
+    BadOption,
+    RequestRefused,
+    StartFailed,
+    StopTimeout,
+    UnknownWorker,
+    WorkerStopped,
+    near,
+)
+from actorflow.runtime.exits import Crash, ExitReason, Normal
+from actorflow.runtime.supervision.handles import successor
+from actorflow.runtime.supervision.spec import Child, Flags
+from actorflow.runtime.supervision.supervisor import Supervisor, SupervisorRef
+from actorflow.runtime.worker.orders import StopMode
+from actorflow.runtime.worker.ref import DEFAULT_TIMEOUT, Worker, WorkerRef
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
+    from types import TracebackType
+    from typing import Self
+
+    from actorflow.runtime.actor.actor import Actor
+    from actorflow.runtime.clock import Clock
+    from actorflow.runtime.supervision.spec import Backoff, Grace, RestartName
+    from actorflow.runtime.worker.metrics import WorkerStatistics
+
+__all__ = ["Restart", "Server"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """How a server's own supervisor treats its workers.
+
+    >>> Restart("transient", shutdown=2.0).max_restarts
+    3
+    """
+
+    restart: RestartName = "permanent"
+    shutdown: Grace = 5.0
+    max_restarts: int = 3
+    within: float = 5.0
+    backoff: Backoff | None = None
+
+    def __init__(self, restart: RestartName = "permanent", **options: Any) -> None:
+        known = {field.name: field.default for field in fields(Restart)}
+        for option in options:
+            if option not in known:
+                msg = f"Restart has no option {option!r}{near(option, known)}"
+                raise BadOption(msg)
+        for name, value in {**known, **options, "restart": restart}.items():
+            object.__setattr__(self, name, value)
+        # Refuses what cannot work here and now, in the words of those who know.
+        Child("worker", Worker, restart=self.restart, shutdown=self.shutdown)
+        Flags(max_restarts=self.max_restarts, within=self.within, backoff=self.backoff)
+
+
+class Server:
+    """Starts workers and passes messages to them by id. Safe in any thread.
+
+    Without a supervisor the workers are *linked*: if one ends for any other reason than that it
+    was done, the whole structure ends with that reason, and everyone who waits for any of the
+    workers is told. With one they are not: a worker that crashes is started again, with its first
+    state and all that was accumulated. The server is linked to the supervisor, and ends with it.
+
+    Args:
+        workers: their specifications; the ids must differ.
+        supervisor: `Restart(...)` for a supervisor of the server's own, or the ref of a dynamic
+            `Supervisor` of yours.
+        clock: where time comes from; tests give a virtual one.
+
+    Raises:
+        StartFailed: one of them did not start; those before it have been stopped again.
+
+    """
+
+    def __init__(
+        self,
+        workers: Iterable[Worker],
+        *,
+        supervisor: Restart | SupervisorRef | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        specs = _checked(workers, clock)
+        self._workers: dict[Hashable, WorkerRef] = {}
+        self._exit_reason: ExitReason | None = None
+        self._own = isinstance(supervisor, Restart)
+        self._supervisor: SupervisorRef | None = None
+        self._how = supervisor if isinstance(supervisor, Restart) else Restart()
+        if supervisor is not None:
+            self._supervisor = self._find_supervisor(supervisor, clock)
+        try:
+            for spec in specs:
+                self._workers[spec.id] = self._start(spec)
+        except BaseException:
+            self.stop(now=True)
+            raise
+        if self._supervisor is None:
+            for worker in self._workers.values():
+                worker.actor.watch(self._on_exit)
+        else:
+            self._supervisor.actor.watch(self._on_supervisor_exit)
+
+    def _find_supervisor(self, given: Any, clock: Clock | None) -> SupervisorRef:
+        if isinstance(given, Restart):
+            return Supervisor(
+                strategy="dynamic",
+                max_restarts=given.max_restarts,
+                within=given.within,
+                backoff=given.backoff,
+                clock=clock or SYSTEM,
+            ).start()
+        if not isinstance(given, SupervisorRef) or not given.actor.dynamic:
+            msg = (
+                f"supervisor={given!r} must be Restart(...), or the ref of a running supervisor "
+                "with strategy='dynamic'"
+            )
+            raise BadOption(msg)
+        return given
+
+    def _start(self, spec: Worker) -> WorkerRef:
+        if self._supervisor is None:
+            return spec()
+        how = self._how
+        child = Child(spec.id, spec, restart=how.restart, shutdown=how.shutdown)
+        try:
+            worker: WorkerRef = self._supervisor.start_child(child).ref
+        except RequestRefused as error:
+            raise StartFailed(f"worker {spec.id!r}", error) from error.__cause__
+        return worker
+
+    def _on_exit(self, _worker: Actor, reason: ExitReason) -> None:
+        if not isinstance(reason, Normal):
+            self._end(reason)
+
+    def _on_supervisor_exit(self, _supervisor: Actor, reason: ExitReason) -> None:
+        if self._exit_reason is None:
+            self._exit_reason = reason
+
+    def _end(self, reason: ExitReason) -> None:
+        if self._exit_reason is not None:
+            return  # each of those that end with it says so too
+        self._exit_reason = reason
+        for worker in self._workers.values():
+            worker.actor.request_stop(StopMode.NOW, reason)
+
+    @property
+    def supervisor(self) -> SupervisorRef | None:
+        """The supervisor of the workers, if they have one."""
+        return self._supervisor
+
+    @property
+    def exit_reason(self) -> ExitReason | None:
+        """Why the whole structure ended; `None` while it lives."""
+        return self._exit_reason
+
+    def worker(self, worker_id: Hashable) -> WorkerRef:
+        """Give the ref of a worker. O(1).
+
+        It stays the same when the worker crashes and is started again; not when it was stopped,
+        and its supervisor has made a new one.
+
+        Raises:
+            UnknownWorker: there is none of that id; the message names near ones.
+
+        """
+        try:
+            worker = self._workers[worker_id]
+        except KeyError:
+            raise UnknownWorker(worker_id, self._workers) from None
+        if self._supervisor is not None and worker.exit_reason is not None:
+            worker = self._workers[worker_id] = successor(worker)
+        return worker
+
+    def push(self, worker_id: Hashable, message: Any) -> None:
+        """Send a message to a worker and go on; see `WorkerRef.push`."""
+        self.worker(worker_id).push(message)
+
+    def push_many(self, worker_id: Hashable, messages: Iterable[Any]) -> None:
+        """Send many messages to a worker; see `WorkerRef.push_many`."""
+        self.worker(worker_id).push_many(messages)
+
+    def push_ack(self, worker_id: Hashable, message: Any, timeout: float | None = 5.0) -> None:
+        """Send a message and return once it is accumulated; see `WorkerRef.push_ack`."""
+        self.worker(worker_id).push_ack(message, timeout)
+
+    def push_block(
+        self, worker_id: Hashable, message: Any, timeout: float | None = DEFAULT_TIMEOUT
+    ) -> None:
+        """Send a message and return once it was processed; see `WorkerRef.push_block`."""
+        self.worker(worker_id).push_block(message, timeout)
+
+    async def apush_ack(
+        self, worker_id: Hashable, message: Any, timeout: float | None = 5.0
+    ) -> None:
+        """Do as `push_ack`, from a task of any event loop."""
+        await self.worker(worker_id).apush_ack(message, timeout)
+
+    async def apush_block(
+        self, worker_id: Hashable, message: Any, timeout: float | None = 5.0
+    ) -> None:
+        """Do as `push_block`, from a task of any event loop."""
+        await self.worker(worker_id).apush_block(message, timeout)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._workers)
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def __contains__(self, worker_id: object) -> bool:
+        return worker_id in self._workers
+
+    def statistics(self) -> dict[Hashable, WorkerStatistics]:
+        """Take a picture of each worker."""
+        return {worker_id: worker.statistics() for worker_id, worker in self._workers.items()}
+
+    def stop(
+        self, *, drain: bool | None = None, now: bool = False, timeout: float | None = None
+    ) -> None:
+        """Stop the workers, the last one first; see `WorkerRef.stop`.
+
+        A supervisor of the server's own is stopped with them; yours goes on without them.
+
+        Raises:
+            StopTimeout: one did not end in time and was cut off; all others have been stopped.
+
+        """
+        supervisor = self._supervisor
+        late: StopTimeout | None = None
+        mode = StopMode.asked_for(drain=drain, now=now)
+        for worker in [self.worker(worker_id) for worker_id in reversed(self._workers)]:
+            try:
+                if supervisor is None:
+                    worker.actor.unwatch(self._on_exit)
+                    worker.stop(drain=drain, now=now, timeout=timeout)
+                elif supervisor.is_alive():
+                    worker.actor.final_mode = mode
+                    _terminate(supervisor, worker, timeout)
+            except StopTimeout as error:
+                late = late or error
+        if supervisor is not None:
+            supervisor.actor.unwatch(self._on_supervisor_exit)
+            if self._own:
+                supervisor.stop(timeout=timeout)
+        if self._exit_reason is None:
+            reasons = [worker.exit_reason for worker in self._workers.values()]
+            crashes = [reason for reason in reasons if isinstance(reason, Crash)]
+            self._exit_reason = crashes[0] if crashes else Normal()
+        if late is not None:
+            raise late
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Drain and stop. If a worker has crashed, say so, unless something else is raised."""
+        self.stop()
+        for worker in self._workers.values():
+            worker.__exit__(kind, error, traceback)
+
+
+def _terminate(supervisor: SupervisorRef, worker: WorkerRef, timeout: float | None) -> None:
+    """Have the supervisor end a worker, which is cut off if that takes too long.
+
+    Raises:
+        StopTimeout: it was.
+
+    """
+    accumulator = worker.actor
+    late: list[bool] = []
+    timer = None
+    if timeout is not None:
+        timer = accumulator.clock.call_at(
+            accumulator.clock.now() + timeout,
+            lambda: late.append(accumulator.request_stop(StopMode.NOW)),
+        )
+    try:
+        with contextlib.suppress(WorkerStopped):  # it has ended, and its workers with it
+            supervisor.terminate_child(worker)
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if any(late):
+        msg = f"{accumulator!r} did not stop within {timeout} s, and was cut off"
+        raise StopTimeout(msg)
+
+
+def _checked(workers: Iterable[Any], clock: Clock | None) -> list[Worker]:
+    specs = []
+    seen: set[Hashable] = set()
+    for spec in workers:
+        if not isinstance(spec, Worker):
+            msg = f"a server takes Worker(id, job, ...), not {spec!r}"
+            raise BadOption(msg)
+        if spec.id in seen:
+            msg = f"two workers have the id {spec.id!r}; give each its own"
+            raise BadOption(msg)
+        seen.add(spec.id)
+        specs.append(spec if clock is None else spec.with_options(clock=clock))
+    return specs

@@ -1,0 +1,406 @@
+"""Storms: many producers against one worker, and what must hold whatever they do.
+
+`run_storm` lets producer threads push in every way there is, while the job is slow at random and
+somebody stops the worker, and returns the list of what went wrong: lost, repeated or reordered
+messages, waiters answered wrongly or not at all, two runs of the job at once. It is empty unless
+there is a bug, which is shown by taking single safeguards away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import actorflow as af
+from actorflow.runtime.lanes.pool import Pool
+from actorflow.runtime.worker import accumulator as accumulator_module
+from actorflow.runtime.worker import ref as worker_module
+from behaviours import Bounded, Chunk, Priority, Queue, Stack, Unique
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE = 20.0
+
+KEYS = 7
+BOUND = 64
+_RUSH = 16  # messages that a producer pushes in a row where speed matters
+_BURST = 3  # messages that a producer pushes between two lulls
+
+
+class Crashed(Exception):
+    """What a job raises in the middle of a storm."""
+
+
+@dataclass(frozen=True)
+class Weather:
+    """What a storm is made of."""
+
+    behaviour: str = "queue"
+    seed: int = 0
+    producers: int = 8
+    messages: int = 200
+    """For each producer."""
+    stop: str | None = None
+    """`"drain"`, `"finish"` or `"now"` in the middle; `None` to stop when all is done."""
+    crash: bool = False
+    calm: bool = False
+    """Only plain pushes, in a rush: for millions of messages."""
+    lulls: bool = False
+    """Plain pushes, in bursts: before the next one everything must have been processed."""
+    help: bool = False
+    patience: float = PATIENCE
+    """Seconds that a wait may take; only a storm that has found a bug takes so long."""
+    fold_at: int | None = 16
+    """A smaller FOLD_AT, so that producers fold although they push little."""
+    change: Callable[[af.WorkerRef], None] = lambda worker: None
+    """Called with the worker before the storm begins."""
+
+
+BEHAVIOURS: dict[str, Callable[[], Any]] = {
+    "queue": Queue,
+    "stack": Stack,
+    "unique": Unique,
+    "priority": Priority,
+    "chunk": lambda: Chunk(Queue(), 5),
+    "chunked priority": lambda: Chunk(Priority(), 5),
+    "reject": lambda: Bounded(Queue(), BOUND),
+    "drop_oldest": lambda: Bounded(Queue(), BOUND, when_full="drop_oldest"),
+    "drop_newest": lambda: Bounded(Queue(), BOUND, when_full="drop_newest"),
+    "block": lambda: Bounded(Queue(), 8, when_full="block"),
+    "bounded unique": lambda: Bounded(Unique(), BOUND, when_full="reject"),
+}
+
+_IN_ORDER = {"queue", "chunk", "reject", "drop_oldest", "drop_newest", "block"}
+_COMPLETE = {"queue", "stack", "priority", "chunk", "chunked priority", "block"}
+_KEYED = {"unique", "bounded unique"}
+
+
+@dataclass
+class Producer:
+    """One producer: what it sent, in order, and what it was told."""
+
+    number: int
+    sent: list[Any] = field(default_factory=list)
+    refused: set[Any] = field(default_factory=set)
+    unsure: set[Any] = field(default_factory=set)
+    """The worker ended before it said what became of them."""
+    done: int = 0
+
+
+class Storm:
+    """One storm over one worker."""
+
+    def __init__(self, weather: Weather, lane: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.weather = weather
+        self.wrong: list[str] = []
+        self.processed: list[Any] = []
+        self.seen: set[Any] = set()
+        self.largest = 0
+        self.raw = 0
+        self.progress = threading.Condition()
+        self.loop = loop
+        self._busy = threading.Lock()
+        self._dice = random.Random(weather.seed)
+        self._crash_at = self._dice.randrange(1, 6) if weather.crash else 0
+        self._batches = 0
+        self._burst = _RUSH if weather.calm else _BURST if weather.lulls else 0
+        self._early = {"drain", "finish", "now"} if weather.stop else set()
+        self.worker = af.spawn(
+            self._job,
+            behaviour=BEHAVIOURS[weather.behaviour],
+            executor=lane,
+            help=weather.help,
+        )
+        weather.change(self.worker)
+        self.producers = [Producer(number) for number in range(weather.producers)]
+        total = weather.messages * weather.producers
+        self._stop_at = self._dice.randrange(1, total) if weather.stop else -1
+        self._stops = threading.Event()
+        self._lull = threading.Barrier(weather.producers, self._await_calm)
+
+    # The job.
+
+    def _job(self, batch: list[Any], _state: Any) -> None:
+        if not self._busy.acquire(blocking=False):
+            self.wrong.append("the job runs twice at once")
+            return
+        try:
+            self._batches += 1
+            self.largest = max(self.largest, len(batch))
+            for _ in range(0 if self.weather.calm else self._dice.randrange(400)):
+                pass
+            if self._batches == self._crash_at:
+                raise Crashed
+            self.processed += batch
+            if not self.weather.calm:
+                self.seen.update(batch)
+        finally:
+            self._busy.release()
+            with self.progress:
+                self.progress.notify_all()
+
+    # The producers.
+
+    def _message(self, producer: int, number: int) -> Any:
+        if self.weather.behaviour in _KEYED:
+            return ((producer, number % KEYS), number)
+        return (number % 5, producer, number)
+
+    def _produce(self, producer: Producer) -> None:
+        dice = random.Random(f"{self.weather.seed}/{producer.number}")
+        plain = self.weather.calm or self.weather.lulls
+        number = 0
+        try:
+            while number < self.weather.messages:
+                count = self._burst or dice.randrange(1, 6)
+                fresh = [
+                    self._message(producer.number, number + more)
+                    for more in range(min(count, self.weather.messages - number))
+                ]
+                number += len(fresh)
+                producer.sent += fresh
+                self._push(producer, fresh, 0.0 if plain else dice.random())
+                producer.done = number
+                if self.weather.lulls:
+                    self._lull.wait(self.weather.patience)
+                if 0 <= self._stop_at <= sum(one.done for one in self.producers):
+                    self._stops.set()
+        except threading.BrokenBarrierError:
+            self.wrong.append("a producer was left alone")
+        except BaseException as error:  # noqa: BLE001 - a bug, whatever it is
+            self.wrong.append(f"a push raised {error!r}")
+            self._lull.abort()
+        finally:
+            self._stops.set()
+
+    def _push(self, producer: Producer, fresh: list[Any], way: float) -> None:
+        worker = self.worker
+        if way < 0.5:
+            for message in fresh:
+                self._try(producer, message, worker.push)
+                self.raw = max(self.raw, len(worker.actor.core.raw))
+        elif way < 0.7:
+            try:
+                worker.push_many(fresh)
+            except af.WorkerStopped:
+                if self.weather.behaviour == "block":  # they go in one by one
+                    producer.unsure.update(fresh)
+                    fresh = []
+                self._ended(producer, fresh)
+        else:
+            for message in fresh:
+                if way < 0.8:
+                    self._try(producer, message, self._ack)
+                elif way < 0.95:
+                    self._try(producer, message, self._block)
+                else:
+                    self._try(producer, message, self._block_async)
+
+    def _try(self, producer: Producer, message: Any, push: Callable[[Any], None]) -> None:
+        try:
+            push(message)
+        except af.Rejected:
+            producer.refused.add(message)
+        except af.Displaced:
+            return
+        except Crashed:
+            if not self.weather.crash:
+                self.wrong.append("a crash that nobody ordered")
+            producer.unsure.add(message)
+        except af.WorkerStopped:
+            if push in (self._block, self._block_async):
+                producer.unsure.add(message)
+                self._ended(producer, [])
+            else:
+                self._ended(producer, [message])
+        else:
+            if push in (self._block, self._block_async) and message not in self.seen:
+                self.wrong.append(f"{message} was answered before it was processed")
+
+    def _ended(self, producer: Producer, refused: list[Any]) -> None:
+        producer.refused.update(refused)
+        if not self._early and not self.weather.crash:
+            self.wrong.append("a worker that nobody stopped refused a message")
+
+    def _ack(self, message: Any) -> None:
+        self.worker.push_ack(message, self.weather.patience)
+
+    def _block(self, message: Any) -> None:
+        if self.weather.help:
+            self.worker.push_block(message)
+        else:
+            self.worker.push_block(message, self.weather.patience)
+
+    def _block_async(self, message: Any) -> None:
+        task = self.worker.apush_block(message, self.weather.patience)
+        asyncio.run_coroutine_threadsafe(task, self.loop).result(2 * self.weather.patience)
+
+    # The storm.
+
+    def run(self) -> list[str]:
+        """Let it rage; return what went wrong."""
+        threads = [
+            threading.Thread(target=self._produce, args=(one,), daemon=True)
+            for one in self.producers
+        ]
+        if self.weather.stop:
+            threads += [threading.Thread(target=self._stop, daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + 2 * self.weather.patience
+        for thread in threads:
+            while thread.is_alive() and not self.wrong and time.monotonic() < deadline:
+                thread.join(0.05)
+            if thread.is_alive() and not self.wrong:
+                self.wrong.append("a producer hangs")
+        if not self.wrong and not self.weather.stop and not self.weather.crash:
+            self._await_calm()
+        if self.wrong:
+            self._lull.abort()
+            self.worker.stop(now=True)
+            for thread in threads:
+                thread.join(self.weather.patience)
+            return self.wrong
+        self.worker.stop(timeout=self.weather.patience)
+        self._check()
+        return self.wrong
+
+    def _stop(self) -> None:
+        self._stops.wait(2 * self.weather.patience)
+        mode: dict[str, Any] = {
+            "drain": {"drain": True},
+            "finish": {"drain": False},
+            "now": {"now": True},
+        }[self.weather.stop or "drain"]
+        try:
+            self.worker.stop(timeout=self.weather.patience, **mode)
+        except BaseException as error:  # noqa: BLE001 - a bug, whatever it is
+            self.wrong.append(f"stop raised {error!r}")
+
+    def _await_calm(self) -> None:
+        """Wait, while nobody pushes, until all is processed, without any help of a stop."""
+        actor = self.worker.actor
+        deadline = time.monotonic() + self.weather.patience
+        while not self.wrong and time.monotonic() < deadline:
+            with actor.lock:
+                resting = bool(actor.idle) and not actor.running
+                held = len(actor.core)
+            if resting:
+                if held:
+                    self.wrong.append(f"the worker is idle although {held} messages wait")
+                return
+            with self.progress:
+                self.progress.wait(0.001)
+        if not self.wrong:
+            self.wrong.append("the worker does not come to rest")
+
+    # What must hold.
+
+    def _check(self) -> None:
+        weather = self.weather
+        by_producer: dict[int, list[Any]] = {one.number: [] for one in self.producers}
+        for message in self.processed:
+            at = message[0][0] if weather.behaviour in _KEYED else message[1]
+            by_producer[at].append(message)
+        for one in self.producers:
+            self._check_producer(one, by_producer[one.number])
+        self._check_counts()
+
+    def _check_producer(self, one: Producer, processed: list[Any]) -> None:
+        weather = self.weather
+        taken = set(processed)
+        if len(taken) < len(processed):
+            repeated = [message for message, count in Counter(processed).items() if count > 1]
+            self.wrong.append(f"repeated: {repeated[:5]}")
+        wrongly = taken & one.refused
+        if wrongly:
+            self.wrong.append(f"refused, but processed: {sorted(wrongly)[:5]}")
+        foreign = taken - set(one.sent)
+        if foreign:
+            self.wrong.append(f"never sent: {sorted(foreign)[:5]}")
+        if weather.behaviour in _IN_ORDER:
+            numbers = [message[-1] for message in processed]
+            if numbers != sorted(numbers):
+                self.wrong.append(f"reordered: producer {one.number}")
+        complete = weather.stop in (None, "drain") and not weather.crash
+        if complete and weather.behaviour in _COMPLETE:
+            told = taken | one.refused | one.unsure
+            lost = [message for message in one.sent if message not in told]
+            if lost:
+                self.wrong.append(f"lost: {lost[:5]}")
+        if complete and weather.behaviour == "unique":
+            self._check_newest(one, processed)
+
+    def _check_newest(self, one: Producer, processed: list[Any]) -> None:
+        last: dict[Any, int] = {}
+        for key, number in processed:
+            if last.get(key, -1) > number:
+                self.wrong.append(f"{key}: {number} came after {last[key]}")
+            last[key] = number
+        newest: dict[Any, int] = {}
+        for message in one.sent:
+            if message not in one.refused and message not in one.unsure:
+                newest[message[0]] = message[1]
+        for key, number in newest.items():
+            if last.get(key, -1) < number:
+                self.wrong.append(f"{key}: ended with {last.get(key)} instead of {number}")
+
+    def _check_counts(self) -> None:
+        counts = self.worker.statistics()
+        if self.weather.crash or self.weather.stop == "now":
+            return
+        gone = counts.replaced + counts.dropped + counts.expired + counts.discarded
+        if counts.accepted != counts.processed + gone:
+            self.wrong.append(f"the counts do not add up: {counts}")
+        if counts.processed != len(self.processed):
+            self.wrong.append(f"{counts.processed} counted, {len(self.processed)} processed")
+        slack = 4 * accumulator_module.FOLD_AT + 5 * self.weather.producers
+        if "Bounded" in repr(self.worker.actor.core.behaviour):
+            if self.largest > BOUND:
+                self.wrong.append(f"a batch of {self.largest} with a bound of {BOUND}")
+            if self.raw > slack and not self.weather.calm:
+                self.wrong.append(f"{self.raw} raw messages with a slack of {slack}")
+
+
+@contextmanager
+def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Run an event loop in a thread, for tasks that push."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(PATIENCE)
+        loop.close()
+
+
+@contextmanager
+def _fold_at(limit: int | None) -> Iterator[None]:
+    before = accumulator_module.FOLD_AT
+    if limit is not None:
+        accumulator_module.FOLD_AT = limit
+        worker_module.FOLD_AT = limit  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        accumulator_module.FOLD_AT = before
+        worker_module.FOLD_AT = before  # type: ignore[attr-defined]
+
+
+def run_storm(weather: Weather) -> list[str]:
+    """Let one storm rage on threads of its own; return what went wrong."""
+    pool = Pool(core=2, name="storm")
+    try:
+        with event_loop() as loop, _fold_at(weather.fold_at):
+            return Storm(weather, pool, loop).run()
+    finally:
+        pool.close()

@@ -1,0 +1,137 @@
+"""Many tickets at once: each hears its own, each event loop is woken once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, resolve_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Context
+
+PATIENCE = 20.0
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop that counts how often it is woken from outside."""
+
+    calls = 0
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        self.calls += 1
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+
+def tickets(loop: Loop, count: int) -> list[AsyncTicket]:
+    async def make() -> list[AsyncTicket]:
+        return [AsyncTicket() for _ in range(count)]
+
+    made = loop.run_until_complete(make())
+    loop.calls = 0
+    return made
+
+
+def outcomes(loop: Loop, waiting: list[AsyncTicket]) -> list[Any]:
+    async def gather() -> list[Any]:
+        return await asyncio.gather(*(each.future for each in waiting), return_exceptions=True)
+
+    return loop.run_until_complete(asyncio.wait_for(gather(), PATIENCE))
+
+
+class Told:
+    """A ticket of another kind: it notes what it hears, and when."""
+
+    def __init__(self, heard: list[Any]) -> None:
+        self._heard = heard
+
+    def resolve(self, error: BaseException | None = None) -> None:
+        self._heard.append((self, error))
+
+
+def test_each_hears_its_own_outcome_and_each_loop_is_woken_once() -> None:
+    first, second = Loop(), Loop()
+    here, there = tickets(first, 100), tickets(second, 50)
+    thread = ThreadTicket()
+    errors = [ValueError(str(number)) if number % 3 else None for number in range(100)]
+    pairs: list[tuple[Any, Any]] = list(zip(here, errors, strict=True))
+    for at, ticket in enumerate(there):  # mixed, as they come
+        pairs.insert(2 * at, (ticket, None))
+    pairs.insert(7, (thread, KeyError("thread")))
+    resolve_many(iter(pairs))
+    assert (first.calls, second.calls) == (1, 1)
+    assert isinstance(thread.error, KeyError)
+    assert thread.resolved
+    assert outcomes(first, here) == errors
+    assert outcomes(second, there) == [None] * 50
+    first.close()
+    second.close()
+
+
+def test_others_are_told_one_by_one_in_their_order() -> None:
+    heard: list[Any] = []
+    told = [Told(heard) for _ in range(5)]
+    errors = [None, ValueError(), None, KeyError(), None]
+    resolve_many(zip(told, errors, strict=True))
+    assert heard == list(zip(told, errors, strict=True))
+    resolve_many([])
+
+
+def test_a_loop_that_is_closed_does_not_keep_the_others_waiting() -> None:
+    closed, open_ = Loop(), Loop()
+    gone, there = tickets(closed, 2), tickets(open_, 2)
+    thread = ThreadTicket()
+    closed.close()
+    resolve_many([(gone[0], None), (there[0], None), (gone[1], None), (there[1], None)])
+    resolve_many([(gone[0], None), (thread, None)])
+    assert outcomes(open_, there) == [None, None]
+    assert thread.resolved
+    open_.close()
+
+
+def test_a_task_that_has_given_up_is_passed_over() -> None:
+    loop = Loop()
+    gone, there = tickets(loop, 2)
+    gone.future.cancel()
+    resolve_many([(gone, ValueError()), (there, None)])
+    assert outcomes(loop, [there]) == [None]
+    assert gone.future.cancelled()
+    loop.close()
+
+
+def test_what_a_future_cannot_hold_is_wrapped() -> None:
+    loop = Loop()
+    stopped, cancelled = tickets(loop, 2)
+    resolve_many([(stopped, StopIteration()), (cancelled, asyncio.CancelledError())])
+    found = outcomes(loop, [stopped, cancelled])
+    assert [type(each) for each in found] == [RuntimeError, RuntimeError]
+    assert [type(each.__cause__) for each in found] == [StopIteration, asyncio.CancelledError]
+    loop.close()
+
+
+def test_loops_that_run_in_other_threads() -> None:
+    made: list[AsyncTicket] = []
+    ready, woken = threading.Barrier(4), threading.Semaphore(0)
+
+    async def wait() -> None:
+        mine = [AsyncTicket() for _ in range(10)]
+        made.extend(mine)
+        await asyncio.to_thread(ready.wait, PATIENCE)
+        await asyncio.gather(*(each.future for each in mine))
+        woken.release()
+
+    def run(main: Callable[[], Any]) -> None:
+        asyncio.run(main())
+
+    threads = [threading.Thread(target=run, args=(wait,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    ready.wait(PATIENCE)
+    resolve_many([(ticket, None) for ticket in made])
+    for thread in threads:
+        assert woken.acquire(timeout=PATIENCE)
+        thread.join(PATIENCE)
