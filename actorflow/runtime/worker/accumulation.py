@@ -1,28 +1,34 @@
-"""The accumulator's logic, pure: what is accumulated, what leaves next, who waits for what.
+"""What is accumulated, what leaves next and who waits for what: the accumulator's logic, pure.
 
-No thread, no lock, no clock. The accumulator actor drives it under its lock, the embedded mode
-from its owner's thread, the simulator in virtual time: all three run this very code.
+No thread, no lock, no clock. The accumulator drives it under its lock, the embedded mode from
+its owner's thread, the simulator in virtual time: all three run this very code.
 
 Messages come in two ways. `raw` is a plain list that producers append to; `fold` moves what is
-there into the behaviour, in one go. `offer` adds one message at once and says whether it was
-accepted. A message that somebody waits for bears a *ticket*, which is resolved exactly once:
-when its batch was processed, or with the error that says why that will never be.
+there into the behaviour. `offer` adds one message at once and says whether it was accepted. A
+message that somebody waits for carries a *ticket*, wrapped around it as an `Item`. A ticket is
+resolved exactly once: when its message was processed, or with the error that says why it never
+will be. A producer that appends an `Item` to `raw` appends a mark to `marks` first, so that a
+drain that sees no mark need not look for items.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from _thread import allocate_lock
+from collections.abc import Callable
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from actorflow.runtime.errors import BadBehaviour, Dropped, Expired, Replaced
-from behaviours.base import Behaviour, Fate, Item, Tally
+from behaviours import Queue, Stack
+from behaviours.base import Behaviour, Fate, Item, Reason, Tally
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from behaviours.base import Refusal
 
-__all__ = ["Accumulation", "Batch", "Ticket"]
+__all__ = ["Accumulation", "Batch", "Counts", "Shape", "Ticket"]
 
 _DISPLACED: dict[Fate, Callable[[Any], Exception]] = {
     Fate.REPLACED: lambda message: Replaced(f"a newer message replaced {brief(message)}"),
@@ -30,59 +36,100 @@ _DISPLACED: dict[Fate, Callable[[Any], Exception]] = {
     Fate.EXPIRED: lambda message: Expired(f"waited too long: {brief(message)}"),
 }
 
+_MARKING = allocate_lock()
+
+Refused: TypeAlias = Callable[["Sequence[Any]", Exception], None]
+
 
 class Ticket(Protocol):
     """Somebody who waits for a message."""
 
-    def resolve(self, error: BaseException | None = None) -> None:
-        """Tell the waiter: processed, or why it never will be. Called exactly once."""
+    def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
+        """Say that the message was processed, or why it never will be. Called exactly once."""
 
 
 class Batch:
     """What is handed to the job in one call."""
 
-    __slots__ = ("failures", "parts", "payload", "size", "tickets")
+    __slots__ = ("attempt", "parts", "payload", "reason", "size", "tickets")
 
     def __init__(
-        self, payload: Any, size: int, tickets: list[tuple[int, Ticket]] | None = None
+        self,
+        payload: Any,
+        size: int,
+        tickets: list[tuple[int, Ticket]] | None = None,
+        reason: Reason = Reason.IDLE,
     ) -> None:
         self.payload = payload
         self.size = size
+        """How many messages it is made of."""
         self.tickets = tickets
         """Who waits, with the place of the message in the payload; the last one first."""
-        self.failures = 0
-        self.parts: tuple[Batch, Batch] | None = None
-        """What was made of it by `halves`."""
+        self.reason = reason
+        """Why it left."""
+        self.attempt = 1
+        """1 for the first call of the job with it."""
+        self.parts: tuple[Batch, ...] | None = None
+        """What `split` has made of it."""
 
     def __repr__(self) -> str:
-        return f"Batch({self.payload!r:.100}, size={self.size})"
+        return f"Batch({brief(self.payload)}, size={self.size}, reason={self.reason.value!r})"
 
     def resolve(self, error: BaseException | None = None) -> None:
-        """Tell everyone who waits for a message of this batch how it went.
+        """Resolve every ticket of this batch and of its parts.
 
-        Each is told once, also if two threads do this at the same time, or one of them halves it.
+        Each is resolved once, even if two threads do this at the same time or one splits it.
         """
-        for ticket in _popped(self.tickets):
-            ticket[1].resolve(error)
+        for _, ticket in _popped(self.tickets):
+            ticket.resolve(error)
         for part in self.parts or ():
             part.resolve(error)
 
+    def answer(self, answers: Sequence[Any]) -> None:
+        """Resolve every ticket with the answer to its message."""
+        for at, ticket in _popped(self.tickets):
+            ticket.resolve(None, answers[at])
+
+    def messages(self) -> list[Any]:
+        """Return the messages one by one; a payload that is no list counts as one."""
+        return self.payload if type(self.payload) is list else [self.payload]
+
     def halves(self) -> list[Batch]:
         """Split a batch whose payload is a list into its first and its second half."""
-        middle = len(self.payload) // 2
-        left, right = self.payload[:middle], self.payload[middle:]
-        first: list[tuple[int, Ticket]] = []
-        second: list[tuple[int, Ticket]] = []
-        parts = Batch(left, len(left), first), Batch(right, len(right), second)
-        self.parts = parts  # before the tickets move: who resolves this batch finds them there
+        return self.split([(0, len(self.payload) // 2), (len(self.payload) // 2, None)])
+
+    def singles(self, places: Iterable[int]) -> list[Batch]:
+        """Split off the messages at these places, each as a batch of its own."""
+        if type(self.payload) is not list:
+            return self.split([(0, 1)])
+        return self.split([(at, at + 1) for at in places])
+
+    def split(self, ranges: list[tuple[int, int | None]]) -> list[Batch]:
+        """Split into parts by their places in the payload; tickets move with the messages."""
+        payload = self.messages()
+        own: list[list[tuple[int, Ticket]]] = [[] for _ in ranges]
+        parts = []
+        for (start, end), tickets in zip(ranges, own, strict=True):
+            chosen: Any = payload[start:end]
+            if type(self.payload) is not list:
+                chosen = self.payload
+            part = Batch(chosen, len(payload[start:end]), tickets, self.reason)
+            part.attempt = self.attempt
+            parts.append(part)
+        self.parts = tuple(parts)  # before the tickets move: a late resolve finds them there
+        kept = []
         for at, ticket in _popped(self.tickets):
-            if at < middle:
-                first.append((at, ticket))
+            for (start, end), tickets in zip(ranges, own, strict=True):
+                if start <= at and (end is None or at < end):
+                    tickets.append((at - start, ticket))
+                    break
             else:
-                second.append((at - middle, ticket))
-        first.reverse()
-        second.reverse()
-        return list(parts)
+                kept.append((at, ticket))
+        if self.tickets is not None:
+            self.tickets += reversed(kept)
+        for tickets in own:
+            tickets.reverse()
+        return parts
 
 
 def _popped(tickets: list[tuple[int, Ticket]] | None) -> Iterator[tuple[int, Ticket]]:
@@ -94,117 +141,213 @@ def _popped(tickets: list[tuple[int, Ticket]] | None) -> Iterator[tuple[int, Tic
             return
 
 
+class Shape(NamedTuple):
+    """How messages reach a behaviour: what its traits mean for whoever pushes."""
+
+    timed: bool
+    stamped: bool
+    """`raw` holds `(time, message)`."""
+    first_stamped: bool
+    """`first_at` is the time of the first message in `raw`."""
+    observed: bool
+    explains: bool
+    """It can say why a batch left."""
+    tracks: bool
+    """It takes messages wrapped in `Item`."""
+    accepts_all: bool
+    """Nothing is ever refused, so whoever waits need not wait for a verdict."""
+    turns: bool | None
+    """A plain line, of which a drain takes all: `False` for `Queue`, `True` for `Stack`."""
+
+
+_SHAPES: dict[tuple[type[Behaviour], Any], Shape] = {}
+
+
+def _shape(behaviour: Behaviour) -> Shape:
+    kind, traits = type(behaviour), behaviour.traits
+    found = _SHAPES.get((kind, traits))
+    if found is None:
+        found = _SHAPES[kind, traits] = Shape(
+            timed=traits.timed,
+            stamped=traits.stamped,
+            first_stamped=traits.first_stamped and not traits.stamped,
+            observed=traits.observes,
+            explains=kind.reason is not Behaviour.reason,
+            tracks=traits.trackable,
+            accepts_all=traits.accepts_all and traits.trackable and not traits.blocks,
+            turns={Queue: False, Stack: True}.get(kind),
+        )
+    return found
+
+
+class Counts(NamedTuple):
+    """What became of the messages so far; they add up at every moment.
+
+    `accepted = handed + replaced + merged + dropped + expired + held`.
+    """
+
+    accepted: int
+    rejected: int
+    replaced: int
+    merged: int
+    dropped: int
+    expired: int
+    held: int
+
+
 class Accumulation:
     """Messages on their way to one executor.
 
     Args:
-        behaviour: how they accumulate; it must be claimed for this accumulation (`adapt`).
-        refused: called with each refusal of a message that came in raw, where nobody waits.
+        behaviour: how they accumulate; it must have been claimed (`adapt`).
+        refused: called with each refusal of a message for which nobody waits.
 
     """
 
     __slots__ = (
-        "_gone", "_loose", "_refused", "_tickets", "_waiting", "behaviour", "due", "folded",
-        "observed", "raw", "rejected", "stamped", "taken", "timed",
+        "_gone", "_loose", "_refused", "_waiting", "batches", "behaviour", "due", "first_at",
+        "folded", "lost", "marks", "raw", "rejected", "shape",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        behaviour: Behaviour,
-        refused: Callable[[Sequence[Any], Exception], None] | None = None,
-    ) -> None:
+    def __init__(self, behaviour: Behaviour, refused: Refused | None = None) -> None:
         self.behaviour = behaviour
+        self.shape = _shape(behaviour)
         self.raw: list[Any] = []
+        self.marks: list[None] | tuple[()] = ()
+        """One for each item that was, or is about to be, appended to `raw`."""
+        self.first_at = 0.0
         self.folded = 0
-        """Messages that have reached the behaviour, refused ones included."""
+        """Messages that have left `raw`, or were offered; refused ones included."""
         self.rejected = 0
-        """How many of them it refused."""
-        self.taken = 0
+        self.lost = 0
+        """Messages that a behaviour of the user's let go without saying so, and leftovers."""
+        self.batches = 0
         """Batches handed over."""
         self.due: float | None = None
-        """After a `take` that gave nothing: when to try again, if time alone will change it."""
-        self.timed = behaviour.traits.timed
-        self.stamped = behaviour.traits.stamped
-        self.observed = behaviour.traits.observes
+        """After a `take` that returned nothing: when to try again, if time alone changes it."""
         self._refused = refused
-        self._waiting = 0  # tickets not yet resolved or handed over in a batch
-        self._tickets: dict[int, Ticket] | None = None  # they themselves, by identity
+        self._waiting: dict[int, Ticket] | None = None  # by identity, until they leave
         self._gone: list[tuple[Item, Fate]] | None = None
-        self._loose: list[tuple[Any, Ticket, bool]] | None = None
+        self._loose: _Loose | None = None
 
     def __len__(self) -> int:
-        """Count what is accumulated, raw messages included."""
+        """Return how many messages are accumulated, raw ones included."""
         return len(self.raw) + len(self.behaviour)
 
-    def fold(self, now: float = 0.0) -> None:
-        """Move the raw messages into the behaviour. O(n), mostly in C.
+    def mark(self) -> None:
+        """Announce an item that is about to be appended to `raw`. Thread-safe."""
+        if type(self.marks) is tuple:
+            with _MARKING:  # most accumulations never need the list
+                if type(self.marks) is tuple:
+                    self.marks = []
+        self.marks.append(None)  # type: ignore[union-attr]
+
+    # Taking messages in.
+
+    def fold(self, now: float = 0.0, count: int | None = None) -> None:
+        """Move raw messages into the behaviour: all of them, or the oldest `count`. O(n).
 
         Producers may append meanwhile: the list is cut, never replaced, because one of them may
         hold it.
         """
         raw = self.raw
-        count = len(raw)
+        if count is None or count > len(raw):
+            count = len(raw)
         if not count:
             return
         messages = raw[:count]
         del raw[:count]
         self.folded += count
-        if self.stamped:
-            self.behaviour.ready_at(now)
-        refusals = self.behaviour.extend(messages)
+        shape, behaviour = self.shape, self.behaviour
+        times: list[float] | None = None
+        if shape.stamped:
+            moments, bare = zip(*messages, strict=True)
+            # Producers read the clock before they append, so neighbours may be out of order.
+            times = list(accumulate(moments, max))
+            messages = list(bare)
+        elif shape.first_stamped:
+            behaviour.ready_at(min(self.first_at or now, now))
+        if self.marks:
+            messages = self._unmark(messages)
+        before = 0 if shape.tracks else len(behaviour)
+        loose = self._loose
+        if loose is not None:
+            loose.saw(messages)
+        offered = len(messages)
+        refusals = (
+            behaviour.extend(messages) if times is None else behaviour.extend_at(messages, times)
+        )
         if refusals:
             self._refuse(refusals)
-        if self._gone or self._loose:
+        if not shape.tracks:
+            refused = sum(len(some) for some, _ in refusals)
+            self._notice_lost(before + offered - refused)
+        if self._gone:
             self._settle_gone()
+        elif loose is not None:
+            self._settle_loose()
+
+    def _unmark(self, messages: list[Any]) -> list[Any]:
+        """Prepare for the items among these messages, and remove their marks."""
+        items = [message for message in messages if type(message) is Item]
+        if not items:
+            return messages
+        del self.marks[: len(items)]  # type: ignore[union-attr]
+        self._begin_tracking()
+        for item in items:
+            self._await(item.tickets)
+        if self._loose is None:
+            return messages
+        for item in items:
+            self._loose.add(item.message, item.tickets)
+        return [message.message if type(message) is Item else message for message in messages]
 
     def offer(self, message: Any, ticket: Ticket | None = None, now: float = 0.0) -> None:
         """Add one message now; `fold` first, so that the order of arrival holds.
 
         Raises:
             Exception: what the behaviour raised to refuse it, usually `Rejected`. The ticket is
-                then not resolved: the caller knows.
+                not resolved then, because the caller knows.
 
-        """
-        if self.stamped:
-            self.behaviour.ready_at(now)
-        self.folded += 1
-        try:
-            if ticket is None:
-                self.behaviour.add(message)
-            else:
-                self._offer_tracked(message, ticket)
-        except Exception:
-            self.rejected += 1
-            raise
-        if self._gone or self._loose:
-            self._settle_gone()
-
-    def offer_alone(self, message: Any, ticket: Ticket | None) -> Batch | None:
-        """Add a message where nothing is held, and take it at once: what an idle worker does.
-
-        `None` says that this is not such a case: nothing was done, use `offer` and `take`.
         """
         behaviour = self.behaviour
-        if self.raw or self.timed or not behaviour.traits.trackable or len(behaviour):
-            return None
+        if self.shape.timed:
+            behaviour.ready_at(now)
         self.folded += 1
+        before = 0 if self.shape.tracks else len(behaviour)
+        tickets = () if ticket is None else (ticket,)
+        if ticket is not None:
+            self._begin_tracking()
+        loose = self._loose
         try:
-            behaviour.add(message)
-        except Exception:
+            if ticket is not None and loose is None:
+                behaviour.add(Item(message, tickets))
+            else:
+                behaviour.add(message)
+        except BaseException:
             self.rejected += 1
             raise
-        self.taken += 1
-        return Batch(behaviour.take(), 1, None if ticket is None else [(0, ticket)])
+        self._await(tickets)
+        if loose is not None:
+            loose.saw((message,))
+            if ticket is not None:
+                loose.add(message, tickets)
+        if not self.shape.tracks:
+            self._notice_lost(before + 1)
+        if self._gone:
+            self._settle_gone()
+        elif loose is not None:
+            self._settle_loose()
 
     def unoffer(self) -> None:
-        """Take back that a message was counted as refused: it is going to be offered again."""
+        """Undo the count of a refused message that is going to be offered again."""
         self.folded -= 1
         self.rejected -= 1
 
     def offer_many(
         self, pairs: Sequence[tuple[Any, Ticket]], now: float = 0.0
     ) -> list[tuple[Ticket, Exception]]:
-        """Add messages with their tickets, as `offer` would one by one; give those refused."""
+        """Add messages with their tickets, like `offer` one by one; return those refused."""
         self._begin_tracking()
         refused: list[tuple[Ticket, Exception]] = []
         if self._loose is not None or len(pairs) == 1:
@@ -214,13 +357,11 @@ class Accumulation:
                 except Exception as error:  # noqa: BLE001 - concerns this message alone
                     refused.append((ticket, error))
             return refused
-        if self.stamped:
+        if self.shape.timed:
             self.behaviour.ready_at(now)
         self.folded += len(pairs)
-        self._waiting += len(pairs)
-        if self._tickets is None:
-            self._tickets = {}
-        self._tickets.update((id(ticket), ticket) for _, ticket in pairs)
+        for _, ticket in pairs:
+            self._await((ticket,))
         for items, why in self.behaviour.extend([Item(message, (t,)) for message, t in pairs]):
             self.rejected += len(items)
             for item in items:
@@ -231,25 +372,19 @@ class Accumulation:
             self._settle_gone()
         return refused
 
-    def _begin_tracking(self) -> None:
-        if self._gone is None and self._loose is None:
-            if self.behaviour.traits.trackable:
-                self._gone = []
-                self.behaviour.track(self._gone)
-            else:
-                self._loose = []
+    # Handing batches over.
 
-    def _offer_tracked(self, message: Any, ticket: Ticket) -> None:
-        self._begin_tracking()
-        if self._loose is not None:
-            self.behaviour.add(message)
-            self._loose.append((message, ticket, id(message) in self._held()))
-        else:
-            self.behaviour.add(Item(message, (ticket,)))
-        if self._tickets is None:
-            self._tickets = {}
-        self._tickets[id(ticket)] = ticket
-        self._waiting += 1
+    def ready(self, now: float = 0.0) -> bool:
+        """Return whether what the behaviour holds may leave now; else set `due`."""
+        self.due = None
+        if not len(self.behaviour):
+            return False
+        if self.shape.timed:
+            ready = self.behaviour.ready_at(now)
+            if ready > now:
+                self.due = ready
+                return False
+        return True
 
     def take(self, now: float = 0.0) -> Batch | None:
         """Hand over the next batch, if there is one and it may leave now.
@@ -257,37 +392,34 @@ class Accumulation:
         Otherwise `due` says when to try again, or is `None` if nothing is held.
         """
         behaviour = self.behaviour
-        self.due = None
-        while held := len(behaviour):
-            if self.timed:
-                ready = behaviour.ready_at(now)
-                if ready > now:
-                    self.due = ready
-                    return None
+        while self.ready(now):
+            held = len(behaviour)
             payload = behaviour.take()
-            tickets = None
             if self._gone:
                 self._settle_gone()
-            if self._waiting:
+            left = held - len(behaviour)
+            tickets: list[tuple[int, Ticket]] | None = None
+            listed = type(payload) is list
+            if self._loose is not None:
+                tickets = self._loose.collect(payload, behaviour, self._let_go)
+            elif self._waiting:
                 payload, tickets = self._collect(payload)
-            size = len(payload) if type(payload) is list else held - len(behaviour)
-            if size == 0 and type(payload) is list and not behaviour.traits.expires:
-                msg = f"take of {behaviour!r} handed nothing over, though its len is {held}"
-                raise BadBehaviour(msg)
+            size = len(payload) if listed and self.shape.tracks else left
+            if size <= 0 and not behaviour.traits.expires:
+                if listed and not payload:
+                    msg = f"take of {behaviour!r} returned nothing, though its len was {held}"
+                    raise BadBehaviour(msg)
+                size = max(size, 0)
             if size or not behaviour.traits.expires:
-                self.taken += 1
-                return Batch(payload, size, tickets)
+                self.batches += 1
+                reason = behaviour.reason() if self.shape.explains else Reason.IDLE
+                return Batch(payload, size, tickets, reason)
         return None
 
     def _collect(self, payload: Any) -> tuple[Any, list[tuple[int, Ticket]] | None]:
         """Find the tickets of those messages that leave with this payload."""
         tickets: list[tuple[int, Ticket]] = []
-        if self._loose is not None:
-            places = _places(payload)
-            tickets.extend(
-                (places.get(id(message), 0), ticket) for message, ticket in self._collect_loose()
-            )
-        elif type(payload) is list:
+        if type(payload) is list:
             for at, item in enumerate(payload):
                 if type(item) is Item:
                     tickets.extend((at, ticket) for ticket in item.tickets)
@@ -300,78 +432,181 @@ class Accumulation:
         tickets.reverse()
         return payload, tickets or None
 
-    def _collect_loose(self) -> list[tuple[Any, Ticket]]:
-        """Find the tickets whose messages a behaviour of the user's does not hold any more.
+    # Who waits.
 
-        It takes bare messages only, so they are told apart by identity. Where the very same
-        object is held several times, a waiter is answered only when there are fewer of them left
-        than waiters, and where the behaviour does not list its messages, when it is empty: late
-        rather than too early. O(n) in what is held.
-        """
-        loose, self._loose = self._loose or [], []
-        empty = not len(self.behaviour)
-        held = {} if empty else self._held()
-        tickets = []
-        for message, ticket, listed in reversed(loose):
-            left = held.get(id(message), 0)
-            if left or not (listed or empty):
-                held[id(message)] = left - 1
-                self._loose.append((message, ticket, listed))
+    def _begin_tracking(self) -> None:
+        if self._gone is None and self._loose is None:
+            if self.shape.tracks:
+                self._gone = []
+                self.behaviour.track(self._gone)
             else:
-                tickets.append((message, ticket))
-        self._loose.reverse()
-        tickets.reverse()
-        return tickets
+                self._loose = _Loose()
 
-    def _held(self) -> dict[int, int]:
-        """Count by identity what a behaviour of the user's says it holds."""
-        held: dict[int, int] = {}
-        if hasattr(self.behaviour, "__iter__"):
-            for message in self.behaviour:
-                held[id(message)] = held.get(id(message), 0) + 1
-        return held
+    def _await(self, tickets: tuple[Ticket, ...]) -> None:
+        if tickets:
+            if self._waiting is None:
+                self._waiting = {}
+            for ticket in tickets:
+                self._waiting[id(ticket)] = ticket
+
+    def _let_go(self, ticket: Ticket) -> None:
+        if self._waiting is not None:
+            self._waiting.pop(id(ticket), None)
 
     def _refuse(self, refusals: Iterable[Refusal]) -> None:
         for messages, error in refusals:
             self.rejected += len(messages)
-            self._report(messages, error)
+            silent = []
+            for message in messages:
+                if type(message) is Item and message.tickets:
+                    for ticket in message.tickets:
+                        self._let_go(ticket)
+                        ticket.resolve(error)
+                else:
+                    silent.append(message)
+            if silent and self._refused is not None:
+                self._refused(silent, error)
 
-    def _report(self, messages: Sequence[Any], error: Exception) -> None:
-        if self._refused is not None:
-            self._refused(messages, error)
+    def _notice_lost(self, expected: int) -> None:
+        """Count what a behaviour of the user's let go while messages were added."""
+        self.lost += max(expected - len(self.behaviour), 0)
 
     def _settle_gone(self) -> None:
-        """Tell those whose messages were displaced."""
+        """Resolve the tickets of messages that were displaced."""
         gone = self._gone or []
         while gone:
             item, fate = gone.pop()
             for ticket in item.tickets:
                 self._let_go(ticket)
                 ticket.resolve(_DISPLACED[fate](item.message))
-        if self._loose and len(self.behaviour):
-            for message, ticket in self._collect_loose():
+
+    def _settle_loose(self) -> None:
+        if self._loose is not None:
+            for message, ticket in self._loose.displaced(self.behaviour):
                 self._let_go(ticket)
                 ticket.resolve(_DISPLACED[Fate.DROPPED](message))
 
-    def _let_go(self, ticket: Ticket) -> None:
-        self._waiting -= 1
-        if self._tickets is not None:
-            self._tickets.pop(id(ticket), None)
+    # The end, and the books.
 
     def abandon(self, error: BaseException) -> int:
-        """Forget all that has been folded, telling those who wait. Returns how many.
+        """Forget all that has been folded, resolving the tickets. Return how many messages.
 
         Nothing is taken from the behaviour for that: it may be the one that failed.
         """
-        tickets, self._tickets = self._tickets, None
-        self._waiting = 0
+        waiting, self._waiting = self._waiting, None
         self._gone = self._loose = None
-        for ticket in (tickets or {}).values():
+        for ticket in (waiting or {}).values():
             ticket.resolve(error)
         behaviour = self.behaviour
-        self.behaviour = ended = _Ended()
-        ended.total = behaviour.tally()
-        return len(behaviour)
+        self.behaviour = _Ended(behaviour)
+        left = len(behaviour)
+        self.lost += left
+        return left
+
+    def counts(self) -> Counts:
+        """Return what became of the messages so far. O(1)."""
+        raw = len(self.raw)
+        tally = self.behaviour.tally()
+        return Counts(
+            accepted=self.folded + raw - self.rejected,
+            rejected=self.rejected,
+            replaced=tally.replaced,
+            merged=tally.merged,
+            dropped=tally.dropped + self.lost,
+            expired=tally.expired,
+            held=raw + len(self.behaviour),
+        )
+
+
+class _Loose:
+    """Tickets of messages in a behaviour of the user's that takes bare messages only.
+
+    What became of a message is concluded from what can be seen: it is in the payload; or the
+    behaviour lists what it holds, and lists it no longer; or the behaviour has become empty
+    without handing it over. Where nothing can be seen a waiter is answered late rather than too
+    early.
+    """
+
+    __slots__ = ("_seen", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Any, Ticket]] = []
+        self._seen: dict[int, Any] = {}  # messages added since somebody began to wait
+
+    def add(self, message: Any, tickets: Iterable[Ticket]) -> None:
+        """Note who waits for a message that is being added."""
+        self._seen[id(message)] = message
+        self._waiting.extend((message, ticket) for ticket in tickets)
+
+    def saw(self, messages: Iterable[Any]) -> None:
+        """Note messages that are being added, if somebody waits for any."""
+        if self._waiting:
+            self._seen.update((id(message), message) for message in messages)
+
+    def collect(
+        self, payload: Any, behaviour: Behaviour, let_go: Callable[[Ticket], None]
+    ) -> list[tuple[int, Ticket]] | None:
+        """Return the tickets that leave with a payload, the last one first.
+
+        Those whose messages have vanished otherwise are resolved.
+        """
+        if not self._waiting:
+            return None
+        places = {}
+        if isinstance(payload, (list, tuple)):
+            places = {id(message): at for at, message in enumerate(payload)}
+        verbatim = any(name in self._seen for name in places)
+        left: list[tuple[Any, Ticket]] = []
+        tickets: list[tuple[int, Ticket]] = []
+        held = _listed(behaviour)
+        for message, ticket in self._waiting:
+            name = id(message)
+            if name in places:
+                tickets.append((places[name], ticket))
+            elif held.get(name, 0) > 0:
+                held[name] -= 1
+                left.append((message, ticket))
+                continue
+            elif len(behaviour) and not held:
+                left.append((message, ticket))  # it may still be there
+                continue
+            elif not verbatim:
+                tickets.append((0, ticket))  # something was made of the messages
+            else:
+                ticket.resolve(_DISPLACED[Fate.REPLACED](message))
+            let_go(ticket)
+        self._waiting = left
+        if not left:
+            self._seen.clear()
+        tickets.reverse()
+        return tickets or None
+
+    def displaced(self, behaviour: Behaviour) -> list[tuple[Any, Ticket]]:
+        """Return those whose messages are certainly not held any more."""
+        if not self._waiting:
+            return []
+        held = _listed(behaviour)
+        if not held and len(behaviour):
+            return []
+        gone = []
+        left = []
+        for message, ticket in self._waiting:
+            if held.get(id(message), 0) > 0:
+                held[id(message)] -= 1
+                left.append((message, ticket))
+            else:
+                gone.append((message, ticket))
+        self._waiting = left
+        return gone
+
+
+def _listed(behaviour: Behaviour) -> dict[int, int]:
+    """Count by identity what a behaviour of the user's says it holds."""
+    held: dict[int, int] = {}
+    if hasattr(behaviour, "__iter__"):
+        for message in behaviour:
+            held[id(message)] = held.get(id(message), 0) + 1
+    return held
 
 
 class _Ended(Behaviour):
@@ -379,18 +614,13 @@ class _Ended(Behaviour):
 
     __slots__ = ("total",)
 
-    def __init__(self) -> None:
+    def __init__(self, behaviour: Behaviour) -> None:
         super().__init__()
-        self.total = Tally()
+        self.total = behaviour.tally()
 
     def __len__(self) -> int:
         return 0
 
     def tally(self) -> Tally:
-        """Count what the behaviour had counted."""
+        """Return what the behaviour had counted."""
         return self.total
-
-
-def _places(payload: Any) -> dict[int, int]:
-    """Find where in a payload each message is."""
-    return {id(message): at for at, message in enumerate(payload)} if type(payload) is list else {}

@@ -1,364 +1,252 @@
-"""The accumulator: the half of a worker that takes every message, whatever the executor does.
+"""The accumulator: the half of a pair that takes every message, whatever the executor does.
 
-It is an actor whose code runs in its callers' threads, under its own lock: accumulating is so
-short that a hop to another thread would cost more than the work. Its inbox is the plain list
-`core.raw`, which a push appends to without any lock. The token in `idle` says that the executor
-has nothing to do: who sees it calls `wake`, everybody else has only to append.
+It is the shell around two pure parts: `Accumulation` holds the messages, `machine` decides in
+which state the pair is. The shell holds the lock, the lane and the clock, and decides nothing.
+How a pair begins, crashes and ends is in `Life`, what the executor does in `runner`.
 
-The states of the pair, all changed under the lock, and the token with them. So whoever holds the
-lock knows whether somebody is already on the way to the executor, and it is submitted once:
+A push appends to the plain list `raw` and looks at the token in `idle`. Where there is one it
+calls `wake`, which hands the token to the lane in one C call; everybody else has nothing more to
+do. The token is only a hint: what keeps two threads from running one executor is `active`, which
+changes under the lock alone.
 
-* idle: the token is in place, `running` is false;
-* running: the executor is in its lane, the token is out;
-* waiting: messages are held but may not leave yet (throttle, linger): the token is out and
-  `timer` is set;
-* alone: the executor has ended and the accumulator goes on (see `lifecycle.py`): the token is
-  out, so messages accumulate and nobody is woken;
-* stopping: `stopping` says how, the token is in place for good, so that each push takes the slow
-  path, where it is refused; the executor goes on for as long as the mode says;
-* dead: `exit_reason` is set.
+Interrupts. KeyboardInterrupt can strike the main thread between any two bytecodes. So the main
+thread changes shared state only by single C calls (append to a list, hand a token over); all that
+takes more, and all that calls user code, runs in a lane's thread or in the shelter.
+
+The commonest transitions are inlined in `begin` and `done`; tests/runtime/worker/test_inlined.py
+proves them equal to the table.
 """
 
 from __future__ import annotations
 
-import logging
-import time
-from _thread import allocate_lock
+import sys
+from _thread import allocate_lock, get_ident
 from collections import deque
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pykka import messages
-
-from actorflow.runtime.actor.actor import CURRENT
-from actorflow.runtime.errors import Full, WorkerStopped, WouldBlock, WouldDeadlock
-from actorflow.runtime.log import log
-from actorflow.runtime.worker.accounts import Accounts
+from actorflow.runtime.actor.current import CURRENT
+from actorflow.runtime.errors import Full, LoopBlocked, WouldBlock, WouldDeadlock
+from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.worker import runner
 from actorflow.runtime.worker.accumulation import Accumulation, Batch
-from actorflow.runtime.worker.orders import Order, StopMode
+from actorflow.runtime.worker.life import Life
+from actorflow.runtime.worker.machine import Event, Facts, PairState, Step, StopMode, advance
+from actorflow.runtime.worker.metrics import Timing
 from actorflow.runtime.worker.tickets import ThreadTicket
+from behaviours.base import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from pykka._envelope import Envelope
-
-    from actorflow.runtime.clock import Clock, Timer
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.clock import Timer
+    from actorflow.runtime.errors import WorkerStopped
+    from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.worker.accumulation import Ticket
-    from actorflow.runtime.worker.executor import Executor
-    from actorflow.runtime.worker.failure import FailurePolicy
+    from actorflow.runtime.worker.options import Settings
     from behaviours.base import Behaviour
 
-__all__ = ["FOLD_AT", "Accumulator"]
+__all__ = ["FOLD_AT", "Accumulator", "Failed", "Order", "Seat"]
 
-FOLD_AT = 256
-"""Raw messages at which a producer folds them itself, for behaviours that shrink or have a bound.
+FOLD_AT = 512
+"""Raw messages at which a producer has them folded, for behaviours that shrink or have a bound.
 
 A bound can be exceeded by what is raw: at most `4 * FOLD_AT` messages, and for each producer what
 it pushes in one call. What is handed to the job, and what `push_ack` accepts, is within the bound.
 """
 
-Step: TypeAlias = Batch | Order | Exception
-"""What an executor does next. An exception is a crash: the behaviour has failed."""
-
-_PROXY = (messages.ProxyCall, messages.ProxyGetAttr, messages.ProxySetAttr)
+NEVER = sys.maxsize
+_FOLDS = frozenset({Event.STARTED, Event.PUSHED, Event.DUE, Event.MAIL, Event.DONE})
 
 
-class Core(Accumulation):
-    """The accumulation of an accumulator, which hears of what is refused."""
+class Order(Enum):
+    """What a seat is to do other than to process a batch."""
 
-    __slots__ = ("_owner",)
-
-    def __init__(self, behaviour: Behaviour, owner: Accumulator) -> None:
-        super().__init__(behaviour)
-        self._owner = owner
-
-    def _report(self, messages: Sequence[Any], error: Exception) -> None:
-        self._owner.refused(messages, error)
+    SERVE = "serve"
+    """Answer mail."""
+    ON_IDLE = "on_idle"
+    ON_STOP = "on_stop"
 
 
-class Accumulator(Accounts):
+_ORDERS = {
+    Step.SERVE: Order.SERVE,
+    Step.CALL_ON_IDLE: Order.ON_IDLE,
+    Step.CALL_ON_STOP: Order.ON_STOP,
+}
+
+
+class Failed:
+    """What a seat is to do after the behaviour has raised: crash with that error."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+Task: TypeAlias = Batch | Order | Failed
+
+
+class Seat:
+    """One of several batches that may be in flight at once."""
+
+    __slots__ = ("batch", "first", "pair", "parts", "span")
+
+    def __init__(self, pair: Accumulator) -> None:
+        self.pair = pair
+        self.batch: Batch | None = None
+        self.first: Task | None = None
+        """What it does first when the lane runs it."""
+        self.parts: list[Batch] | None = None
+        """What a failure policy has made of the batch and is still to be run, last one first."""
+        self.span: tuple[float, float, float] | None = None
+        """Between which moments the messages of the batch arrived, and when it was taken."""
+
+    def run(self) -> None:
+        """Process batches for a while. Only the lane calls this."""
+        runner.run(self.pair, self)
+
+
+class Effects:
+    """What is done after the lock is free."""
+
+    __slots__ = ("cut", "dead", "executor_gone", "seats")
+
+    def __init__(self) -> None:
+        self.seats: list[Any] = []
+        """To be submitted to the lane."""
+        self.cut: list[Batch] = []
+        """Cut off: their callers are told."""
+        self.executor_gone = False
+        self.dead = False
+
+
+class Accumulator:
     """Takes messages for one executor. See the module for how it works."""
 
     __slots__ = (
-        "_first",
-        "busy",
-        "clock",
-        "core",
-        "executor",
-        "idle",
-        "in_flight",
-        "job",
-        "lane",
-        "lock",
-        "maker",
-        "marked",
-        "name",
-        "policy",
-        "processed",
-        "running",
-        "sizes",
-        "spawned",
-        "state",
-        "stopping",
-        "timer",
+        "__dict__", "__weakref__", "_folding", "_owner", "_plain", "_timer", "active", "batch",
+        "core", "first", "generation", "handle", "idle", "lead", "lock", "parts", "settings",
+        "since", "span", "state", "value",
     )  # fmt: skip
 
-    # What most workers never need has a default in the class, and no place of its own.
-    warned = False
-    unreported: Sequence[tuple[int, Exception]] = ()
-    _idle_due = 0.0
-    _idle_told = -1
+    # What most pairs never need has a default in the class, and costs an instance nothing.
+    exit_reason: ExitReason | None = None
+    """Why the pair ended; `None` while it lives."""
+    mode: StopMode | None = None
+    """How it stops, once it has been asked to."""
+    mail: deque[Any] | tuple[()] = ()
+    """Envelopes for the executor, which are served between two batches."""
+    timing: Timing | None = None
+    ring_at: int = NEVER
+    """While waiting: the length of `raw` at which a push makes the accumulator look again."""
+    _life: Life | None = None
+    _blocked: deque[tuple[Any, Ticket | None, Any]] | None = None
+    _seats: list[Seat] | None = None
+    _idle_timer: Timer | None = None
+    _idle_due: float = 0.0
+    _idle_called: int = -1
+    _refusals: list[tuple[int, Exception]] | None = None
+    ref: Any = None
 
-    def __init__(
-        self,
-        behaviour: Behaviour,
-        maker: Callable[[Any], Executor],
-        job: Any,
-        *,
-        state: Any,
-        lane: Lane,
-        clock: Clock,
-        name: Hashable | None,
-        policy: FailurePolicy,
-    ) -> None:
-        self.core = Core(behaviour, self)
+    def __init__(self, settings: Settings, behaviour: Behaviour, state: Any) -> None:
+        self.settings = settings
+        self.core = Accumulation(behaviour)
         self.lock = allocate_lock()
-        self.idle: list[None] = []
-        self.lane = lane
-        self.clock = clock
-        self.name = name
-        self.maker = maker
-        self.job = job
-        self.state = state
-        self.policy = policy
-        self.running = True  # until the executor has started
-        self.stopping: StopMode | None = None
-        self.timer: Timer | None = None
-        self._first: Step | None = None
-        self.in_flight: Batch | None = None
-        self.spawned = time.perf_counter()
-        self.busy = 0.0
-        self.processed = 0
-        self.sizes: list[int] | None = None
-        self.marked: tuple[int, float] | None = None
+        self.idle: list[Accumulator] = []
+        self.state = PairState.STARTING
+        self.handle: Callable[[Any, Any], Any] | None = settings.handle
+        self.value = state
+        """The state of the job."""
+        self.active = 0
+        """Seats that are at work, or about to be."""
+        self.generation = 0
+        """Changes when the executor is cut off: what an older one comes to is ignored."""
+        self.lead = 1
+        """How many messages the push that took the token has appended."""
+        self.since = settings.clock.now()
+        """When `raw` was last emptied, or the executor was woken."""
+        self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
+        self._folding = False
+        self._owner = 0
+        self._timer: Timer | None = None
+        # A pair that runs one batch at a time is its own seat.
+        self.first: Task | None = None
+        self.batch: Batch | None = None
+        self.parts: list[Batch] | None = None
+        self.span: tuple[float, float, float] | None = None
+        if settings.concurrency > 1:
+            self._seats = [Seat(self) for _ in range(settings.concurrency)]
+
+    @property
+    def pair(self) -> Accumulator:
+        """The pair itself: it can be its own seat."""
+        return self
+
+    @property
+    def life(self) -> Life:
+        """How the pair begins, is supervised and ends."""
+        return self._life or self.__dict__.setdefault("_life", Life(self))
+
+    @property
+    def name(self) -> Hashable | None:
+        """The name it was spawned under."""
+        return self.settings.name
+
+    def __repr__(self) -> str:
+        name = self.settings.name
+        return f"worker {name!r}" if name is not None else f"worker of {self.settings.title}"
+
+    def is_current(self) -> bool:
+        """Return whether this very pair runs the code that asks."""
+        current = CURRENT.get()
+        return current is self or (type(current) is Seat and current.pair is self)
 
     # Taking messages in.
 
-    def put(self, envelope: Envelope[Any]) -> None:
-        """Take what pykka's refs send: a `tell` is a push, an `ask` is a push_ack."""
-        reply_to = envelope.reply_to
-        if self.exit_reason is not None:
-            raise self.dead_error()
-        if isinstance(envelope.message, messages._ActorStop):  # noqa: SLF001
-            self.stop_asked(reply_to)
-        elif reply_to is None and not isinstance(envelope.message, _PROXY):
-            self.actor_ref.push(envelope.message)
-        else:
-            self._handle(envelope)
-
-    def on_receive(self, message: Any) -> None:
-        """Accumulate the message; the answer means that it was."""
-        self.offer(message)
-
-    def _crash(self, error: BaseException) -> None:
-        """Leave a failure of an `ask` to its caller: the accumulator goes on."""
-
-    def offer(
-        self, message: Any, ticket: Ticket | None = None, timeout: float | None = None
-    ) -> float | None:
-        """Accumulate one message at once, in the caller's thread; give what is left of `timeout`.
-
-        Raises:
-            Rejected: the behaviour refuses it.
-            WorkerStopped: the worker has ended or is stopping.
-            WouldDeadlock: it would wait for room that only this caller can make.
-
-        """
-        begin = None
-        left = timeout
-        while (waiter := self.try_offer(message, ticket, ThreadTicket)) is not None:
-            if begin is None:
-                begin = time.monotonic()
-            if not self.lane.wait(waiter, left):
-                self.forget_blocked(waiter)
-                raise Full(len(self.core.behaviour))
-            if waiter.error is not None:
-                raise waiter.error
-            if timeout is not None:
-                left = timeout - (time.monotonic() - begin)
-        return left
-
-    def try_offer(self, message: Any, ticket: Ticket | None, make: Callable[[], Any]) -> Any | None:
-        """Accumulate one message, or give what to wait for until there is room."""
-        with self.lock:
-            awake: Executor | None = None
-            waiter = None
-            if self._offer_alone(message, ticket):
-                awake = self.executor
-            else:
-                waiter = self._offer(message, ticket, make)
-                awake = self._rouse() if waiter is None else None
-        if self.unreported:
-            self.report_refusals()
-        if awake is not None:
-            self.lane.submit(awake)
-        return waiter
-
-    def _offer_alone(self, message: Any, ticket: Ticket | None) -> bool:
-        """Give a message to an idle executor at once; tell whether it was idle. Under the lock."""
-        if not self.idle or self.stopping is not None or self.executor._inbox:  # noqa: SLF001
-            return False
-        batch = self.core.offer_alone(message, ticket)
-        if batch is None:
-            return False
-        self.idle.pop()
-        self.running = True
-        self._first = self.in_flight = batch
-        return True
-
-    def _offer(self, message: Any, ticket: Ticket | None, make: Callable[[], Any]) -> Any | None:
-        """Do as `try_offer`, but leave an idle executor alone. Under the lock."""
-        if self.stopping is not None or self.exit_reason is not None:
-            raise self.dead_error()
-        core = self.core
-        now = self.clock.now() if core.timed else 0.0
-        core.fold(now)
-        try:
-            core.offer(message, ticket, now)
-        except WouldBlock:
-            if CURRENT.get() is self.executor:
-                msg = f"{self!r} is full, and its own job waits for room: nobody would make it"
-                raise WouldDeadlock(msg) from None
-            core.unoffer()
-            waiter = make()
-            if self.blocked is None:
-                self.blocked = deque()
-            self.blocked.append(waiter)
-            return waiter
-        if self.timer is not None and core.stamped:
-            self._retime(now)
-        return None
-
-    def offer_many(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
-        """Accumulate messages with their tickets together; give those that are refused.
-
-        An idle worker gets them as one batch. Never waits for room: a behaviour that asks for
-        that refuses instead.
-
-        Raises:
-            WorkerStopped: the worker has ended or is stopping; none was taken.
-
-        """
-        with self.lock:
-            if self.stopping is not None or self.exit_reason is not None:
-                raise self.dead_error()
-            try:
-                alone = len(pairs) == 1 and self._offer_alone(*pairs[0])
-            except Exception as error:  # noqa: BLE001 - told to the caller
-                return [(pairs[0][1], error)]
-            refused = [] if alone else self._offer_all(pairs)
-            awake = self.executor if alone else self._rouse()
-        if awake is not None:
-            self.lane.submit(awake)
-        return refused
-
-    def _offer_all(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
-        """Do as `offer_many`, but leave an idle executor alone. Under the lock."""
-        core = self.core
-        now = self.clock.now() if core.timed else 0.0
-        core.fold(now)
-        refused = core.offer_many(pairs, now)
-        if self.timer is not None and core.stamped:
-            self._retime(now)
-        return refused
-
-    def forget_blocked(self, waiter: Any) -> None:
-        """Give up waiting for room."""
-        with self.lock:
-            if self.blocked and waiter in self.blocked:
-                self.blocked.remove(waiter)
-
-    def push_eagerly(self, message: Any) -> None:
-        """Push where the time of arrival counts or the pusher may have to wait."""
-        try:
-            self.offer(message)
-        except (WorkerStopped, WouldDeadlock):
-            raise
-        except Exception as error:  # noqa: BLE001 - a push is a cast: counted and logged
-            self.refused((message,), error)
-            self.report_refusals()
-
-    def fold_early(self) -> None:
-        """Fold in the producer's thread, so that what shrinks stays small."""
-        if self.lock.acquire(blocking=len(self.core.raw) > 4 * FOLD_AT):
-            try:
-                if self.stopping is None and self.exit_reason is None:
-                    self.core.fold()
-            finally:
-                self.lock.release()
-            if self.unreported:
-                self.report_refusals()
-
-    def refused(self, messages: Sequence[Any], error: Exception) -> None:
-        """Note messages that were refused and have nobody who waits. Under the lock.
-
-        They are logged once the lock is free: a logging handler may push to this very worker.
-        """
-        if not isinstance(error, Full) or log.enabled(logging.DEBUG):
-            self.unreported = [*self.unreported, (len(messages), error)]
-
-    def report_refusals(self) -> None:
-        """Log what was refused. Not under the lock."""
-        noted, self.unreported = self.unreported, ()
-        for count, error in noted:
-            if isinstance(error, Full) or self.warned:
-                log.debug("rejected", worker=repr(self), count=count, error=str(error))
-                continue
-            self.warned = True
-            log.warning(
-                "message rejected; further ones are only counted",
-                worker=repr(self), count=count, error=str(error),
-            )  # fmt: skip
-
-    # Scheduling.
-
     def wake(self, pushed: Sequence[Any]) -> None:
-        """Be called by a push that saw the token, with what it has appended. Any thread.
+        """Schedule the executor after a push that found it idle. Thread-safe.
 
         Raises:
             WorkerStopped: the worker has ended, or is stopping and did not take the message.
+            WouldDeadlock: user code of the behaviour pushes to its own worker.
 
         """
+        if self._owner == get_ident():
+            self._take_back(pushed)
+            raise self._deadlock()
+        if self.mode is None and self.exit_reason is None:
+            self.since = self.settings.clock.now()
+            self.settings.lane.claim(self.idle)
+            if self.mode is None and self.exit_reason is None:
+                return
+        if SHELTER.run(self._refuse_late, pushed):
+            raise self.life.dead_error()
+
+    def _refuse_late(self, pushed: Sequence[Any]) -> bool:
+        """Take messages back that came after the stop; return whether they did."""
         with self.lock:
-            if self.stopping is not None or self.exit_reason is not None:
-                late = self._take_back(pushed)
-                awake = None
-            else:
-                late = False
-                awake = self._rouse()
-        if self.unreported:
-            self.report_refusals()
-        if late:
-            raise self.dead_error()
-        if awake is not None:
-            self.lane.submit(awake)
+            if not self.idle:
+                self.idle.append(self)  # for good: each push takes the slow path
+            return self._take_back(pushed)
 
     def _take_back(self, pushed: Sequence[Any]) -> bool:
-        """Take messages back that came after the stop; tell whether they did. Under the lock.
+        """Remove what was pushed from `raw`; return whether it was all there. Under the lock.
 
-        What is still raw by now came after: what came before has been folded, all of it. The very
-        same object may have been pushed by others too, so each pusher takes back as many as it
-        has pushed. Producers only append, so places hold under the lock.
+        What is still raw after a stop came after it: what came before has been folded. The very
+        same object may have been pushed by others too, so each pusher removes as many as it has
+        pushed. Producers only append, so places hold under the lock.
         """
         raw = self.core.raw
+        stamped = self.core.shape.stamped
         wanted: dict[int, int] = {}
         for message in pushed:
             wanted[id(message)] = wanted.get(id(message), 0) + 1
         places = []
         for at in range(len(raw) - 1, -1, -1):
-            if wanted.get(id(raw[at])):
-                wanted[id(raw[at])] -= 1
+            one = raw[at][1] if stamped else raw[at]
+            if wanted.get(id(one)):
+                wanted[id(one)] -= 1
                 places.append(at)
         if not pushed or len(places) < len(pushed):
             return False
@@ -366,214 +254,642 @@ class Accumulator(Accounts):
             del raw[at]
         return True
 
-    def _rouse(self) -> Executor | None:
-        """Wake the executor if it is idle; give it if it is to be submitted. Under the lock."""
-        if not self.idle or self.stopping is not None or self.exit_reason is not None:
-            return None
-        self.idle.pop()
-        return self._lead()
+    def offer(
+        self, message: Any, ticket: Ticket | None = None, timeout: float | None = None
+    ) -> float | None:
+        """Accumulate one message; return once that is done, with what is left of `timeout`.
 
-    def _lead(self) -> Executor | None:
-        """Find a first step for an executor that does nothing; give it if any. Under the lock."""
-        self._first = self._step()
-        return None if self._first is None else self.executor
+        Raises:
+            Rejected: the behaviour refuses it.
+            WorkerStopped: the worker has ended or is stopping.
+            WouldDeadlock: it would wait for room that only this caller can make.
+            LoopBlocked: it would have to wait for room, and an event loop with it.
 
-    def proceed(self, executor: Executor) -> None:
-        """Go on after a batch that a caller has processed, in the lane if there is more."""
-        with self.lock:
-            awake = None if executor.is_cut_off else self._lead()
-        if awake is not None:
-            self.lane.submit(awake)
-
-    def offer_and_help(self, message: Any, ticket: Ticket | None) -> None:
-        """Accumulate a message; process the batch in this very thread if the executor is idle."""
-        while True:
-            batch = None
-            with self.lock:
-                waiter, awake = None, None
-                if self._offer_alone(message, ticket):
-                    awake = self.executor
-                else:
-                    waiter = self._offer(message, ticket, ThreadTicket)
-                    awake = self._rouse() if waiter is None else None
-                if type(self._first) is Batch and awake is not None:
-                    batch, self._first = self._first, None
-            if waiter is None:
-                break
-            self.lane.wait(waiter, None)
-            if waiter.error is not None:
-                raise waiter.error
-        if batch is not None and awake is not None:
-            awake.help(batch)
-        elif awake is not None:
-            self.lane.submit(awake)
-
-    def call_executor(self) -> None:
-        """See to it that the executor looks at its inbox. Any thread."""
-        with self.lock:
-            if self.timer is not None:
-                self._cancel_timer()
-                awake = self._lead()
-            else:
-                awake = self._rouse()
-        if awake is not None:
-            self.lane.submit(awake)
-
-    def first_step(self, executor: Executor) -> Step | None:
-        """Give the executor what was found when it was woken."""
-        with self.lock:
-            if executor.is_cut_off:
-                return None
-            step, self._first = self._first, None
-            if type(step) is Batch and self.exit_reason is not None:
-                self.discarded += step.size  # stopped at once, before it had begun
-                return None
-            return step
-
-    def postpone(self, executor: Executor, step: Step) -> None:
-        """Keep a step for the next time that the executor runs, unless it was cut off."""
-        with self.lock:
-            if not executor.is_cut_off:  # else its successor would run what was given up
-                self._first = step
-
-    def next_step(self, executor: Executor) -> Step | None:
-        """Find what the executor does next; `None` if nothing: then it is idle, or waits.
-
-        Only the executor that is running may call this. A behaviour of the user's that raises
-        gives the exception itself, with which the executor crashes.
         """
-        with self.lock:
-            step = None if executor.is_cut_off else self._step()
-        if self.unreported:
-            self.report_refusals()
-        return step
-
-    def _step(self) -> Step | None:
-        """Find what is next. Under the lock.
-
-        Going idle puts the token back and looks again afterwards, so no message is left behind.
-        """
+        waiter = SHELTER.run(self.try_offer, message, ticket, ThreadTicket, self.is_current())
+        if waiter is None:
+            return timeout
+        clock = self.settings.clock
+        begin = clock.now()
         try:
-            while True:
-                step = self._find_step()
-                if step is not None or not self._has_more():
-                    return step
-        except Exception as error:  # noqa: BLE001 - given to the executor
-            return error
+            if _in_event_loop():
+                msg = (
+                    f"{self!r} is full, and waiting for room here would block the event loop; "
+                    "write `await worker.apush(message)`"
+                )
+                raise LoopBlocked(msg)  # noqa: TRY301 - leaves the line like any other error
+            in_time = self.settings.lane.wait(waiter, timeout)
+        except BaseException:
+            self.forget_blocked(waiter)
+            raise
+        if not in_time and self.forget_blocked(waiter):
+            raise Full(len(self.core.behaviour))
+        if waiter.error is not None:
+            raise waiter.error
+        return None if timeout is None else max(timeout - (clock.now() - begin), 0.0)
 
-    def _find_step(self) -> Step | None:
-        """Find what is next, or become idle or waiting. Under the lock."""
+    def try_offer(
+        self,
+        message: Any,
+        ticket: Ticket | None,
+        make: Callable[[], Any],
+        own: bool = False,  # noqa: FBT001, FBT002 - passed on by the shelter
+    ) -> Any | None:
+        """Accumulate one message, or return what to wait for until it has been.
+
+        A pusher that has to wait stands in line, in order of arrival: whoever makes room adds
+        its message for it. Not in the main thread. `own`: the pair's own job pushes.
+        """
+        self._refuse_own_functions()
+        waiter = None
+        with self.lock:
+            self._refuse_if_closed()
+            effects = self._catch_up()
+            core = self.core
+            now = self._now()
+            self._owner = get_ident()
+            try:
+                core.fold(now)
+                if self._blocked:
+                    waiter = make()
+                else:
+                    try:
+                        core.offer(message, ticket, now)
+                    except WouldBlock:
+                        core.unoffer()
+                        waiter = make()
+                        self._blocked = deque()
+            finally:
+                self._owner = 0
+            if waiter is not None:
+                if own:
+                    msg = "it is full, and its own job waits for room that nobody else makes"
+                    raise WouldDeadlock(f"{self!r} would wait for itself: {msg}")
+                self._blocked.append((message, ticket, waiter))  # type: ignore[union-attr]
+            self._look(effects)
+        self.conclude(effects)
+        return waiter
+
+    def offer_many(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
+        """Accumulate messages with their tickets together; return those that are refused.
+
+        An idle worker gets them as one batch. Never waits for room: a behaviour that asks for
+        that refuses instead. Not in the main thread.
+
+        Raises:
+            WorkerStopped: the worker has ended or is stopping; none was taken.
+
+        """
+        self._refuse_own_functions()
+        with self.lock:
+            self._refuse_if_closed()
+            effects = self._catch_up()
+            now = self._now()
+            self._owner = get_ident()
+            try:
+                self.core.fold(now)
+                refused = self.core.offer_many(pairs, now)
+            finally:
+                self._owner = 0
+            self._look(effects)
+        self.conclude(effects)
+        return refused
+
+    def forget_blocked(self, waiter: Any) -> bool:
+        """Leave the line of those who wait for room; return whether it was still in line."""
+        return bool(SHELTER.run(self._forget_blocked, waiter))
+
+    def _forget_blocked(self, waiter: Any) -> bool:
+        with self.lock:
+            for entry in self._blocked or ():
+                if entry[2] is waiter:
+                    self._blocked.remove(entry)  # type: ignore[union-attr]
+                    return True
+        return False
+
+    def _admit(self, now: float) -> None:
+        """Add the messages of blocked pushers, in order, as long as there is room."""
+        blocked = self._blocked
+        while blocked:
+            message, ticket, waiter = blocked[0]
+            error: Exception | None = None
+            try:
+                self.core.offer(message, ticket, now)
+            except WouldBlock:
+                self.core.unoffer()
+                return
+            except Exception as refusal:  # noqa: BLE001 - the pusher is told
+                error = refusal
+            blocked.popleft()
+            waiter.resolve(error)
+
+    def take_blocked(self) -> list[Any]:
+        """Return those who wait for room, and forget them. Under the lock."""
+        blocked, self._blocked = self._blocked, None
+        return [waiter for _, _, waiter in blocked or ()]
+
+    def fold_early(self) -> None:
+        """Fold on behalf of a producer, so that what shrinks stays small. Thread-safe.
+
+        One producer folds at a time and the others go on appending. Waiting for the lock would
+        make a convoy: each waiter that is woken holds it while it waits for the interpreter.
+        """
+        raw = self.core.raw
+        self._refuse_own_functions()
+        while True:
+            if not self._folding:
+                self._folding = True
+                SHELTER.run(self._fold_now)
+            if len(raw) <= 4 * FOLD_AT or self.exit_reason is not None:
+                return
+            runner.pause()
+
+    def _fold_now(self) -> None:
+        effects = None
+        try:
+            if self.lock.acquire(blocking=False):
+                try:
+                    if self.mode is None and self.exit_reason is None:
+                        effects = self._catch_up()
+                        self._fold(self._now())
+                finally:
+                    self.lock.release()
+        finally:
+            self._folding = False
+        if effects is not None:
+            self.conclude(effects)
+
+    def ring(self) -> None:
+        """Look whether what has just arrived lets a waiting batch leave. Thread-safe."""
+        self.ring_at = NEVER  # one look for all; the timer remains, should this be interrupted
+        self._refuse_own_functions()
+        SHELTER.run(self._on_due)
+
+    def _fold(self, now: float, count: int | None = None) -> None:
+        """Move raw messages into the behaviour. Under the lock; runs user code."""
+        self._owner = get_ident()
+        try:
+            self.core.fold(now, count)
+        finally:
+            self._owner = 0
+        if self.core.refusals:
+            self._note_refusals()
+
+    def _now(self) -> float:
+        return self.settings.clock.now() if self.core.shape.timed else 0.0
+
+    def _refuse_if_closed(self) -> None:
+        if self.mode is not None or self.exit_reason is not None:
+            raise self.life.dead_error()
+
+    def _refuse_own_functions(self) -> None:
+        """Refuse a key, weight or merge function that pushes to the worker that calls it."""
+        if self._owner == get_ident():
+            raise self._deadlock()
+
+    def _deadlock(self) -> WouldDeadlock:
+        msg = "a function of its behaviour (key, weight, merge) pushes to it"
+        return WouldDeadlock(f"{self!r} would wait for itself: {msg}")
+
+    # The hot path: the rows "pushed" and "done" of the table, inlined for a plain line.
+
+    def run(self) -> None:
+        """Process batches for a while. Only the lane calls this."""
+        if self._seats is None:
+            runner.run(self, self)
+            return
+        with self.lock:
+            seat = self._seats.pop() if self._seats else None
+        if seat is not None:
+            runner.run(self, seat)
+
+    def begin(self, seat: Any) -> Task | None:
+        """Return what the seat does first; `None` if it was submitted for nothing."""
+        with self.lock:
+            task: Task | None = seat.first
+            if task is not None:
+                seat.first = None
+                return task
+            core = self.core
+            if (
+                self._plain
+                and self.state is PairState.IDLE
+                and not (self.active or self.mail or core.marks)
+            ):
+                count, self.lead = self.lead, 1
+                raw = core.raw
+                payload = raw[:count]
+                if payload:
+                    count = len(payload)
+                    del raw[:count]
+                    if core.shape.turns:
+                        payload.reverse()
+                    core.folded += count
+                    core.in_flight = count
+                    core.batches += 1
+                    self.active = 1
+                    self.state = PairState.RUNNING
+                    self.idle.clear()
+                    since = self.since
+                    self.span = (since, since, self.settings.clock.now())
+                    self.batch = batch = Batch(payload, count)
+                    return batch
+            task = self._next(seat, Event.PUSHED) if self._may_begin() else self._leave(seat)
+        if core.refusals:
+            self.life.report(self)
+        return task
+
+    def done(self, seat: Any, generation: int, batch: Batch, state: Any) -> Task | None:
+        """Account for a batch that was processed, and return what the seat does next.
+
+        Only the lane calls this. The callers of the batch are told afterwards, so that a woken
+        caller does not contend with this thread for the interpreter.
+        """
+        end = self.settings.clock.now()
+        with self.lock:
+            if generation != self.generation:
+                return None  # it was cut off meanwhile, and all have been told
+            self.value = state
+            core = self.core
+            core.processed += batch.size
+            timing = self.timing
+            if timing is None:
+                timing = self.timing = Timing()
+            timing.finished(core.batches, batch.size, seat.span, end)
+            if self._plain and self.state is PairState.RUNNING and not (self.mail or core.marks):
+                raw = core.raw
+                while True:
+                    if raw:
+                        payload = raw[:]
+                        count = len(payload)
+                        del raw[:count]
+                        if core.shape.turns:
+                            payload.reverse()
+                        core.folded += count
+                        core.in_flight = count
+                        core.batches += 1
+                        self.span = (self.since, end, end)
+                        self.since = end
+                        self.batch = task = Batch(payload, count)
+                        return task
+                    core.in_flight = self.active = 0
+                    self.batch = None
+                    self.state = PairState.IDLE
+                    self.idle.append(self)
+                    if not (raw or self.mail):
+                        return None
+                    try:
+                        self.idle.pop()
+                    except IndexError:
+                        return None  # a producer has handed the token over meanwhile
+                    if self.mail or core.marks:
+                        self.lead = NEVER
+                        return self._next(seat, Event.PUSHED)
+                    self.active = 1
+                    self.state = PairState.RUNNING
+            core.in_flight -= batch.size
+            if core.shape.observed:
+                core.behaviour.observe(batch.size, end - seat.span[2])
+            task, effects = self._after(seat)
+        self.conclude(effects)
+        return task
+
+    # The general path.
+
+    def next(self, seat: Any, generation: int) -> Task | None:
+        """Return what the seat does after a hook, an answer to mail or a failed batch."""
+        with self.lock:
+            if generation != self.generation:
+                return None
+            task, effects = self._after(seat)
+        self.conclude(effects)
+        return task
+
+    def _after(self, seat: Any) -> tuple[Task | None, Effects]:
+        """Return what a seat does next that has finished something. Under the lock."""
+        seat.batch = None
+        self.active -= 1
+        effects = Effects()
+        task = self._next(seat, Event.DONE, effects)
+        if self._seats:
+            self._fill(effects)
+        return task, effects
+
+    def _may_begin(self) -> bool:
+        return self.active < self.settings.concurrency
+
+    def _leave(self, seat: Any) -> None:
+        """Give back a seat that has nothing to do. Under the lock."""
+        if self._seats is not None:
+            self._seats.append(seat)
+
+    def _next(self, seat: Any, event: Event, effects: Effects | None = None) -> Task | None:
+        """Let the machine decide what a seat does after an event. Under the lock."""
+        self.apply(event, effects or Effects(), seat)
+        task: Task | None = seat.first
+        seat.first = None
+        if task is None:
+            self._leave(seat)
+        return task
+
+    def schedule(self, event: Event, effects: Effects) -> bool:
+        """Apply an event with a free seat, which is submitted if there is something to do.
+
+        Return whether there is. Under the lock.
+        """
+        if self._seats is not None:
+            seat: Any = self._seats.pop() if self._seats else None
+        else:
+            seat = self if self.first is None and not self.active else None
+        self.apply(event, effects, seat)
+        if seat is None:
+            return False
+        if seat.first is None:
+            self._leave(seat)
+            return False
+        effects.seats.append(seat)
+        return True
+
+    def _fill(self, effects: Effects) -> None:
+        """Start more batches while there is room for them. Under the lock."""
+        while self._seats:
+            if self.state is PairState.RUNNING:
+                event = Event.PUSHED
+            elif self.state is PairState.STOPPING:
+                event = Event.DUE
+            else:
+                return
+            if not self.schedule(event, effects):
+                return
+
+    def _catch_up(self) -> Effects:
+        """Begin for an executor that was woken but has not begun. Under the lock.
+
+        The messages that woke it are in flight for whoever looks next, as they are for the one
+        who pushed them.
+        """
+        effects = Effects()
+        if self.state is PairState.IDLE and not self.idle and not self.active:
+            self.schedule(Event.PUSHED, effects)
+        return effects
+
+    def _look(self, effects: Effects) -> None:
+        """Do what messages that were just accumulated make possible. Under the lock."""
+        self.lead = NEVER
+        if self.state is PairState.IDLE:
+            self.schedule(Event.PUSHED, effects)
+        elif self.state is PairState.WAITING:
+            self.schedule(Event.DUE, effects)
+        if self._seats:
+            self._fill(effects)
+        self.lead = 1
+
+    def _facts(self, event: Event) -> tuple[Facts, float]:
+        """Fold what is raw and return what the machine must know. Under the lock."""
+        core, settings = self.core, self.settings
+        now = self._now()
+        if event in _FOLDS and core.raw and self.mode is None and self._may_begin():
+            count = None
+            if event is Event.PUSHED and self.state is PairState.IDLE:
+                count = self.lead
+            self._fold(now, count)
+        self.lead = 1
+        held = bool(len(core.behaviour))
+        facts = Facts(
+            running=self.active,
+            limit=settings.concurrency,
+            held=held,
+            ready=held and core.ready(now),
+            mail=bool(self.mail),
+            supervised=self.life.supervised,
+            first=not self.life.restarts,
+            hooked=settings.has_on_stop,
+            mode=self.mode,
+        )
+        return facts, now
+
+    def apply(self, event: Event, effects: Effects, seat: Any = None) -> None:
+        """Let the machine decide, and perform the steps that need the lock. Under the lock.
+
+        What the seat is to do is put into `seat.first`. A behaviour that raises is a crash, which
+        the seat performs.
+        """
+        again: Event | None = event
+        while again is not None:
+            try:
+                facts, now = self._facts(again)
+                transition = advance(self.state, again, facts)
+                self.state = transition.state
+                again = self._perform(transition.steps, effects, seat, now)
+            except Exception as error:
+                if seat is None:
+                    raise
+                self.idle.clear()
+                self._begin_task(seat, Failed(error))
+                if self.mode is None:
+                    self.state = PairState.RUNNING
+                return
+
+    def _perform(
+        self, steps: tuple[Step, ...], effects: Effects, seat: Any, now: float
+    ) -> Event | None:
+        """Perform steps; return the event that has to be looked at next. Under the lock."""
+        again: Event | None = None
+        for step in steps:
+            if step is Step.TAKE:
+                if seat is not None and not self._take(seat, now):
+                    again = Event.DONE  # all that was held has expired
+            elif step is Step.TOKEN_IN:
+                if not self.idle:
+                    self.idle.append(self)
+            elif step is Step.TOKEN_OUT:
+                self.idle.clear()
+            elif step is Step.LOOK_AGAIN:
+                again = self._look_again()
+            elif step is Step.SET_TIMER:
+                self._set_timer()
+            elif step is Step.CANCEL_TIMER:
+                self._cancel_timer()
+            elif step is Step.CLOSE:
+                self.close()
+            elif step is Step.CUT_OFF:
+                self._cut_off(effects)
+            elif step is Step.TELL_EXECUTOR:
+                effects.executor_gone = True
+            elif step is Step.TELL_ALL:
+                effects.dead = True
+            elif step in _ORDERS and seat is not None:
+                self._begin_task(seat, _ORDERS[step])
+        return again
+
+    def _begin_task(self, seat: Any, task: Task) -> None:
+        seat.first = task
+        self.active += 1
+
+    def _take(self, seat: Any, now: float) -> bool:
+        """Take a batch for a seat; return whether there was one. Under the lock."""
         core = self.core
-        self.running = True
-        if self.executor._inbox:  # noqa: SLF001
-            return Order.SERVE
-        if self._must_end():
-            return Order.END
-        now = self.clock.now() if core.timed else 0.0
-        if core.raw and self.stopping is None:
-            core.fold(now)
-        batch = self.in_flight = core.take(now)
-        if self.blocked:
-            self._unblock()
-        if batch is not None:
-            return batch
-        if core.due is not None:
-            self.running = False
-            self.timer = self.clock.call_at(core.due, self._on_due)
-            return None
-        if self.stopping is not None:
-            return Order.END
-        self.running = False
-        self.idle.append(None)
-        if self.executor.idle_timeout is not None:
+        woken = self.state is PairState.IDLE
+        batch = core.take(now)
+        if self._blocked:
+            self._owner = get_ident()
+            try:
+                self._admit(now)
+            finally:
+                self._owner = 0
+        if batch is None:
+            return False
+        if self.mode is StopMode.DRAIN and batch.reason in (Reason.IDLE, Reason.FLUSH):
+            batch.reason = Reason.DRAIN
+        if batch.reason is not Reason.IDLE:
+            if self.timing is None:
+                self.timing = Timing()
+            self.timing.count_reason(batch.reason)
+        moment = self.settings.clock.now()
+        low = self.since
+        if core.shape.first_stamped and core.first_at:
+            low = min(max(low, core.first_at), moment)
+        seat.span = (low, low if woken else moment, moment)
+        self.since = moment
+        seat.batch = batch
+        core.in_flight += batch.size
+        self._begin_task(seat, batch)
+        if self._seats is None and self.mode is None:
+            self.idle.clear()
+        return True
+
+    def _look_again(self) -> Event | None:
+        """Look at the inbox after the token was put in place. Under the lock."""
+        if self.core.raw or self.mail:
+            try:
+                self.idle.pop()
+            except IndexError:
+                return None  # a producer has handed the token over meanwhile
+            self.lead = NEVER
+            return Event.PUSHED
+        if self.state is PairState.IDLE and self.settings.idle_timeout is not None:
             self._watch_idleness()
         return None
 
-    def _must_end(self) -> bool:
-        """Tell whether the executor ends without looking at what is accumulated."""
-        if self.suspending or self.exit_reason is not None:
-            return True
-        return self.stopping is not None and self.stopping is not StopMode.DRAIN
-
-    def _has_more(self) -> bool:
-        """Look again after becoming idle or waiting; tell whether to go on. Under the lock.
-
-        A producer that appended before the token was back did not see it, so the inbox must be
-        looked at after.
-        """
-        if self.timer is not None:
-            if not self.executor._inbox:  # noqa: SLF001
-                return False
-            self._cancel_timer()
-            return True
-        if not self.core.raw and not self.executor._inbox:  # noqa: SLF001
-            return False
-        self.idle.pop()
-        return True
-
-    def _on_due(self) -> None:
-        """Go on after a wait. In the clock's thread."""
-        with self.lock:
-            if self.timer is None:
-                return
-            self._cancel_timer()
-            awake = self._lead()
-        if awake is not None:
-            self.lane.submit(awake)
-
-    def _retime(self, now: float) -> None:
-        """Look whether what has just arrived changes when the batch may leave. Under the lock."""
-        batch = self.core.take(now)
+    def _set_timer(self) -> None:
+        self._cancel_timer()
         due = self.core.due
-        if batch is not None:
-            self._cancel_timer()
-            self.running = True
-            self._first = self.in_flight = batch
-            self.lane.submit(self.executor)
-            if self.blocked:
-                self._unblock()
-        elif due is not None and self.timer is not None and due < self.timer.when:
-            self._cancel_timer()  # one that comes too early looks again, which costs less
-            self.timer = self.clock.call_at(due, self._on_due)
+        if due is not None:
+            more = self.core.behaviour.until_full()
+            self.ring_at = NEVER if more is None else more
+            self._timer = self.settings.clock.call_at(due, self._on_due)
 
     def _cancel_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+        self.ring_at = NEVER
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _unblock(self) -> None:
-        """Let the pushers that wait for room try again. Under the lock."""
-        blocked, self.blocked = self.blocked, None
-        for waiter in blocked or ():
-            waiter.resolve()
+    def _on_due(self) -> None:
+        """Go on after a wait. In the clock's thread, or in that of a producer."""
+        with self.lock:
+            effects = Effects()
+            self.schedule(Event.DUE, effects)
+            self._fill(effects)
+        self.conclude(effects)
+
+    def close(self) -> None:
+        """Take in what came before the end, and hold nothing back. Under the lock.
+
+        The token is in place by now: whoever pushes later is refused.
+        """
+        core = self.core
+        try:
+            if core.raw:
+                self._fold(self._now())
+            core.behaviour.flush()
+        except Exception as error:  # noqa: BLE001 - a broken behaviour must not keep anyone waiting
+            core.refusals.append(((), error))
+
+    def _cut_off(self, effects: Effects) -> None:
+        """Ignore what is under way from now on. Under the lock."""
+        self.generation += 1
+        core = self.core
+        core.failed += core.in_flight
+        core.in_flight = 0
+        self.active = 0
+        seats: list[Any] = [self] if self._seats is None else self.settings.seats(self)
+        for seat in seats:
+            if seat.batch is not None:
+                effects.cut.append(seat.batch)
+            effects.cut += seat.parts or ()
+            seat.batch = seat.parts = seat.first = None
+        if self._seats is not None:
+            self._seats = seats
 
     def _watch_idleness(self) -> None:
-        """Have `on_idle` called unless something happens. Under the lock."""
-        if self._idle_told == self.core.taken:
+        """Schedule `on_idle`, unless something happens before. Under the lock."""
+        if self._idle_called == self.core.batches:
             return  # once for each stretch
-        when = self._idle_due = self.clock.now() + (self.executor.idle_timeout or 0.0)
+        clock = self.settings.clock
+        when = self._idle_due = clock.now() + (self.settings.idle_timeout or 0.0)
         timer = self._idle_timer
         if timer is None or when < timer.when:  # an earlier one looks again when its time comes
             if timer is not None:
                 timer.cancel()
-            self._idle_timer = self.clock.call_at(when, self._on_idle_due)
+            self._idle_timer = clock.call_at(when, self._on_idle_due)
 
     def _on_idle_due(self) -> None:
-        """See whether the worker has been idle all the time. In the clock's thread."""
+        """Look whether the pair has been idle all the time. In the clock's thread."""
+        clock = self.settings.clock
         with self.lock:
             self._idle_timer = None
-            if not self.idle or self.stopping is not None or self.exit_reason is not None:
+            if self.state is not PairState.IDLE or not self.idle or self.core.raw:
                 return
-            if self.clock.now() < self._idle_due:  # it was busy meanwhile
-                self._idle_timer = self.clock.call_at(self._idle_due, self._on_idle_due)
+            if clock.now() < self._idle_due:  # it was busy meanwhile
+                self._idle_timer = clock.call_at(self._idle_due, self._on_idle_due)
                 return
-            self._idle_told = self.core.taken
-            self.idle.pop()
-            if self.core.raw:
-                awake = self._lead()
-            else:
-                self.running = True
-                self._first = Order.IDLE
-                awake = self.executor
-        if awake is not None:
-            self.lane.submit(awake)
+            self._idle_called = self.core.batches
+            effects = Effects()
+            self.schedule(Event.IDLE_LONG, effects)
+        self.conclude(effects)
+
+    def forget_timers(self) -> None:
+        """Cancel what was to happen later. Under the lock."""
+        self._cancel_timer()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+
+    def conclude(self, effects: Effects) -> None:
+        """Do what is done outside the lock."""
+        for seat in effects.seats:
+            self.settings.lane.submit(seat)
+        if effects.executor_gone or effects.dead or effects.cut or self.core.refusals:
+            self.life.conclude(effects)
+
+    # Mail.
+
+    def post(self, envelope: Any) -> None:
+        """Put an envelope in for the executor; it is served before the next batch. Thread-safe."""
+        if type(self.mail) is tuple:
+            SHELTER.run(self._make_mail)
+        self.mail.append(envelope)  # type: ignore[union-attr]
+        if self.idle:
+            if self.mode is None:
+                self.settings.lane.claim(self.idle)
+        elif self.state is PairState.WAITING:
+            SHELTER.run(self._on_mail)
+
+    def _make_mail(self) -> None:
+        with self.lock:
+            if type(self.mail) is tuple:
+                self.mail = deque()
+
+    def _on_mail(self) -> None:
+        with self.lock:
+            effects = Effects()
+            if self.state is PairState.WAITING:
+                self.schedule(Event.MAIL, effects)
+        self.conclude(effects)
+
+
+def _in_event_loop() -> bool:
+    """Return whether this thread is running an event loop."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None  # noqa: SLF001

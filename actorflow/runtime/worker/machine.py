@@ -1,0 +1,400 @@
+"""The states of a pair, pure: one event in, the new state and the steps to take out.
+
+No lock, lane, clock, thread or logger. The accumulator (the shell) tells the machine what has
+happened, together with the facts that decide, and performs the steps in order. `TABLE` is all
+there is: the state changes nowhere else, and an event that a state does not expect is either
+listed as ignored or raises `Unexpected`. docs/pair.md prints the table.
+
+>>> advance(PairState.IDLE, Event.PUSHED, Facts(ready=True))
+Transition(state=<PairState.RUNNING: 'running'>, steps=(<Step.TAKE: 'take'>,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from actorflow.runtime.errors import BadOption
+
+__all__ = [
+    "TABLE",
+    "Event",
+    "Facts",
+    "PairState",
+    "Row",
+    "Step",
+    "StopMode",
+    "Transition",
+    "Unexpected",
+    "advance",
+    "table_as_markdown",
+]
+
+
+class PairState(Enum):
+    """What a pair is doing. `r` is the number of batches and hooks under way."""
+
+    STARTING = "starting"
+    """`on_start` has not returned yet; messages accumulate."""
+    IDLE = "idle"
+    """Nothing under way and nothing held: the next push starts a batch."""
+    RUNNING = "running"
+    """1 <= r <= concurrency: the job, a hook or an answer to mail is under way."""
+    WAITING = "waiting"
+    """Messages are held back until they are due; a timer is set."""
+    SUSPENDING = "suspending"
+    """The executor ends after what it is doing, to make way for another; the accumulator stays."""
+    ALONE = "alone"
+    """The executor has ended; messages accumulate until its supervisor starts another."""
+    PARKED = "parked"
+    """Like ALONE, but the breaker has tripped: nobody starts another before `resume()`."""
+    STOPPING = "stopping"
+    """No new messages; how much of the old ones is still processed depends on the mode."""
+    DEAD = "dead"
+    """Everybody has been told. Nothing changes any more."""
+
+
+class StopMode(Enum):
+    """How a pair stops. A later request can replace a weaker mode by a stronger one only."""
+
+    DRAIN = "drain"
+    """Process what is accumulated, then end."""
+    FINISH = "finish"
+    """Finish what is under way, drop what is accumulated."""
+    NOW = "now"
+    """End at once; a job that is running goes on in its thread, cut off from everything."""
+
+    @classmethod
+    def asked_for(cls, *, drain: bool | None, now: bool) -> StopMode:
+        """Return the mode that the options of a `stop` ask for.
+
+        Raises:
+            BadOption: the options contradict each other.
+
+        """
+        if now and drain:
+            msg = "stop(drain=True, now=True) contradicts itself: choose one of the two"
+            raise BadOption(msg)
+        return cls.NOW if now else cls.FINISH if drain is False else cls.DRAIN
+
+    def stronger_than(self, other: StopMode | None) -> bool:
+        """Return whether this mode waits for less than the other."""
+        return other is None or _STRENGTH[self] > _STRENGTH[other]
+
+
+_STRENGTH = {StopMode.DRAIN: 0, StopMode.FINISH: 1, StopMode.NOW: 2}
+
+
+class Event(Enum):
+    """What happens to a pair."""
+
+    STARTED = "started"
+    """`on_start` has returned, or there is none."""
+    START_FAILED = "start failed"
+    PUSHED = "pushed"
+    """A push took the token."""
+    DUE = "due"
+    """The timer fired, or messages arrived that may make the batch leave earlier."""
+    MAIL = "mail"
+    """Somebody told or asked the executor something."""
+    IDLE_LONG = "idle for so long"
+    DONE = "done"
+    """A batch, a hook or an answer is finished (and `r` is one less)."""
+    CRASHED = "crashed"
+    """The job, a hook or the behaviour raised, and no failure policy helped."""
+    ENDED = "ended"
+    """`on_stop` has returned."""
+    REVIVED = "revived"
+    """The supervisor starts another executor."""
+    TRIPPED = "breaker tripped"
+    RESUMED = "resumed"
+    SUSPEND = "suspend asked"
+    """The supervisor wants the executor to end and the accumulator to stay."""
+    ABANDON = "abandon asked"
+    """As SUSPEND, without waiting for what is under way."""
+    STOP = "stop asked"
+
+
+class Step(Enum):
+    """What the shell does, in this order, after the state has changed."""
+
+    TOKEN_OUT = "token out"
+    """Remove the token: pushes only append."""
+    TOKEN_IN = "token in"
+    """Put the token in place: the next push takes the slow path."""
+    CANCEL_TIMER = "cancel timer"
+    SET_TIMER = "set timer"
+    TAKE = "take"
+    """Take a batch and run it."""
+    SERVE = "serve"
+    """Answer mail."""
+    CALL_ON_IDLE = "on_idle"
+    CALL_ON_START = "on_start"
+    CALL_ON_STOP = "on_stop"
+    LOOK_AGAIN = "look again"
+    """Look at the inbox once more, because a producer may not have seen the token."""
+    CUT_OFF = "cut off"
+    """Ignore whatever is still under way: its callers are told now."""
+    CLOSE = "close"
+    """Fold what came in before, and tell the behaviour to hold nothing back."""
+    TELL_EXECUTOR = "tell of executor"
+    """Notify those who watch the executor."""
+    TELL_ALL = "tell all"
+    """Refuse what is left, and notify everybody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the machine must know besides the event, all of it after the event."""
+
+    running: int = 0
+    """Batches and hooks under way (`r`)."""
+    limit: int = 1
+    """How many of them may be (`concurrency`)."""
+    held: bool = False
+    """Messages are accumulated."""
+    ready: bool = False
+    """Some of them may leave now."""
+    mail: bool = False
+    supervised: bool = False
+    first: bool = True
+    """START_FAILED: it was the first start."""
+    hooked: bool = False
+    """There is an `on_stop` to call."""
+    mode: StopMode | None = None
+    """STOP: what is asked for; in STOPPING: how it stops."""
+
+
+class Unexpected(AssertionError):
+    """An event came that the state does not expect: a mistake in the shell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """The new state and what the shell does then."""
+
+    state: PairState
+    steps: tuple[Step, ...] = ()
+
+
+Guard: TypeAlias = Callable[[Facts], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One transition of the table. Of the rows that fit, the first one counts."""
+
+    event: Event
+    sources: tuple[PairState, ...]
+    when: str
+    guard: Guard
+    target: PairState | None
+    """`None`: the event is ignored and the state stays."""
+    steps: tuple[Step, ...] = ()
+
+
+_ALL = tuple(PairState)
+_WITH_EXECUTOR = (
+    PairState.STARTING,
+    PairState.IDLE,
+    PairState.RUNNING,
+    PairState.WAITING,
+    PairState.SUSPENDING,
+)
+
+
+def _always(_facts: Facts) -> bool:
+    return True
+
+
+def _has_room(facts: Facts) -> bool:
+    return facts.running < facts.limit
+
+
+def _go_on(event: Event, sources: tuple[PairState, ...], *before: Step) -> Iterator[Row]:
+    """Yield the rows of an event after which a live pair does what there is to do."""
+    out = Step.TOKEN_OUT
+    yield Row(event, sources, "no room", lambda f: not _has_room(f), PairState.RUNNING)
+    yield Row(
+        event, sources, "mail", lambda f: f.mail and f.running == 0, PairState.RUNNING,
+        (*before, out, Step.SERVE),
+    )  # fmt: skip
+    yield Row(
+        event, sources, "mail, batches under way", lambda f: f.mail, PairState.RUNNING, (out,)
+    )
+    yield Row(event, sources, "ready", lambda f: f.ready, PairState.RUNNING, (*before, Step.TAKE))
+    yield Row(
+        event, sources, "held, not due", lambda f: f.held, PairState.WAITING,
+        (*before, out, Step.SET_TIMER),
+    )  # fmt: skip
+    yield Row(
+        event, sources, "nothing held, batches under way", lambda f: f.running > 0,
+        PairState.RUNNING, (*before, Step.TOKEN_IN, Step.LOOK_AGAIN),
+    )  # fmt: skip
+    yield Row(
+        event, sources, "nothing held", _always, PairState.IDLE,
+        (*before, Step.TOKEN_IN, Step.LOOK_AGAIN),
+    )  # fmt: skip
+
+
+def _go_on_stopping(event: Event) -> Iterator[Row]:
+    """Yield the rows of an event after which a stopping pair does what is left to do."""
+    stopping = (PairState.STOPPING,)
+    drains = StopMode.DRAIN
+    yield Row(event, stopping, "mail", lambda f: f.mail and f.running == 0,
+              PairState.STOPPING, (Step.SERVE,))  # fmt: skip
+    yield Row(event, stopping, "drain, ready, room",
+              lambda f: f.mode is drains and f.ready and not f.mail and _has_room(f),
+              PairState.STOPPING, (Step.CANCEL_TIMER, Step.TAKE))  # fmt: skip
+    yield Row(event, stopping, "under way", lambda f: f.running > 0, PairState.STOPPING)
+    yield Row(event, stopping, "drain, held, not due",
+              lambda f: f.mode is drains and f.held, PairState.STOPPING,
+              (Step.SET_TIMER,))  # fmt: skip
+    yield Row(event, stopping, "nothing left", _always, PairState.STOPPING,
+              (Step.CANCEL_TIMER, Step.CALL_ON_STOP))  # fmt: skip
+
+
+def _stop_rows() -> Iterator[Row]:
+    stop, dead, stopping = Event.STOP, PairState.DEAD, PairState.STOPPING
+    cut = (Step.CANCEL_TIMER, Step.TOKEN_IN, Step.CLOSE, Step.CUT_OFF, Step.TELL_ALL)
+    close = (Step.CANCEL_TIMER, Step.TOKEN_IN, Step.CLOSE)
+    yield Row(stop, (dead,), "", _always, None)
+    living = tuple(state for state in PairState if state is not dead)
+    yield Row(stop, living, "now", lambda f: f.mode is StopMode.NOW, dead, cut)
+    yield Row(stop, (PairState.ALONE, PairState.PARKED), "", _always, dead, cut)
+    yield Row(stop, (stopping,), "", _always, stopping)
+    yield Row(stop, (PairState.STARTING,), "", _always, stopping, close)
+    yield Row(stop, (PairState.RUNNING, PairState.WAITING, PairState.SUSPENDING), "under way",
+              lambda f: f.running > 0, stopping, close)  # fmt: skip
+    quiet = (PairState.IDLE, PairState.WAITING, PairState.RUNNING, PairState.SUSPENDING)
+    yield Row(stop, quiet, "mail", lambda f: f.mail, stopping, (*close, Step.SERVE))
+    yield Row(stop, quiet, "drain, ready", lambda f: f.mode is StopMode.DRAIN and f.ready,
+              stopping, (*close, Step.TAKE))  # fmt: skip
+    yield Row(stop, quiet, "drain, held, not due",
+              lambda f: f.mode is StopMode.DRAIN and f.held, stopping,
+              (*close, Step.SET_TIMER))  # fmt: skip
+    yield Row(stop, quiet, "on_stop", lambda f: f.hooked, stopping, (*close, Step.CALL_ON_STOP))
+    yield Row(stop, quiet, "", _always, dead, (*close, Step.TELL_EXECUTOR, Step.TELL_ALL))
+
+
+def _crash_rows() -> Iterator[Row]:
+    gone = (Step.CANCEL_TIMER, Step.TOKEN_OUT, Step.CUT_OFF, Step.TELL_EXECUTOR)
+    end = (Step.CANCEL_TIMER, Step.TOKEN_IN, Step.CLOSE, Step.CUT_OFF, Step.TELL_EXECUTOR,
+           Step.TELL_ALL)  # fmt: skip
+    crashed = Event.CRASHED
+    yield Row(crashed, (PairState.ALONE, PairState.PARKED, PairState.DEAD), "", _always, None)
+    yield Row(crashed, _WITH_EXECUTOR, "supervised", lambda f: f.supervised, PairState.ALONE, gone)
+    yield Row(crashed, _WITH_EXECUTOR, "not supervised", _always, PairState.DEAD, end)
+    yield Row(crashed, (PairState.STOPPING,), "", _always, PairState.DEAD, end)
+    abandon = Event.ABANDON
+    yield Row(abandon, (PairState.ALONE, PairState.DEAD), "", _always, None)
+    yield Row(abandon, (PairState.PARKED,), "", _always, PairState.ALONE, (Step.TELL_EXECUTOR,))
+    yield Row(abandon, _WITH_EXECUTOR, "", _always, PairState.ALONE, gone)
+    yield Row(abandon, (PairState.STOPPING,), "", _always, PairState.DEAD, end)
+
+
+def _suspend_rows() -> Iterator[Row]:
+    suspend, leaving = Event.SUSPEND, PairState.SUSPENDING
+    yield Row(suspend, (PairState.ALONE, PairState.STOPPING, PairState.DEAD, leaving), "",
+              _always, None)  # fmt: skip
+    yield Row(suspend, (PairState.PARKED,), "", _always, PairState.ALONE, (Step.TELL_EXECUTOR,))
+    yield Row(suspend, (PairState.STARTING,), "", _always, leaving)
+    out = (Step.CANCEL_TIMER, Step.TOKEN_OUT)
+    working = (PairState.IDLE, PairState.RUNNING, PairState.WAITING)
+    yield Row(suspend, working, "under way", lambda f: f.running > 0, leaving, out)
+    yield Row(suspend, working, "", _always, leaving, (*out, Step.CALL_ON_STOP))
+    for event in (Event.STARTED, Event.DONE):
+        yield Row(event, (leaving,), "under way", lambda f: f.running > 0, leaving)
+        yield Row(event, (leaving,), "", _always, leaving, (Step.CALL_ON_STOP,))
+    yield Row(Event.ENDED, (leaving,), "", _always, PairState.ALONE, (Step.TELL_EXECUTOR,))
+
+
+def _table() -> Iterator[Row]:
+    starting, idle, running = PairState.STARTING, PairState.IDLE, PairState.RUNNING
+    waiting, alone, dead = PairState.WAITING, PairState.ALONE, PairState.DEAD
+    tell_all = (Step.TELL_EXECUTOR, Step.TELL_ALL)
+    cancel = Step.CANCEL_TIMER
+    resting = (PairState.SUSPENDING, PairState.ALONE, PairState.PARKED)
+
+    yield from _go_on(Event.STARTED, (starting,))
+    yield from _go_on_stopping(Event.STARTED)
+    yield Row(Event.STARTED, (alone, dead), "", _always, None)
+    failed = Event.START_FAILED
+    yield Row(failed, (starting,), "first start, or not supervised",
+              lambda f: f.first or not f.supervised, dead,
+              (Step.TOKEN_IN, Step.CLOSE, *tell_all))  # fmt: skip
+    yield Row(failed, (starting, PairState.SUSPENDING), "", _always, alone, (Step.TELL_EXECUTOR,))
+    yield Row(failed, (PairState.STOPPING,), "", _always, dead, tell_all)
+    yield Row(failed, (alone, dead), "", _always, None)
+
+    yield from _go_on(Event.PUSHED, (idle, running))
+    yield Row(Event.PUSHED, (starting, waiting, *resting, PairState.STOPPING, dead), "spurious",
+              _always, None)  # fmt: skip
+    yield from _go_on(Event.DUE, (waiting,), cancel)
+    yield from _go_on_stopping(Event.DUE)
+    yield Row(Event.DUE, (starting, idle, running, *resting, dead), "too late", _always, None)
+    yield from _go_on(Event.MAIL, (idle, waiting), cancel)
+    yield Row(Event.MAIL, (starting, running, PairState.SUSPENDING, PairState.STOPPING),
+              "served between two batches", _always, None)  # fmt: skip
+    yield Row(Event.MAIL, (alone, PairState.PARKED, dead), "refused", _always, None)
+    yield Row(Event.IDLE_LONG, (idle,), "", _always, running, (Step.TOKEN_OUT, Step.CALL_ON_IDLE))
+    yield Row(Event.IDLE_LONG, tuple(state for state in _ALL if state is not idle), "",
+              _always, None)  # fmt: skip
+
+    yield from _go_on(Event.DONE, (running, waiting), cancel)
+    yield from _go_on_stopping(Event.DONE)
+    yield Row(Event.DONE, (idle, starting, alone, PairState.PARKED, dead), "cut off", _always, None)
+    yield Row(Event.ENDED, (PairState.STOPPING,), "", _always, dead, tell_all)
+    yield Row(Event.ENDED, (alone, dead), "cut off", _always, None)
+
+    yield from _crash_rows()
+    yield from _suspend_rows()
+    yield Row(Event.REVIVED, (alone,), "", _always, starting, (Step.CALL_ON_START,))
+    yield Row(Event.REVIVED, (dead,), "stopped meanwhile", _always, None)
+    yield Row(Event.TRIPPED, (alone,), "", _always, PairState.PARKED)
+    yield Row(Event.TRIPPED, (dead,), "", _always, None)
+    yield Row(Event.RESUMED, (PairState.PARKED,), "", _always, alone, (Step.TELL_EXECUTOR,))
+    yield Row(Event.RESUMED, (dead,), "", _always, None)
+    yield from _stop_rows()
+
+
+TABLE: tuple[Row, ...] = tuple(_table())
+"""All transitions. The first row that fits counts."""
+
+
+def _index(rows: Iterable[Row]) -> dict[tuple[PairState, Event], tuple[Row, ...]]:
+    found: dict[tuple[PairState, Event], tuple[Row, ...]] = {}
+    for row in rows:
+        for state in row.sources:
+            found[state, row.event] = (*found.get((state, row.event), ()), row)
+    return found
+
+
+_ROWS = _index(TABLE)
+
+
+def advance(state: PairState, event: Event, facts: Facts) -> Transition:
+    """Return the transition for an event. O(rows of that state and event).
+
+    Raises:
+        Unexpected: no row fits.
+
+    """
+    for row in _ROWS.get((state, event), ()):
+        if row.guard(facts):
+            return Transition(row.target or state, row.steps)
+    msg = f"{event.name} came in state {state.name} with {facts}"
+    raise Unexpected(msg)
+
+
+def table_as_markdown() -> str:
+    """Return the table as it is printed in docs/pair.md."""
+    lines = ["| event | from | when | to | steps |", "|---|---|---|---|---|"]
+    for row in TABLE:
+        sources = ", ".join(state.name for state in row.sources)
+        target = "ignored" if row.target is None else row.target.name
+        steps = ", ".join(step.value for step in row.steps)
+        lines.append(f"| {row.event.value} | {sources} | {row.when} | {target} | {steps} |")
+    return "\n".join(lines)
