@@ -330,8 +330,8 @@ def main() -> None:
         screen.show(number, SECTIONS[name])
     screen.write(
         "",
-        f"The tour took {time.perf_counter() - started:.1f} s. Its code is examples/tour.py, the",
-        "documentation starts at docs/index.md, and `make bench` measures actorflow on this machine.",
+        f"The tour took {time.perf_counter() - started:.1f} s. Its code is in examples/tour.py.",
+        "The documentation starts at docs/index.md; `make bench` measures this machine.",
     )
 
 
