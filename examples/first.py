@@ -6,7 +6,7 @@ import actorflow as af
 
 
 def save(rows: list[int], saved: int) -> int:
-    """Save rows, and count them."""
+    """Save rows; return how many were saved so far."""
     time.sleep(0.01)  # a slow disk
     print(f"saved {len(rows)} rows in one transaction")
     return saved + len(rows)

@@ -1,9 +1,8 @@
-"""A flow on the engine: two taskers, one of whom answers later, and a look at every message."""
+"""A flow with two taskers, one of which answers later, and the history of its messages."""
 
 import threading
 
 import actorflow as af
-from actorflow.flows.trace import trace_lines
 
 FLOW = """
 sequence
@@ -11,10 +10,10 @@ sequence
   concurrence
     alice 'check the order'
     bob 'check the stock'
-  push f.log "order $(f.order): $(f.alice) and $(f.bob)"
+  push f.log "order $(f.order): $(f.alice), $(f.bob)"
 """
 
-asked = threading.Event()
+bob_was_asked = threading.Event()
 
 
 def alice(task: af.FlowTask) -> dict[str, object]:
@@ -23,8 +22,8 @@ def alice(task: af.FlowTask) -> dict[str, object]:
 
 
 def bob(_task: af.FlowTask) -> object:
-    """Answer later."""
-    asked.set()
+    """Hold the task: somebody returns it later, perhaps after days and from another process."""
+    bob_was_asked.set()
     return af.HOLD
 
 
@@ -33,12 +32,15 @@ with af.Engine(":memory:") as engine:
     engine.tasker("bob", bob)
     exid = engine.launch(FLOW, payload={"order": 7})
 
-    asked.wait(10)
+    bob_was_asked.wait(10)
     (held,) = [task for task in engine.execution(exid).tasks if task.tasker == "bob"]
-    print(f"bob holds the task at node {held.nid}: {held.name}")
+    print(f"bob holds the task of node {held.nid}: {held.name}")
     engine.return_task(exid, held.nid, {"bob": "stock is fine", "order": 7})
 
     done = engine.wait(exid, timeout=10)
-    for line in trace_lines(exid, done.runs()):
-        print(line)
+    history = done.history()
+    print(f"{done.status} after {len(history)} messages, among them")
+    for message in history:
+        if message["point"] in {"task", "return", "terminated"}:
+            print(f"{message['m']:4} {message['point']:10} {message.get('tasker', '')}")
     print(done.payload)

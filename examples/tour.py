@@ -1,161 +1,342 @@
-"""A short tour of what actorflow does: run it with `make run`."""
+"""A tour of actorflow in a few seconds: `make run`, or `python examples/tour.py [section ...]`.
+
+Each section is one function. The tour prints its source, runs it, and prints what it printed, so
+the code on the screen is the code that ran and every number was measured just now. To add a
+section, write a function with a docstring (its heading) and decorate it with `@section`.
+"""
 
 from __future__ import annotations
 
+import argparse
+import inspect
+import keyword
 import logging
+import os
+import re
+import sys
 import tempfile
+import textwrap
 import threading
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
+from io import TextIOBase, TextIOWrapper
+from typing import Any, TextIO
 
 import actorflow as af
 from actorflow.bench.simulate import simulate
-from actorflow.bench.traffic import Poisson
-from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Bounded, Priority, Queue, Stack, Throttle, Unique
 
-if TYPE_CHECKING:
-    from behaviours.base import Behaviour
+Section = Callable[[], None]
+SECTIONS: dict[str, Section] = {}
 
 
-def title(text: str) -> None:
-    """Head a part of the tour."""
-    print(f"\n== {text}")
+def section(function: Section) -> Section:
+    """Add a function to the tour."""
+    SECTIONS[function.__name__] = function
+    return function
 
 
-def batches(behaviour: Behaviour, messages: list[Any]) -> None:
-    """Push messages to a worker that is busy with the first one, and show what it gets."""
-    busy, go_on = threading.Event(), threading.Event()
-    seen: list[Any] = []
+# --- the sections --------------------------------------------------------------------------------
 
-    def job(batch: Any, _state: None) -> None:
-        seen.append(batch)
-        busy.set()
-        go_on.wait()
 
-    with af.spawn(job, behaviour=behaviour) as worker:
-        worker.push(messages[0])
-        busy.wait()
-        for message in messages[1:]:
+@section
+def batches() -> None:
+    """Push to an idle worker, then to a busy one.
+
+    An idle worker gets a message at once and alone. Whatever arrives while it is busy accumulates,
+    and is the next batch.
+    """
+    finish = threading.Event()
+
+    def job(batch: list[int], _state: None) -> None:
+        print("the job gets", batch)
+        finish.wait()
+
+    with af.spawn(job) as worker:  # leaving the block waits until everything is processed
+        for message in range(1, 10):
             worker.push(message)
-        go_on.set()
-    print(f"{behaviour!r:50} {' then '.join(str(batch) for batch in seen)}")
+        finish.set()
 
 
-def show_behaviours() -> None:
-    """Show what accumulates by which behaviour."""
-    title("One worker, busy with its first message: what does it get next?")
-    batches(Queue(), [1, 2, 3])
-    batches(Stack(), [1, 2, 3])
-    batches(Unique(), [("a", 1), ("b", 2), ("b", 3), ("c", 4)])
-    batches(Priority(), [(1, "a"), (1, "b"), (2, "c"), (1, "d"), (3, "e")])
-    batches(Bounded(Queue(), 3, when_full="drop_oldest"), list(range(10)))
+@section
+def throughput() -> None:
+    """Write to a slow disk, one row per call and then in batches.
+
+    The more arrives, the larger the batches, and the less each row costs.
+    """
+    sizes: list[int] = []  # how many rows each call wrote
+
+    def write(rows: list[int], _state: None = None) -> None:
+        time.sleep(0.001 + 0.000_001 * len(rows))  # a disk: 1 ms per call and 1 us per row
+        sizes.append(len(rows))
+
+    def report(name: str, seconds: float) -> float:
+        rows, calls, rate = sum(sizes), len(sizes), sum(sizes) / seconds
+        print(f"{name:10} {rows:7,} rows in {calls:5,} calls: {rate:7,.0f} rows/s")
+        sizes.clear()
+        return rate
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(max_workers=1) as thread:  # the usual background thread
+        for row in range(1_000):
+            thread.submit(write, [row])
+    one_by_one = report("one by one", time.perf_counter() - started)
+
+    started = time.perf_counter()
+    with af.spawn(write) as worker:
+        for row in range(500_000):
+            worker.push(row)
+    batched = report("batched", time.perf_counter() - started)
+
+    print(f"the same disk, {batched / one_by_one:,.0f} times the throughput")
 
 
-def show_throttle() -> None:
-    """Show a throttle, with time in hand."""
-    title("Throttle, in virtual time: at most one call per second, from start to start")
-    clock, lane = VirtualClock(), ManualLane()
+@section
+def behaviours() -> None:
+    """Choose what a busy worker gets next: that is its behaviour."""
 
-    def job(batch: list[str], _state: None) -> None:
-        print(f"at {clock.now():.1f} s: {batch}")
+    def show(behaviour: Any, *messages: Any) -> None:
+        seen: list[Any] = []
+        finish = threading.Event()
 
-    worker = af.spawn(job, behaviour=Throttle(Queue(), 1.0), clock=clock, executor=lane)
-    for at, message in ((0.0, "a"), (0.2, "b"), (0.4, "c"), (2.5, "d")):
-        clock.advance(at - clock.now())
-        worker.push(message)
-        lane.run()
-        if at == 0.4:
-            clock.advance(0.6)
-            lane.run()
-    worker.stop()
+        def job(batch: Any, _state: None) -> None:
+            seen.append(batch)
+            finish.wait()
+
+        with af.spawn(job, behaviour=behaviour) as worker:
+            for message in messages:
+                worker.push(message)
+            finish.set()
+        print(f"{behaviour!r:44}", *seen)
+
+    show(Queue(), 1, 2, 3, 4)
+    show(Stack(), 1, 2, 3, 4)
+    show(Unique(key=0), ("a", 1), ("b", 2), ("b", 3), ("c", 4))  # the newest per key
+    show(Priority(key=0), (1, "a"), (1, "b"), (5, "c"), (3, "d"))
+    show(Bounded(Queue(), 2, when_full="drop_oldest"), 1, 2, 3, 4)
 
 
-def show_crash() -> None:
-    """Show a crash that loses nothing but its own batch."""
-    title("A supervised worker crashes; what has accumulated is kept")
-    gate = threading.Event()
+@section
+def throttle() -> None:
+    """Limit how often the job is called: at most every 200 ms."""
+    started = time.perf_counter()
 
-    def fragile(batch: list[str], seen: int) -> int:
-        gate.wait()
+    def job(batch: list[int], _state: None) -> None:
+        print(f"at {time.perf_counter() - started:.1f} s: a batch of {len(batch)}")
+
+    with af.spawn(job, behaviour=Throttle(Queue(), 0.2)) as worker:
+        for message in range(60):
+            worker.push(message)
+            time.sleep(0.01)
+
+
+@section
+def crash() -> None:
+    """Crash under a supervisor, as in Erlang/OTP.
+
+    The worker is restarted with its initial state. Only the batch that crashed is lost; what has
+    accumulated meanwhile is kept.
+    """
+    begin = threading.Event()
+
+    def eat(batch: list[str], eaten: int) -> int:
+        begin.wait()
         if "poison" in batch:
             raise ValueError("cannot digest this")
-        print(f"processed {batch}, {seen + len(batch)} since the last start")
-        return seen + len(batch)
+        print(f"ate {batch}, {eaten + len(batch)} since the last start")
+        return eaten + len(batch)
 
-    tree = af.Supervisor([af.Worker("eater", fragile, state=0)], name="tour")
-    with tree as supervisor:
-        worker = supervisor.worker("eater")
-        worker.push("poison")
-        for message in ("bread", "butter", "salt"):
-            worker.push(message)
-        gate.set()
-        worker.push_block("pepper")
+    with af.Supervisor([af.Worker("eater", eat, state=0)], name="tour") as supervisor:
+        eater = supervisor.worker("eater")
+        for food in ("poison", "bread", "butter", "salt"):
+            eater.push(food)
+        begin.set()
+        eater.push_block("pepper")  # returns once it is processed
         print(supervisor.tree())
 
 
-def show_isolation() -> None:
-    """Show how poison is found."""
-    title("The same without a crash: the poison is found and put aside, the rest goes on")
+@section
+def isolate() -> None:
+    """Find the poison in a batch without a crash.
 
-    def careful(batch: list[int], _state: None) -> None:
-        if 13 in batch:
-            raise ValueError("13 brings bad luck")
+    The failed batch is halved until the poison stands alone; everything else is processed.
+    """
+    calls: list[int] = []
 
-    with af.spawn(careful, on_failure="isolate") as worker:
-        worker.push_many(range(100))
-        worker.push_block(100)
-        statistics = worker.statistics()
-        letters = [letter.message for letter in worker.dead_letters]
-        print(f"{statistics.processed} processed, dead letters: {letters}")
+    def job(batch: list[int], _state: None) -> None:
+        calls.append(len(batch))
+        if 666 in batch:
+            raise ValueError("cannot digest this")
+
+    with af.spawn(job, on_failure="isolate") as worker:
+        worker.push_many(range(999))
+        worker.push_block(999)
+        print(f"{worker.statistics().processed} of 1,000 processed in {len(calls)} calls")
+        for letter in worker.dead_letters:
+            print(f"dead letter: {letter.message}, because of {letter.error!r}")
 
 
-def show_durable_worker() -> None:
-    """Show state that survives its engine."""
-    title("A durable worker: its state outlives the engine")
+@section
+def durable() -> None:
+    """Keep a worker on disk, where its state outlives the process."""
 
     def count(batch: list[str], total: int) -> int:
         return total + len(batch)
 
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(2):
-            with af.Engine(f"{folder}/orders.db") as engine:
-                worker = engine.worker("orders", count, state=0)
-                worker.push_many(["tea", "coffee"])
-                worker.push_block("cake")
-                print(f"on disk: {worker.state()} orders")
+        for day in ("Monday", "Tuesday"):
+            with af.Engine(f"{folder}/orders.db") as engine:  # a new engine on the same file
+                orders = engine.worker("orders", count, state=0)
+                orders.push_many(["tea", "coffee"])
+                orders.push_block("cake")  # returns once the new state is committed
+                print(f"{day}: {orders.state()} orders so far")
 
 
-def show_flow() -> None:
-    """Show a process that is written down as text."""
-    title("A flow: text in, tasks out, every step durable if the engine is")
-    with af.Engine() as engine:
-        engine.tasker("alice", lambda task: print("alice does", task.body["taskname"]))
-        engine.tasker("bob", lambda task: print("bob does", task.body["taskname"]))
-        execution = engine.launch("sequence\n  alice 'stage a'\n  bob 'stage b'")
-        print("ended:", engine.wait(execution, timeout=10).status)
+@section
+def flow() -> None:
+    """Run a process that is written down as text."""
+    process = """
+        sequence
+          concurrence
+            alice 'check the order'
+            bob 'check the stock'
+          alice 'send the parcel'
+    """
+
+    def person(task: af.FlowTask) -> None:
+        print(f"{task.tasker}: {task.name} {task.payload['order']}")
+
+    with af.Engine(":memory:") as engine:
+        for name in ("alice", "bob"):
+            engine.tasker(name, person)
+        execution = engine.launch(process, payload={"order": 7})
+        print("the flow is", engine.wait(execution, timeout=10).status)
 
 
-def show_lab() -> None:
-    """Show what the policy lab says before anything is deployed."""
-    title("The policy lab: 100,000 simulated messages a policy, a sink that costs 5 ms a call")
-    for policy in ("queue", "linger(queue, 20ms)", "adaptive(queue, 50ms)", "unique"):
-        result = simulate(Poisson(5_000, duration=20.0), "5ms + 10us*n", policy)
+@section
+def lab() -> None:
+    """Compare policies before you deploy one.
+
+    The policy lab runs your traffic through the same behaviours in virtual time.
+    """
+    started = time.perf_counter()
+    for policy in ("queue", "linger(queue, 20ms)", "adaptive(queue, 50ms)"):
+        result = simulate(
+            traffic="poisson(5000, duration=20s)",  # 5,000 messages/s
+            service="5ms + 10us*n",  # what a call with n messages costs
+            tested=policy,
+        )
         p99 = 1_000 * result.latency["p99"]
-        print(f"{policy:24} p99 {p99:6.1f} ms, executor busy {100 * result.busy:3.0f} %")
+        print(f"{policy:22} p99 {p99:4.1f} ms, worker busy {result.busy:4.0%} of the time")
+    print(f"simulated in {time.perf_counter() - started:.1f} s")
+
+
+# --- how they are shown --------------------------------------------------------------------------
+
+STYLES = {
+    "heading": "1;36",
+    "prose": "2",
+    "margin": "32",
+    "comment": "2",
+    "string": "33",
+    "number": "36",
+    "keyword": "35",
+}
+TOKENS = re.compile(
+    r"(?P<comment>#[^\n]*)"
+    r'|(?P<string>f?"""(?s:.*?)"""|f?"[^"\n]*")'
+    rf"|(?P<keyword>\b(?:{'|'.join(keyword.kwlist)})\b)"
+    r"|(?P<number>\b\d[\d_.]*\b)"
+)
+INDENT = "    "
+
+
+def wants_colours(stream: TextIO) -> bool:
+    """Return whether to write colours: on a terminal, unless NO_COLOR or TERM=dumb is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Screen:
+    """Prints sections to a stream, in colours or plainly."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._colours = wants_colours(stream)
+
+    def paint(self, style: str, text: str) -> str:
+        """Return the text in a style."""
+        return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if self._colours else text
+
+    def write(self, *lines: str) -> None:
+        """Print lines at once, since the next step may take a while. Thread-safe."""
+        for line in lines:
+            self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+    def show(self, number: int, function: Section) -> None:
+        """Print the heading and the code of a section, then run it and print its output."""
+        heading, _, prose = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
+        self.write("", self.paint("heading", f"{number}. {heading.rstrip('.')}"))
+        if prose:
+            self.write(*(self.paint("prose", line) for line in prose.splitlines()))
+        code = TOKENS.sub(self._highlight, body(function))
+        self.write("", *(INDENT + line if line else "" for line in code.splitlines()), "")
+        with redirect_stdout(Margin(self)):
+            function()
+
+    def _highlight(self, match: re.Match[str]) -> str:
+        # Line by line, so that the colour of a text of several lines does not reach the indent.
+        kind = match.lastgroup or "string"
+        return "\n".join(self.paint(kind, line) for line in match[0].split("\n"))
+
+
+class Margin(TextIOBase):
+    """The standard output of a section: marks each line, to set it off from the code."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._pending = threading.local()  # jobs print from their own threads
+
+    def write(self, text: str) -> int:
+        """Print all complete lines. Thread-safe."""
+        *lines, rest = (getattr(self._pending, "line", "") + text).split("\n")
+        self._pending.line = rest
+        self._screen.write(*(self._screen.paint("margin", "  > ") + line for line in lines))
+        return len(text)
+
+
+def body(function: Section) -> str:
+    """Return the source of a section without its signature and its docstring."""
+    _, _, code = inspect.getsource(function).split('"""', 2)
+    return textwrap.dedent(code).strip()
 
 
 def main() -> None:
-    """Give the tour."""
-    logging.getLogger("actorflow").setLevel(logging.CRITICAL)  # crashes are part of the show
-    show_behaviours()
-    show_throttle()
-    show_crash()
-    show_isolation()
-    show_durable_worker()
-    show_flow()
-    show_lab()
-    print("\nNext: README.md, docs/index.md, and `make bench`.")
+    """Show the sections that the command line names, or all of them."""
+    parser = argparse.ArgumentParser(description="A tour of actorflow.")
+    parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
+    names = parser.parse_args().sections or list(SECTIONS)
+    if unknown := [name for name in names if name not in SECTIONS]:
+        parser.error(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+
+    logging.getLogger("actorflow").setLevel(logging.CRITICAL)  # the crashes are part of the tour
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # the tree of a supervisor has lines to draw
+    screen = Screen(sys.stdout)
+    started = time.perf_counter()
+    for number, name in enumerate(names, start=1):
+        screen.show(number, SECTIONS[name])
+    screen.write(
+        "",
+        f"The tour took {time.perf_counter() - started:.1f} s. Its code is in examples/tour.py.",
+        "The documentation starts at docs/index.md; `make bench` measures this machine.",
+    )
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,4 +1,4 @@
-"""What holds for the repository as a whole: layers, light import, versions, examples, pages."""
+"""The repository as a whole: layers, light import, versions, examples, pages."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert importlib.metadata.version("actorflow") == version
 
 
-def test_the_command_tells_the_version() -> None:
+def test_the_command_prints_the_version() -> None:
     done = python("-m", "actorflow.cli", "version")
     assert_succeeds(done)
     assert done.stdout.strip() == actorflow.__version__
@@ -173,6 +173,15 @@ def test_constraints_are_plain_pins() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if not line.startswith("#")]
     assert [pin for pin in pins if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", pin)] == []
+    assert pins == sorted(pins)
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = PYPROJECT["project"]
+    ranges = sum(project["optional-dependencies"].values(), project["dependencies"])
+    needed = {re.split(r"[\[<>=]", each)[0] for each in ranges} - {"actorflow"}
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert needed - {pin.partition("==")[0] for pin in pins} == set()
 
 
 # --- examples and pages --------------------------------------------------------------------------
