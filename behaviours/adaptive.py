@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from behaviours.arguments import seconds
-from behaviours.wrapper import Wrapper
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from behaviours.base import Refusal
+from behaviours.contract import Reason
+from behaviours.waiting import WaitingFromFirst
 
 _EXAMPLE = "Adaptive(Queue(), target=0.05)"
 _SHARE = 0.5  # of the target that one call may take, before batches are cut
@@ -19,23 +15,23 @@ _SPARE = 0.02  # of the target, for what cannot be foreseen
 _FORGET = 0.98  # how much a call still counts when the next one is observed
 _LATE = 0.01  # share of the calls that may take longer than allowed for
 _STEP = 0.05  # how fast the allowance follows, in shares of the typical deviation
-_KNOWN = 2.5  # calls before it does: the first ones surprise because nothing is known yet
+_KNOWN = 2.5  # calls before it does: the first ones surprise, as nothing is known yet
 _WORTH = 9.0  # how many times its fixed part a call must work off when there is a backlog
 
 
-class Adaptive(Wrapper):
+class Adaptive(WaitingFromFirst):
     """Waits for company for as long as the `target` allows, and cuts batches that take too long.
 
     The target is for the time from arrival to processed, in seconds, of all but the unlucky few
     (the 99th percentile). A batch leaves when its first message could not wait longer: its age
     and the time that the job will take make up the target. How long the job takes is learnt from
     the calls so far, as a fixed part, a part for each message, and an allowance for how much
-    calls differ. One call takes at most half of the target, because whoever arrives when it has
-    just begun waits for it and for the next. So a sink that is costly per call gets few large
-    batches, and the target is held when the load changes.
+    calls differ. One call takes at most half of the target, because a message that arrives just
+    after it has begun waits for it and for the next. So a sink that is costly per call gets few
+    large batches, and the target is met when the load changes.
 
-    With a backlog of more than two such calls the target is missed anyway; then batches are only
-    cut as far as that wastes no more than a tenth of the throughput, and nothing waits. What a
+    With a backlog of more than two such calls the target is missed anyway; then batches are cut
+    only as far as that wastes no more than a tenth of the throughput, and nothing waits. What a
     partial take leaves behind has waited already: it is due at once.
 
     >>> from behaviours import Queue
@@ -51,17 +47,10 @@ class Adaptive(Wrapper):
     100.73
     """
 
-    __slots__ = (
-        "_cut", "_deviation", "_due", "_fixed", "_flushed", "_late", "_now", "_slope", "_sums",
-        "_target", "_wide",
-    )  # fmt: skip
+    __slots__ = ("_cut", "_deviation", "_fixed", "_late", "_slope", "_sums", "_wide")
 
     def __init__(self, inner: Any, target: float = 0.05) -> None:
-        self._target = seconds(target, "target", _EXAMPLE, zero=False)
-        super().__init__(inner, timed=True, stamped=True, observes=True)
-        self._now = -inf
-        self._due = -inf  # when the first message must be processed
-        self._flushed = False
+        super().__init__(inner, seconds(target, "target", _EXAMPLE, zero=False), observes=True)
         self._sums = (0.0, 0.0, 0.0, 0.0, 0.0)  # of 1, n, n*n, t and n*t, older ones fading
         self._fixed = self._slope = 0.0  # what a call takes, and each message of it
         self._late = self._deviation = 0.0
@@ -69,34 +58,7 @@ class Adaptive(Wrapper):
         self._wide = 0  # the same, with a backlog
 
     def __repr__(self) -> str:
-        return f"Adaptive({self._inner!r}, target={self._target:g})"
-
-    def add(self, message: Any) -> None:
-        """Accumulate one message; the first one starts the wait. O(1) more.
-
-        >>> from behaviours import Queue
-        >>> adaptive = Adaptive(Queue())
-        >>> adaptive.add("a")
-        >>> len(adaptive)
-        1
-        """
-        first = not len(self._inner)
-        self._inner.add(message)
-        if first:
-            self._due = self._now + self._target
-
-    def extend(self, messages: list[Any]) -> Sequence[Refusal]:
-        """Accumulate many messages that arrived now. O(1) more.
-
-        >>> from behaviours import Queue
-        >>> Adaptive(Queue()).extend(["a", "b"])
-        ()
-        """
-        first = not len(self._inner)
-        refused = self._inner.extend(messages)
-        if first:
-            self._due = self._now + self._target
-        return refused
+        return f"Adaptive({self._inner!r}, target={self._wait:g})"
 
     def take(self, limit: int | None = None) -> Any:
         """Hand over a batch that the job can process within its share of the target. O(1) more.
@@ -109,17 +71,21 @@ class Adaptive(Wrapper):
         >>> adaptive.take(), adaptive.take()
         (['a', 'b', 'c', 'd', 'e'], ['f', 'g'])
         """
-        cut = self._cut
-        if cut is not None and self.traits.divisible:
-            if len(self._inner) > 2 * cut:
-                cut = max(cut, self._wide)
-            limit = cut if limit is None else min(limit, cut)
+        cut, held = self._cut, len(self._inner)
+        reason = self._why(self._leaves(held), Reason.DEADLINE)
+        if cut is not None and held >= cut:
+            reason = Reason.SIZE
+            if self.traits.divisible:
+                if held > 2 * cut:
+                    cut = max(cut, self._wide)
+                limit = cut if limit is None else min(limit, cut)
         batch = super().take(limit)
         self._due = -inf
+        self._reason = reason
         return batch
 
     def ready_at(self, now: float) -> float:
-        """Say until when the first message can wait. O(1) more.
+        """Return until when the first message can wait. O(1) more.
 
         >>> from behaviours import Queue
         >>> Adaptive(Queue(), target=1.0).ready_at(7.0)
@@ -132,11 +98,10 @@ class Adaptive(Wrapper):
             return inf
         if self._flushed or (self._cut is not None and held >= self._cut):
             return inner
-        allowed = self._fixed + self._slope * held + self._late + self._target * _SPARE
-        return max(inner, self._due - allowed)
+        return max(inner, self._leaves(held))
 
     def observe(self, size: int, took: float) -> None:
-        """Learn from a call of the job: so many messages, so many seconds. O(1).
+        """Learn from a call of the job: `size` messages took `took` seconds. O(1).
 
         >>> from behaviours import Queue
         >>> Adaptive(Queue()).observe(10, 0.002)
@@ -147,7 +112,7 @@ class Adaptive(Wrapper):
         count, n, nn, t, nt = (_FORGET * value for value in self._sums)
         self._sums = (count + 1, n + size, nn + size * size, t + took, nt + size * took)
         self._fixed, self._slope = _line(*self._sums)
-        room = self._target * _SHARE - self._fixed - self._late
+        room = self._wait * _SHARE - self._fixed - self._late
         self._cut = None
         if self._slope and room > 0:
             self._cut = max(int(room / self._slope + 1e-9), 1)
@@ -162,16 +127,24 @@ class Adaptive(Wrapper):
         step = self._deviation * _STEP
         self._late += step * (1 - _LATE) / _LATE if by > self._late else -step
         # Not more than half of the rest: where calls differ that much, no wait would help.
-        self._late = min(max(self._late, 0.0), self._target * _SHARE / 2)
+        self._late = min(max(self._late, 0.0), self._wait * _SHARE / 2)
 
-    def flush(self) -> None:
-        """Wait no longer, now and later. O(1)."""
-        self._flushed = True
-        super().flush()
+    def _leaves(self, held: int) -> float:
+        """Return when a batch of `held` messages must leave to be processed in time."""
+        takes = self._fixed + self._slope * held + self._late
+        return self._due - takes - self._wait * _SPARE
+
+    def _missing(self) -> int | None:
+        # Each message of a larger batch makes it due a little earlier. Half of what is kept in
+        # reserve may be used up before anybody looks again.
+        if not self._slope or self._flushed or self._due == -inf:
+            return None
+        steps = max(int(self._wait * _SPARE / 2 / self._slope), 1)
+        return steps if self._cut is None else max(min(steps, self._cut - len(self._inner)), 1)
 
 
 def _line(count: float, n: float, nn: float, t: float, nt: float) -> tuple[float, float]:
-    """Give the fixed part of a call and the part for each message, by least squares."""
+    """Return the fixed part of a call and the part for each message, by least squares."""
     spread = count * nn - n * n
     if spread <= 1e-9 * nn * count:  # all batches had the same size, or there was only one
         return (t / count, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import choice, count
-from behaviours.base import Fate, Item, Refusal, Tally
+from behaviours.contract import Behaviour, Fate, Item, Refusal, Tally, unusable
 from behaviours.errors import BadBehaviour, Full, WouldBlock
 from behaviours.wrapper import Wrapper
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CHOICES = ("reject", "drop_oldest", "drop_newest", "block")
+_REFUSING = ("reject", "block")
 _EXAMPLE = "Bounded(Queue(), 1_000, when_full='reject')"
 _SLICE = 1_024
-"""Messages are added by slices of at least so many before the excess is dropped."""
+"""Messages are added in slices of at least this many before the excess is dropped."""
 _FEW = 32
 """With less room than this, messages that may replace others are added one by one."""
 
@@ -28,8 +29,8 @@ class Bounded(Wrapper):
     - `"drop_newest"`: it is dropped itself, without an error;
     - `"block"`: the pusher is asked to wait (`WouldBlock`; a worker does that for you).
 
-    The batch in the hands of the job does not count. A message that only replaces another one
-    is always welcome.
+    The batch that the job is working on does not count. A message that only replaces another
+    one is always accepted.
 
     >>> from behaviours import Queue, Unique
     >>> newest = Bounded(Queue(), 2, when_full="drop_oldest")
@@ -46,8 +47,10 @@ class Bounded(Wrapper):
     def __init__(self, inner: Any, size: int, when_full: str = "reject") -> None:
         self._size = count(size, "size", _EXAMPLE)
         self._when_full = choice(when_full, "when_full", _CHOICES)
-        blocks = {"blocks": True} if when_full == "block" else {}
-        super().__init__(inner, bounded=True, **blocks)
+        changed = {"blocks": True} if when_full == "block" else {}
+        if when_full in _REFUSING:
+            changed["accepts_all"] = False
+        super().__init__(inner, bounded=True, **changed)
         if when_full == "drop_oldest" and not self.traits.ordered:
             self._refuse(
                 f"Bounded(..., when_full='drop_oldest') needs to know the oldest message, and "
@@ -98,12 +101,28 @@ class Bounded(Wrapper):
         """
         if len(messages) <= self._size - len(self._inner):
             return self._inner.extend(messages)
-        if self._when_full == "drop_oldest" and not self.traits.shrinks:
-            return self._pass_through(messages)
-        return self._fill(messages)
+        traits = self.traits
+        if self._when_full != "drop_oldest" or traits.shrinks:
+            return self._fill(messages)
+        if traits.accepts_all and not traits.timed:
+            return self._keep_newest(messages)
+        return self._pass_through(messages)
+
+    def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
+        """Accumulate many messages that arrived at these times. If they fit, O(1) more.
+
+        >>> from behaviours import Expire, Queue
+        >>> bounded = Bounded(Expire(Queue(), 5.0), 2, when_full="drop_oldest")
+        >>> _ = bounded.extend_at(["a", "b", "c"], [1.0, 2.0, 3.0])
+        >>> bounded.take()
+        ['b', 'c']
+        """
+        if len(messages) <= self._size - len(self._inner):
+            return super().extend_at(messages, times)
+        return Behaviour.extend_at(self, messages, times)
 
     def tally(self) -> Tally:
-        """Count what was dropped and rejected here, and what the inner behaviour counts. O(1).
+        """Return what was dropped and rejected here, and what the inner behaviour counts. O(1).
 
         >>> from behaviours import Queue
         >>> bounded = Bounded(Queue(), 2, when_full="drop_newest")
@@ -114,13 +133,24 @@ class Bounded(Wrapper):
         return self._inner.tally() + Tally(dropped=self._dropped, rejected=self._rejected)
 
     def _overflows(self, message: Any) -> bool:
-        """Whether there is no room for a message although it would need some."""
+        """Return whether there is no room for a message although it would need some."""
         inner, traits = self._inner, self.traits
         if traits.expires:
             inner.purge()
             if len(inner) < self._size:
                 return False
         return not traits.shrinks or inner.grows(message)
+
+    def _keep_newest(self, messages: list[Any]) -> Sequence[Refusal]:
+        """Add the messages that will not be dropped again, where each takes one place."""
+        inner, size = self._inner, self._size
+        over = len(messages) - size
+        if over >= 0:
+            self._drop(inner.drop_many(len(inner)))
+            self._drop(messages[:over])
+            return inner.extend(messages[over:])
+        self._drop(inner.drop_many(len(inner) + over))
+        return inner.extend(messages)
 
     def _pass_through(self, messages: list[Any]) -> Sequence[Refusal]:
         """Add all, slice by slice, dropping the oldest in between."""
@@ -135,7 +165,7 @@ class Bounded(Wrapper):
         return refused
 
     def _fill(self, messages: list[Any]) -> Sequence[Refusal]:
-        """Add what there is room for; to the rest happens what `when_full` says."""
+        """Add what there is room for, and treat the rest as `when_full` says."""
         inner, size, shrinks = self._inner, self._size, self.traits.shrinks
         refused: list[Refusal] = []
         full: list[Any] = []
@@ -175,6 +205,8 @@ class Bounded(Wrapper):
                     full.append(message)
             except Exception as error:  # noqa: BLE001 - a refusal concerns this message alone
                 refused.append(((message,), error))
+            except BaseException as error:  # noqa: BLE001 - raised by the user's code, not by ours
+                refused.append(((message,), unusable(message, "add raised", error)))
 
     def _turn_away(self, messages: list[Any], refused: list[Refusal]) -> None:
         if self._when_full == "drop_newest":
@@ -200,11 +232,12 @@ class Bounded(Wrapper):
                 raise BadBehaviour(msg)
 
     def _drop(self, messages: Sequence[Any]) -> None:
-        """Count what was dropped, and report who waits for it."""
-        if self.gone is None:
-            self._dropped += len(messages)
-            return
-        for message in messages:
-            self._dropped += 1
-            if type(message) is Item and message.tickets:
-                self.gone.append((message, Fate.DROPPED))
+        """Count what was dropped, and report the messages that have waiting callers."""
+        self._dropped += len(messages)
+        gone = self.gone
+        if gone is not None:
+            gone += [
+                (message, Fate.DROPPED)
+                for message in messages
+                if type(message) is Item and message.tickets
+            ]

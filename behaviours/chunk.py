@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import amount, count, function, shown
-from behaviours.base import Refusal, Tally, unwrap
-from behaviours.errors import Malformed
+from behaviours.contract import Reason, Refusal, Tally, unusable, unwrap
+from behaviours.errors import Malformed, brief
 from behaviours.wrapper import Wrapper
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Chunk(Wrapper):
     (['a', 'b'], ['c'])
     """
 
-    __slots__ = ("_rejected", "_size", "_weight")
+    __slots__ = ("_reason", "_rejected", "_size", "_weight")
 
     def __init__(
         self, inner: Any, size: float, weight: Callable[[Any], float] | None = None
@@ -41,7 +42,8 @@ class Chunk(Wrapper):
             weight = function(weight, "weight", _EXAMPLE)
         self._weight = weight
         self._rejected = 0
-        super().__init__(inner)
+        self._reason: Reason | None = None
+        super().__init__(inner, **({} if weight is None else {"accepts_all": False}))
         if not self.traits.divisible:
             self._refuse(
                 f"Chunk cannot take a part of {self._inner!r}, which hands its messages over as "
@@ -76,15 +78,22 @@ class Chunk(Wrapper):
         if self._weight is None:
             return self._inner.extend(messages)
         refused: list[Refusal] = []
-        good: list[Any] = []
-        for message in messages:
-            try:
-                self._weigh(message)
-            except Malformed as error:
-                refused.append(((message,), error))
-            else:
-                good.append(message)
+        good = [message for message in messages if self._has_weight(message, refused)]
         refused += self._inner.extend(good)
+        return refused
+
+    def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
+        """Accumulate many messages that arrived at these times. With a weight, O(k) more.
+
+        >>> from behaviours import Expire, Queue
+        >>> Chunk(Expire(Queue(), 5.0), 10).extend_at(["a", "b"], [1.0, 2.0])
+        ()
+        """
+        if self._weight is None:
+            return super().extend_at(messages, times)
+        refused: list[Refusal] = []
+        good = [self._has_weight(message, refused) for message in messages]
+        refused += super().extend_at(list(compress(messages, good)), list(compress(times, good)))
         return refused
 
     def take(self, limit: int | None = None) -> Any:
@@ -99,10 +108,16 @@ class Chunk(Wrapper):
         if self._weight is not None:
             return self._take_weighed(limit)
         size = int(self._size)
-        return self._inner.take(size if limit is None else min(size, limit))
+        batch = self._inner.take(size if limit is None else min(size, limit))
+        self._reason = Reason.SIZE if len(batch) == size else None
+        return batch
+
+    def reason(self) -> Reason:
+        """Return SIZE or WEIGHT for a batch that is full, else the inner behaviour's reason."""
+        return self._reason or self._inner.reason()
 
     def tally(self) -> Tally:
-        """Count messages without a weight as rejected, and what the inner counts. O(1).
+        """Return the messages without a weight as rejected, and what the inner counts. O(1).
 
         >>> from behaviours import Queue
         >>> Chunk(Queue(), 10).tally().rejected
@@ -110,30 +125,37 @@ class Chunk(Wrapper):
         """
         return self._inner.tally() + Tally(rejected=self._rejected)
 
+    def _has_weight(self, message: Any, refused: list[Refusal]) -> bool:
+        """Return whether a message has a weight, and record the refusal if not."""
+        try:
+            self._weigh(message)
+        except Malformed as error:
+            refused.append(((message,), error))
+            return False
+        return True
+
     def _weigh(self, message: Any) -> float:
-        """Give the weight of a message.
+        """Return the weight of a message.
 
         Raises:
-            Malformed: the function raised, or gave something that is not a weight.
+            Malformed: the function raised, or returned something that is not a weight.
 
         """
-        message = unwrap(message)
-        cause: Exception | None = None
         try:
-            weight: float = self._weight(message)  # type: ignore[misc]
+            weight: float = self._weight(unwrap(message))  # type: ignore[misc]
             if weight >= 0:
-                return weight
-            why = f"the weight must be a number, zero or more, not {weight!r:.100}"
-        except Exception as error:  # noqa: BLE001 - whatever the user's function does
-            why = f"no weight={shown(self._weight)}: {error!r}"
-            cause = error
+                return float(weight)
+        except BaseException as error:
+            self._rejected += 1
+            raise unusable(message, f"no weight={shown(self._weight)}:", error) from error
         self._rejected += 1
-        raise Malformed(message, why) from cause
+        raise unusable(message, f"the weight must be a number, zero or more, not {brief(weight)}")
 
     def _take_weighed(self, limit: int | None) -> list[Any]:
         inner = self._inner
         batch: list[Any] = []
         total = 0.0
+        self._reason = None
         while len(inner) and (limit is None or len(batch) < limit):
             try:
                 message = unwrap(inner.peek())
@@ -143,12 +165,14 @@ class Chunk(Wrapper):
             if batch and total > self._size:
                 break
             batch += inner.take(1)
+        if total >= self._size:
+            self._reason = Reason.WEIGHT
         return batch
 
     def _weight_now(self, message: Any) -> float:
-        """Weigh again a message that had a weight when it came; one that lost it goes alone."""
+        """Weigh a message again; one that has lost its weight since it came travels alone."""
         try:
             weight: float = self._weight(message)  # type: ignore[misc]
-        except Exception:  # noqa: BLE001 - a merged message may be of another shape
+            return float(weight) if weight >= 0 else inf
+        except BaseException:  # noqa: BLE001 - a merged message may be of another shape
             return inf
-        return weight

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import function, shown
-from behaviours.base import Item, Tally, unwrap
+from behaviours.contract import Item, Tally, unwrap
 from behaviours.errors import Malformed
 from behaviours.keyed import Keyed
 

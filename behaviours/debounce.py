@@ -6,18 +6,19 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import seconds
-from behaviours.errors import BadBehaviour
-from behaviours.wrapper import Wrapper
+from behaviours.contract import Behaviour, Reason
+from behaviours.errors import BadBehaviour, brief
+from behaviours.waiting import Waiting, accepted_span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from behaviours.base import Refusal
+    from behaviours.contract import Refusal
 
 _EXAMPLE = "Debounce(Queue(), 0.2, at_most=2.0)"
 
 
-class Debounce(Wrapper):
+class Debounce(Waiting):
     """A batch leaves after `quiet` seconds without arrival, `at_most` seconds after its first.
 
     What a partial take leaves behind (`Chunk`) has waited already: it is due at once.
@@ -33,22 +34,21 @@ class Debounce(Wrapper):
     103.0
     """
 
-    __slots__ = ("_at_most", "_due", "_flushed", "_latest", "_left", "_now", "_quiet")
+    __slots__ = ("_at_most", "_due", "_latest", "_left", "_quiet")
 
     def __init__(self, inner: Any, quiet: float, at_most: float | None = None) -> None:
         self._quiet = seconds(quiet, "quiet", _EXAMPLE)
         self._at_most = inf if at_most is None else seconds(at_most, "at_most", _EXAMPLE)
         if self._at_most < self._quiet:
+            most = brief(at_most)
             msg = (
-                f"at_most={at_most!r} is shorter than quiet={quiet!r}, so it would always win; "
-                f"use Linger(..., {at_most!r}) for that, or a longer at_most, as in {_EXAMPLE}"
+                f"at_most={most} is shorter than quiet={brief(quiet)}, so it would always win; "
+                f"use Linger(..., {most}) for that, or a longer at_most, as in {_EXAMPLE}"
             )
             raise BadBehaviour(msg)
-        super().__init__(inner, timed=True, stamped=True)
-        self._now = -inf
+        super().__init__(inner, stamped=True)
         self._due = self._latest = -inf
         self._left = False
-        self._flushed = False
 
     def __repr__(self) -> str:
         at_most = "" if self._at_most == inf else f", at_most={self._at_most:g}"
@@ -67,7 +67,7 @@ class Debounce(Wrapper):
         """
         first = not len(self._inner)
         self._inner.add(message)
-        self._arrived(first=first)
+        self._arrived(self._now if first else None, self._now)
 
     def extend(self, messages: list[Any]) -> Sequence[Refusal]:
         """Accumulate many messages that arrived now. O(1) more.
@@ -79,7 +79,26 @@ class Debounce(Wrapper):
         first = not len(self._inner)
         refused = self._inner.extend(messages)
         if sum(len(some) for some, _ in refused) < len(messages):
-            self._arrived(first=first)
+            self._arrived(self._now if first else None, self._now)
+        return refused
+
+    def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
+        """Accumulate many messages; the times of the first and the last count. O(1) more.
+
+        >>> from behaviours import Queue
+        >>> debounce = Debounce(Queue(), 2.0)
+        >>> _ = debounce.extend_at(["a", "b"], [100.0, 101.0])
+        >>> debounce.ready_at(101.0)
+        103.0
+        """
+        traits = self._inner.traits
+        if traits.stamped and not traits.accepts_all:
+            # Which of them are refused may depend on the times of the others.
+            return Behaviour.extend_at(self, messages, times)
+        first = not len(self._inner)
+        refused = super().extend_at(messages, times)
+        if span := accepted_span(messages, refused):
+            self._arrived(times[span[0]] if first else None, times[span[1]])
         return refused
 
     def take(self, limit: int | None = None) -> Any:
@@ -91,12 +110,17 @@ class Debounce(Wrapper):
         >>> debounce.take()
         ['a']
         """
-        batch = super().take(limit)
+        if self._left:
+            self._reason = None
+        elif self._due <= self._latest:
+            self._reason = self._why(self._due, Reason.TIME)
+        else:
+            self._reason = self._why(self._latest, Reason.DEADLINE)
         self._left = True
-        return batch
+        return super().take(limit)
 
     def ready_at(self, now: float) -> float:
-        """Say when the batch leaves if nothing more arrives. O(1) more.
+        """Return when the batch leaves if nothing more arrives. O(1) more.
 
         >>> from behaviours import Queue
         >>> Debounce(Queue(), 2.0).ready_at(100.0)
@@ -110,13 +134,9 @@ class Debounce(Wrapper):
             return ready
         return max(ready, min(self._due, self._latest))
 
-    def flush(self) -> None:
-        """Wait no longer, now and later. O(1)."""
-        self._flushed = True
-        super().flush()
-
-    def _arrived(self, *, first: bool) -> None:
-        self._due = self._now + self._quiet
-        if first:
-            self._latest = self._now + self._at_most
+    def _arrived(self, first: float | None, last: float) -> None:
+        """Start the wait for quiet again, and with the first message also that for `at_most`."""
+        self._due = last + self._quiet
+        if first is not None:
+            self._latest = first + self._at_most
             self._left = False

@@ -13,24 +13,32 @@ _BRIEF = Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 200
 
 
-def brief(message: object) -> str:
-    """Show a message of the user's in an error: short, however large it is or odd its `repr`.
+def brief(value: object) -> str:
+    """Return a short text for a value of the user's, even if it is huge or its `repr` raises.
 
     >>> brief(list(range(1_000_000)))
     '[0, 1, 2, 3, 4, 5, ...]'
+    >>> class Rude:
+    ...     def __repr__(self):
+    ...         raise SystemExit
+    >>> brief(Rude())
+    '<Rude whose repr() raised SystemExit>'
     """
-    return _BRIEF.repr(message)
+    try:
+        return _BRIEF.repr(value)
+    except BaseException as error:  # noqa: BLE001 - the text of an error must not be another error
+        return f"<{type(value).__name__} whose repr() raised {type(error).__name__}>"
 
 
 class ActorflowError(Exception):
-    """Base of every error raised by actorflow. It can be copied and pickled, like its facts."""
+    """Base of every error raised by actorflow. Errors can be copied and pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _remake, (type(self), self.args, self.__dict__)
 
 
 def _remake(kind: type[ActorflowError], args: tuple[Any, ...], facts: dict[str, Any]) -> Any:
-    """Make an error again as it was: its `__init__` takes other things than its text."""
+    """Rebuild an error without `__init__`, whose arguments are not its text."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(facts)
     return error
@@ -56,11 +64,11 @@ class Full(Rejected):
 
 
 class WouldBlock(Full):
-    """The behaviour is full and says that the pusher should wait (`when_full="block"`)."""
+    """The behaviour is full, and the pusher should wait (`when_full="block"`)."""
 
 
 class Malformed(Rejected):
-    """The behaviour cannot use this message: its key, priority or weight cannot be had."""
+    """The behaviour cannot use this message: it has no usable key, priority or weight."""
 
     def __init__(self, message: object, why: str) -> None:
         super().__init__(f"malformed message {brief(message)}: {why}")
@@ -68,7 +76,7 @@ class Malformed(Rejected):
 
 
 class Displaced(ActorflowError):
-    """A message that had been accepted left without being processed. Subclasses say how."""
+    """An accepted message left without being processed; the subclass says how."""
 
 
 class Replaced(Displaced):
@@ -88,4 +96,4 @@ class BadBehaviour(ActorflowError, ValueError):
 
 
 class AlreadyUsed(BadBehaviour):
-    """One behaviour instance was given to two owners. Each worker needs its own."""
+    """One behaviour instance was passed to two owners. Each worker needs its own."""

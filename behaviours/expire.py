@@ -5,12 +5,15 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from behaviours.ages import Ages
 from behaviours.arguments import seconds
-from behaviours.base import Fate, Item, Refusal, Tally
+from behaviours.contract import Fate, Item, Refusal, Tally
+from behaviours.queue import Queue
+from behaviours.stack import Stack
 from behaviours.wrapper import Wrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 class Expire(Wrapper):
@@ -19,6 +22,10 @@ class Expire(Wrapper):
     They are counted as expired. Until then they are held and counted in `len`, so a batch may
     turn out empty; a `Bounded` around it lets them go when it needs their room. A newer message
     that replaces an older one, or is merged into it, makes it young again.
+
+    A line (`Queue`, `Stack`) keeps the order of arrival, so the ages of its messages stand in a
+    list of their own, and finding the dead is a binary search. Around anything else, each
+    message is wrapped in an `Item` that bears its time of arrival.
 
     >>> from behaviours import Queue
     >>> expire = Expire(Queue(), 5.0)
@@ -31,7 +38,9 @@ class Expire(Wrapper):
     (['b'], 1)
     """
 
-    __slots__ = ("_expired", "_now", "_ttl")
+    __slots__ = ("_ages", "_expired", "_now", "_ttl")
+
+    _ages: Ages | None
 
     def __init__(self, inner: Any, ttl: float) -> None:
         self._ttl = seconds(ttl, "ttl", "Expire(Queue(), 30.0)", zero=False)
@@ -50,7 +59,11 @@ class Expire(Wrapper):
         self._expired = 0
         # Without a clock nothing grows old.
         self._now = inf
-        super().track([])
+        if type(self._inner) in (Queue, Stack):
+            self._ages = Ages()
+        else:
+            self._ages = None
+            super().track([])
 
     def __repr__(self) -> str:
         return f"Expire({self._inner!r}, {self._ttl:g})"
@@ -64,7 +77,11 @@ class Expire(Wrapper):
         >>> expire.take()
         ['a']
         """
-        self._inner.add(self._marked(message))
+        if self._ages is None:
+            self._inner.add(_marked(message, self._now))
+        else:
+            self._inner.add(message)
+            self._ages.extend([self._now])
 
     def extend(self, messages: list[Any]) -> Sequence[Refusal]:
         """Accumulate many messages that arrived now. O(k) more.
@@ -74,15 +91,32 @@ class Expire(Wrapper):
         ()
         """
         now = self._now
-        items = [
-            self._marked(message) if type(message) is Item else Item(message, (), now)
-            for message in messages
-        ]
-        refused = self._inner.extend(items)
-        return refused and [([_bare(item) for item in some], error) for some, error in refused]
+        if self._ages is not None:
+            self._ages.extend([now] * len(messages))
+            return self._inner.extend(messages)
+        items = [_marked(message, now) for message in messages]
+        return _bare_refusals(self._inner.extend(items))
+
+    def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
+        """Accumulate many messages that arrived at these times. O(1) more for lines, else O(k).
+
+        >>> from behaviours import Queue
+        >>> expire = Expire(Queue(), 5.0)
+        >>> _ = expire.extend_at(["a", "b"], [100.0, 103.0])
+        >>> _ = expire.ready_at(106.0)
+        >>> expire.take()
+        ['b']
+        """
+        if times:
+            self._now = times[-1]
+        if self._ages is not None:
+            self._ages.extend(times)
+            return self._inner.extend(messages)
+        items = list(map(_marked, messages, times))
+        return _bare_refusals(super().extend_at(items, times))
 
     def take(self, limit: int | None = None) -> Any:
-        """Hand over what is not too old; that may be nothing. O(k) more.
+        """Hand over what is not too old; that may be nothing. O(log n) more for lines, else O(k).
 
         >>> from behaviours import Queue
         >>> expire = Expire(Queue(), 5.0)
@@ -92,6 +126,8 @@ class Expire(Wrapper):
         >>> expire.take()
         []
         """
+        if self._ages is not None:
+            return self._take_line(self._ages, limit)
         batch = super().take(limit)
         if type(batch) is not list:
             return batch
@@ -112,6 +148,10 @@ class Expire(Wrapper):
         'a'
         """
         inner = self._inner
+        if self._ages is not None:
+            if type(inner) is Queue or self._ages.older(self._now - self._ttl) == len(inner):
+                self.purge()
+            return inner.peek()
         while True:
             item = inner.peek()
             if not self._dead(item):
@@ -127,7 +167,10 @@ class Expire(Wrapper):
         >>> expire.drop_oldest()
         'a'
         """
-        return _bare(self._inner.drop_oldest())
+        dropped = self._inner.drop_oldest()
+        if self._ages is not None:
+            self._ages.drop_oldest(1)
+        return _bare(dropped)
 
     def drop_many(self, count: int) -> Sequence[Any]:
         """Forget the `count` oldest messages of the inner behaviour, return them. O(count) more.
@@ -138,7 +181,10 @@ class Expire(Wrapper):
         >>> expire.drop_many(2)
         ['a', 'b']
         """
-        return [_bare(item) for item in self._inner.drop_many(count)]
+        dropped = self._inner.drop_many(count)
+        if self._ages is not None:
+            self._ages.drop_oldest(count)
+        return list(map(_bare, dropped))
 
     def purge(self) -> None:
         """Forget what is too old. Costs what `forget` of the inner behaviour costs.
@@ -152,10 +198,14 @@ class Expire(Wrapper):
         >>> len(expire)
         0
         """
-        self._bury(self._inner.forget(self._dead))
+        if self._ages is None:
+            self._bury(self._inner.forget(self._dead))
+        elif dead := self._ages.older(self._now - self._ttl):
+            self._bury(self._inner.drop_many(dead))
+            self._ages.drop_oldest(dead)
 
     def ready_at(self, now: float) -> float:
-        """Tell the time; messages that are added next are of that time. O(1) more.
+        """Set the time of the messages that are added next. O(1) more.
 
         >>> from behaviours import Queue
         >>> Expire(Queue(), 5.0).ready_at(100.0)
@@ -165,7 +215,7 @@ class Expire(Wrapper):
         return self._inner.ready_at(now)
 
     def tally(self) -> Tally:
-        """Count what has expired, and what the inner behaviour counts. O(1).
+        """Return what has expired, and what the inner behaviour counts. O(1).
 
         >>> from behaviours import Queue
         >>> Expire(Queue(), 5.0).tally().expired
@@ -173,17 +223,32 @@ class Expire(Wrapper):
         """
         return self._inner.tally() + Tally(expired=self._expired)
 
-    def _marked(self, message: Any) -> Item:
-        if type(message) is Item:
-            message.born = self._now
-            return message
-        return Item(message, (), self._now)
+    def check(self) -> None:
+        """Verify that each message of a line has an age. O(1)."""
+        super().check()
+        if self._ages is not None:
+            assert len(self._ages) == len(self._inner), "messages without ages"  # noqa: S101
+
+    def _take_line(self, ages: Ages, limit: int | None) -> list[Any]:
+        inner = self._inner
+        newest_first = type(inner) is Stack
+        alive = len(inner) - ages.older(self._now - self._ttl)
+        if not newest_first or limit is None or limit > alive:
+            self.purge()
+        if not len(inner):
+            return []
+        batch: list[Any] = inner.take(limit)
+        if newest_first:
+            ages.drop_newest(len(batch))
+        else:
+            ages.drop_oldest(len(batch))
+        return batch
 
     def _dead(self, item: Any) -> bool:
         return type(item) is Item and item.born < self._now - self._ttl
 
     def _sift(self, batch: list[Any]) -> list[Any]:
-        """Give those that are alive; bury the others."""
+        """Return the messages that are alive; bury the others."""
         horizon = self._now - self._ttl
         dead = [item for item in batch if type(item) is Item and item.born < horizon]
         if dead:
@@ -191,14 +256,26 @@ class Expire(Wrapper):
             batch = [item for item in batch if not self._dead(item)]
         return [item.message if type(item) is Item and not item.tickets else item for item in batch]
 
-    def _bury(self, items: Iterable[Item]) -> None:
-        """Count messages that are too old, and report who waits for them."""
-        for item in items:
-            self._expired += 1
-            if item.tickets and self.gone is not None:
-                self.gone.append((item, Fate.EXPIRED))
+    def _bury(self, dead: Sequence[Any]) -> None:
+        """Count messages that are too old, and report those that have waiting callers."""
+        self._expired += len(dead)
+        gone = self.gone
+        if gone is not None:
+            gone += [(item, Fate.EXPIRED) for item in dead if type(item) is Item and item.tickets]
+
+
+def _marked(message: Any, now: float) -> Item:
+    """Return the message as an item that bears its time of arrival."""
+    if type(message) is Item:
+        message.born = now
+        return message
+    return Item(message, (), now)
 
 
 def _bare(item: Any) -> Any:
-    """Give the item if somebody waits for it, else the bare message."""
+    """Return the item if it has waiting callers, else the bare message."""
     return item.message if type(item) is Item and not item.tickets else item
+
+
+def _bare_refusals(refusals: Sequence[Refusal]) -> Sequence[Refusal]:
+    return refusals and [(list(map(_bare, some)), error) for some, error in refusals]

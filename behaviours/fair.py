@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import key_function, shown
-from behaviours.base import Behaviour, Item, Refusal, Tally, Traits
+from behaviours.contract import Behaviour, Item, Refusal, Tally, Traits
 from behaviours.errors import Malformed
 from behaviours.queue import Queue
 

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import key_function, shown
-from behaviours.base import Behaviour, Item, Traits, unwrap
+from behaviours.contract import Behaviour, Item, Traits, unwrap
 from behaviours.errors import Malformed
 
 if TYPE_CHECKING:

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from behaviours.base import Behaviour, Refusal, Traits
+from behaviours.contract import Behaviour, Refusal, Traits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_TRAITS = Traits(ordered=True, divisible=True, trackable=True)
+_TRAITS = Traits(ordered=True, divisible=True, accepts_all=True, trackable=True)
 _SLICE = 8
-"""Dropping at least one in so many at once is done by a slice, fewer by turning the line."""
+"""Dropping at least one message in this many is done by a slice, fewer by turning the line."""
+_EMPTY: tuple[()] = ()
 
 
 class Line(Behaviour):
-    """Two lists: `_new` takes what arrives, `_old` gives away the oldest from its end.
+    """Two lists: messages arrive at the end of `_new`, and the oldest leave from that of `_old`.
 
     Appending, adopting a whole list and taking it back whole touch `_new` alone. `_old` appears
     only when the line is taken from at its old end: then messages move over, each of them once
     or, where both ends are in use, a constant number of times on average.
+
+    An empty line owns no list: most workers of a large population are idle.
     """
 
     __slots__ = ("_new", "_old")
 
     traits = _TRAITS
 
-    _new: list[Any]
+    _new: list[Any] | tuple[()]
     _old: list[Any] | None
 
     def __init__(self) -> None:
-        # Not super().__init__(): an idle worker costs little because its queue does.
+        # Not super().__init__(), because the cost of spawning a worker matters.
         self._claimed = False
-        self.gone = None
-        self._new = []
-        self._old = None
+        self.gone = self._old = None
+        self._new = _EMPTY
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -48,7 +50,10 @@ class Line(Behaviour):
         >>> len(queue)
         1
         """
-        self._new.append(message)
+        if self._new:
+            self._new.append(message)
+        else:
+            self._new = [message]
 
     def extend(self, messages: list[Any]) -> Sequence[Refusal]:
         """Append many messages; an empty line adopts the list. O(1) then, else O(k).
@@ -70,7 +75,7 @@ class Line(Behaviour):
         return len(self._new) + len(self._old) if self._old else len(self._new)
 
     def __iter__(self) -> Iterator[Any]:
-        """Give the messages held, oldest first. O(n)."""
+        """Iterate over the messages held, oldest first. O(n)."""
         if self._old:
             yield from reversed(self._old)
         yield from self._new
@@ -99,17 +104,17 @@ class Line(Behaviour):
         ['a', 'b']
         """
         dropped = self._pop_old(count)
-        while self._new and (missing := count - len(dropped)):
-            if missing * _SLICE >= len(self._new):
-                dropped += self._new[:missing]
-                del self._new[:missing]
+        while (new := self._new) and (missing := count - len(dropped)):
+            if missing * _SLICE >= len(new):
+                dropped += new[:missing]
+                del new[:missing]
             else:
                 self._turn()
                 dropped += self._pop_old(missing)
         return dropped
 
     def forget(self, dead: Callable[[Any], bool]) -> Sequence[Any]:
-        """Forget the oldest messages as long as they are dead. O(k) on average.
+        """Forget the oldest messages while they are dead. O(k) on average.
 
         >>> from behaviours import Queue
         >>> queue = Queue()
@@ -127,11 +132,11 @@ class Line(Behaviour):
         return forgotten
 
     def check(self) -> None:
-        """Verify that the two lists are apart. O(1)."""
+        """Verify that the two lists are distinct. O(1)."""
         assert self._old is not self._new, "one list serves both ends"  # noqa: S101
 
     def _pop_old(self, count: int) -> list[Any]:
-        """Give up to `count` messages from the old list, oldest first."""
+        """Remove and return up to `count` messages from the old list, oldest first."""
         old = self._old
         if not old or not count:
             return []
@@ -141,21 +146,22 @@ class Line(Behaviour):
         return batch
 
     def _turn(self) -> None:
-        """Make the older half of the new list the old one, which must be empty.
+        """Move the older half of the new list to the old one, which must be empty.
 
-        Half, because a line that is used at both ends would otherwise be turned to and fro.
+        Half, because a line that is used at both ends would otherwise be turned back and forth.
         """
-        half = (len(self._new) + 1) // 2
-        self._old = self._new[:half]
+        new = self._new or []
+        half = (len(new) + 1) // 2
+        self._old = new[:half]
         self._old.reverse()
-        del self._new[:half]
+        del new[:half]
 
     def _join(self) -> list[Any]:
-        """Give all messages, oldest first, as a list that the line no longer knows. O(n)."""
+        """Remove and return all messages, oldest first. O(n)."""
         new, old = self._new, self._old
-        self._new, self._old = [], None
+        self._new, self._old = _EMPTY, None
         if old:
             old.reverse()
             old += new
             return old
-        return new
+        return new or []

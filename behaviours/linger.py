@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from behaviours.arguments import count, seconds
-from behaviours.wrapper import Wrapper
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from behaviours.base import Refusal
+from behaviours.contract import Reason
+from behaviours.waiting import WaitingFromFirst
 
 _EXAMPLE = "Linger(Queue(), 0.05, size=500)"
 
 
-class Linger(Wrapper):
+class Linger(WaitingFromFirst):
     """A batch leaves `wait` seconds after its first message, or as soon as it has `size`.
 
     What a partial take leaves behind (`Chunk`) has waited already: it is due at once.
@@ -32,47 +28,16 @@ class Linger(Wrapper):
     101.0
     """
 
-    __slots__ = ("_due", "_flushed", "_now", "_size", "_wait")
+    __slots__ = ("_size",)
 
     def __init__(self, inner: Any, wait: float, size: int | None = None) -> None:
-        self._wait = seconds(wait, "wait", _EXAMPLE)
+        wait = seconds(wait, "wait", _EXAMPLE)
         self._size = None if size is None else count(size, "size", _EXAMPLE)
-        super().__init__(inner, timed=True, stamped=True)
-        self._now = -inf
-        self._due = -inf
-        self._flushed = False
+        super().__init__(inner, wait)
 
     def __repr__(self) -> str:
         size = "" if self._size is None else f", size={self._size}"
         return f"Linger({self._inner!r}, {self._wait:g}{size})"
-
-    def add(self, message: Any) -> None:
-        """Accumulate one message; the first one starts the wait. O(1) more.
-
-        >>> from behaviours import Queue
-        >>> linger = Linger(Queue(), 2.0)
-        >>> _ = linger.ready_at(100.0)
-        >>> linger.add("a")
-        >>> linger.ready_at(100.0)
-        102.0
-        """
-        first = not len(self._inner)
-        self._inner.add(message)
-        if first:
-            self._due = self._now + self._wait
-
-    def extend(self, messages: list[Any]) -> Sequence[Refusal]:
-        """Accumulate many messages that arrived now. O(1) more.
-
-        >>> from behaviours import Queue
-        >>> Linger(Queue(), 2.0).extend(["a", "b"])
-        ()
-        """
-        first = not len(self._inner)
-        refused = self._inner.extend(messages)
-        if first:
-            self._due = self._now + self._wait
-        return refused
 
     def take(self, limit: int | None = None) -> Any:
         """Hand over a batch; what it leaves behind is due at once. O(1) more.
@@ -84,12 +49,16 @@ class Linger(Wrapper):
         >>> linger.ready_at(102.0), linger.take(), linger.ready_at(102.0)
         (102.0, ['a'], 102.0)
         """
+        if self._size is not None and len(self._inner) >= self._size:
+            self._reason = Reason.SIZE
+        else:
+            self._reason = self._why(self._due, Reason.TIME)
         batch = super().take(limit)
         self._due = -inf
         return batch
 
     def ready_at(self, now: float) -> float:
-        """Say when the batch leaves: when the wait is over or the size reached. O(1) more.
+        """Return when the batch leaves: when the wait is over or the size reached. O(1) more.
 
         >>> from behaviours import Queue
         >>> Linger(Queue(), 2.0).ready_at(100.0)
@@ -104,7 +73,8 @@ class Linger(Wrapper):
             return ready
         return max(ready, self._due)
 
-    def flush(self) -> None:
-        """Wait no longer, now and later. O(1)."""
-        self._flushed = True
-        super().flush()
+    def _missing(self) -> int | None:
+        if self._size is None or self._flushed:
+            return None
+        missing = self._size - len(self._inner)
+        return missing if missing > 0 else None

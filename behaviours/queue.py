@@ -8,7 +8,7 @@ from behaviours.line import Line
 
 
 class Queue(Line):
-    """All messages in the order in which they arrived. The default of a worker.
+    """All messages in order of arrival. The default of a worker.
 
     >>> queue = Queue()
     >>> for message in "abc":
@@ -29,8 +29,9 @@ class Queue(Line):
         """
         if limit is None or limit >= len(self):
             if self._old is None:
-                batch, self._new = self._new, []
-                return batch
+                batch = self._new
+                self._new = ()
+                return batch or []
             return self._join()
         batch = self._pop_old(limit)
         if len(batch) < limit:
@@ -46,9 +47,10 @@ class Queue(Line):
         >>> queue.peek()
         'a'
         """
-        return self._old[-1] if self._old else self._new[0]
+        return self._old[-1] if self._old else self._new[0]  # type: ignore[misc]
 
     def _turn(self) -> None:
         # A queue is never taken from at its new end, so it may turn as a whole.
-        self._old, self._new = self._new, []
-        self._old.reverse()
+        self._old = old = self._new or []
+        self._new = ()
+        old.reverse()

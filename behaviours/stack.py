@@ -32,8 +32,9 @@ class Stack(Line):
         else:
             if limit > len(self._new):
                 self._new = self._join()
-            batch = self._new[-limit:]
-            del self._new[-limit:]
+            new = self._new or []
+            batch = new[-limit:]
+            del new[-limit:]
         batch.reverse()
         return batch
 

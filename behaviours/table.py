@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import choice, key_function, shown
-from behaviours.base import Behaviour, Fate, Item, Refusal, Tally, Traits, unwrap
+from behaviours.contract import Behaviour, Fate, Item, Refusal, Tally, Traits, unwrap
 from behaviours.errors import Malformed
 
 if TYPE_CHECKING:

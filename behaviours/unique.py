@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from behaviours.base import Fate, Item, Refusal, Tally, unwrap
+from behaviours.contract import Fate, Item, Refusal, Tally, unwrap
 from behaviours.keyed import Keyed
 
 if TYPE_CHECKING:

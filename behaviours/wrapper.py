@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from behaviours.base import Behaviour, Fate, Item, Refusal, Tally, Traits, adapt, release
+from behaviours.base import adapt, release
+from behaviours.contract import Behaviour, Fate, Item, Reason, Refusal, Tally, Traits
 from behaviours.errors import BadBehaviour
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Wrapper(Behaviour):
-    """A behaviour around another one, given as an instance, a class or a factory."""
+    """A behaviour around another one, passed as an instance, a class or a factory."""
 
     __slots__ = ("_inner", "traits")
 
@@ -35,15 +36,26 @@ class Wrapper(Behaviour):
         """Pass many messages on. Costs what the inner behaviour costs."""
         return self._inner.extend(messages)
 
+    def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
+        """Pass many messages on with their times. Costs what the inner behaviour costs."""
+        inner = self._inner
+        if inner.traits.timed:
+            return inner.extend_at(messages, times)
+        return inner.extend(messages)
+
     def take(self, limit: int | None = None) -> Any:
         """Hand over a batch of the inner behaviour. Costs what the inner behaviour costs."""
         return self._inner.take() if limit is None else self._inner.take(limit)
+
+    def reason(self) -> Reason:
+        """Return why the batch left the inner behaviour."""
+        return self._inner.reason()
 
     def __len__(self) -> int:
         return len(self._inner)
 
     def __iter__(self) -> Iterator[Any]:
-        """Give the messages held, if the inner behaviour lists them."""
+        """Iterate over the messages held, if the inner behaviour lists them."""
         return iter(getattr(self._inner, "__iter__", tuple)())
 
     def drop_oldest(self) -> Any:
@@ -59,15 +71,19 @@ class Wrapper(Behaviour):
         return self._inner.peek()
 
     def grows(self, message: Any) -> bool:
-        """Whether `message` makes the inner behaviour longer."""
+        """Return whether `message` makes the inner behaviour longer."""
         return self._inner.grows(message)
 
     def ready_at(self, now: float) -> float:
-        """Tell the inner behaviour the time, and pass on its answer."""
+        """Pass the time on, and return the answer of the inner behaviour."""
         return self._inner.ready_at(now)
 
+    def until_full(self) -> int | None:
+        """Return the answer of the inner behaviour, if it may hold messages back at all."""
+        return self._inner.until_full() if self._inner.traits.timed else None
+
     def track(self, gone: list[tuple[Item, Fate]]) -> None:
-        """Let messages come wrapped in `Item`, here and inside."""
+        """Allow messages to come wrapped in `Item`, here and inside."""
         self.gone = gone
         self._inner.track(gone)
 
@@ -80,7 +96,7 @@ class Wrapper(Behaviour):
         self._inner.purge()
 
     def observe(self, size: int, took: float) -> None:
-        """Let the inner behaviour know how long the job took."""
+        """Pass on how long the job took."""
         self._inner.observe(size, took)
 
     def flush(self) -> None:
@@ -88,7 +104,7 @@ class Wrapper(Behaviour):
         self._inner.flush()
 
     def tally(self) -> Tally:
-        """Count what the inner behaviour counts."""
+        """Return the counts of the inner behaviour."""
         return self._inner.tally()
 
     def check(self) -> None:

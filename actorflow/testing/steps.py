@@ -6,7 +6,7 @@ from contextlib import suppress
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
-from behaviours.base import Behaviour, Fate, Item, adapt, unwrap
+from behaviours.base import Behaviour, Fate, Foreign, Hooked, Item, adapt, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -253,7 +253,9 @@ class Run:
 
     def _displaced(self) -> int:
         tally = self.behaviour.tally()
-        return tally.replaced + tally.dropped + tally.expired + tally.merged
+        # What disappears in an object that keeps no counts is dropped by mistake, or `displaces`.
+        dropped = 0 if isinstance(self.behaviour, (Foreign, Hooked)) else tally.dropped
+        return tally.replaced + dropped + tally.expired + tally.merged
 
     def _merges(self) -> bool:
         return self.displaces or self.behaviour.tally().merged > 0

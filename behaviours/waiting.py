@@ -1,0 +1,140 @@
+"""What `Linger`, `Debounce` and `Adaptive` share: they hold a batch back in the hope of more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from behaviours.contract import Reason
+from behaviours.wrapper import Wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from behaviours.contract import Refusal
+
+
+class Waiting(Wrapper):
+    """Remembers the time, whether the wait was called off, and why the last batch left."""
+
+    __slots__ = ("_flushed", "_now", "_reason")
+
+    def __init__(self, inner: Any, **changed: bool) -> None:
+        super().__init__(inner, timed=True, **changed)
+        self._now = -inf
+        self._flushed = False
+        self._reason: Reason | None = None
+
+    def reason(self) -> Reason:
+        """Return why the batch left: for a reason of its own, or that of the inner behaviour."""
+        return self._reason or self._inner.reason()
+
+    def _why(self, due: float, over: Reason) -> Reason | None:
+        """Return why a batch that had to wait until `due` leaves now: `over` if that has passed."""
+        if due == -inf:
+            return None
+        if due <= self._now:
+            return over
+        return Reason.FLUSH if self._flushed else None
+
+    def until_full(self) -> int | None:
+        """Return after how many messages the wait could end early, here or inside."""
+        return fewest(self._missing(), super().until_full())
+
+    def _missing(self) -> int | None:
+        """Return how many more messages end this wait, if any number does."""
+        return None
+
+    def flush(self) -> None:
+        """Stop waiting, now and later. O(1)."""
+        self._flushed = True
+        super().flush()
+
+
+class WaitingFromFirst(Waiting):
+    """Holds a batch back until `_due`: so many seconds after its first message arrived."""
+
+    __slots__ = ("_due", "_wait")
+
+    def __init__(self, inner: Any, wait: float, **changed: bool) -> None:
+        super().__init__(inner, first_stamped=True, **changed)
+        self._wait = wait
+        self._due = -inf
+
+    def add(self, message: Any) -> None:
+        """Accumulate one message; the first one starts the wait. O(1) more.
+
+        >>> from behaviours import Linger, Queue
+        >>> linger = Linger(Queue(), 2.0)
+        >>> _ = linger.ready_at(100.0)
+        >>> linger.add("a")
+        >>> linger.ready_at(100.0)
+        102.0
+        """
+        first = not len(self._inner)
+        self._inner.add(message)
+        if first:
+            self._due = self._now + self._wait
+
+    def extend(self, messages: list[Any]) -> Sequence[Refusal]:
+        """Accumulate many messages that arrived now. O(1) more.
+
+        >>> from behaviours import Linger, Queue
+        >>> Linger(Queue(), 2.0).extend(["a", "b"])
+        ()
+        """
+        first = not len(self._inner)
+        refused = self._inner.extend(messages)
+        if first:
+            self._due = self._now + self._wait
+        return refused
+
+    def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
+        """Accumulate many messages; the time of the first counts. O(1) more.
+
+        >>> from behaviours import Linger, Queue
+        >>> linger = Linger(Queue(), 2.0)
+        >>> _ = linger.extend_at(["a", "b"], [100.0, 101.0])
+        >>> linger.ready_at(101.0)
+        102.0
+        """
+        first = not len(self._inner)
+        refused = super().extend_at(messages, times)
+        if first and (span := accepted_span(messages, refused)):
+            self._due = times[span[0]] + self._wait
+        return refused
+
+
+def fewest(some: int | None, other: int | None) -> int | None:
+    """Return the smaller of two numbers of messages, where None is no number at all.
+
+    >>> fewest(3, None), fewest(None, None), fewest(3, 2)
+    (3, None, 2)
+    """
+    if some is None or other is None:
+        return other if some is None else some
+    return min(some, other)
+
+
+def accepted_span(messages: list[Any], refusals: Sequence[Refusal]) -> tuple[int, int] | None:
+    """Return the places of the first and the last message that were not refused.
+
+    Where one object comes several times and only some of them are refused, these are the last:
+    a behaviour that has become full stays so.
+
+    >>> accepted_span(["a", "b", "c", "d"], [(["a"], ValueError()), (["d"], ValueError())])
+    (1, 2)
+    """
+    if not refusals:
+        return (0, len(messages) - 1) if messages else None
+    refused = Counter(id(message) for some, _ in refusals for message in some)
+    came = Counter(map(id, messages))
+    places = [at for at, message in enumerate(messages) if came[id(message)] > refused[id(message)]]
+    if not places:
+        return None
+    last = len(messages) - 1
+    while refused[id(messages[last])]:
+        refused[id(messages[last])] -= 1
+        last -= 1
+    return places[0], last
