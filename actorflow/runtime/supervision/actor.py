@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pykka
 from pykka._envelope import Envelope
 
-from actorflow.runtime.actor.actor import CURRENT, Actor, Ref
+from actorflow.runtime.actor.actor import CURRENT, FrameworkActor, Ref
 from actorflow.runtime.errors import RequestRefused, StartFailed, WorkerStopped, WouldDeadlock
 from actorflow.runtime.exits import (
     Crash,
@@ -84,7 +84,7 @@ class _Event:
         self.do = do
 
 
-class SupervisorActor(Actor):
+class SupervisorActor(FrameworkActor):
     """A running supervisor: performs what its `Family` decides."""
 
     def __init__(
@@ -108,11 +108,6 @@ class SupervisorActor(Actor):
         self._ready: list[ThreadTicket] = []  # who waits for the start
         self._callers: set[ThreadTicket] = set()  # who takes one out answers it
 
-    @property
-    def lane(self) -> Lane:
-        """Where its code runs."""
-        return self._lane
-
     def __repr__(self) -> str:
         name = self.__dict__.get("child_id") if self.name is None else self.name
         return f"supervisor {self.actor_urn[9:17]}" if name is None else f"supervisor {name!r}"
@@ -123,8 +118,8 @@ class SupervisorActor(Actor):
         """Start the children. Called once, by whoever starts the supervisor."""
         self._ready.append(ready)
         ROSTER.add(self)
-        self._inbox.append(Envelope(_Event(self._begin)))
-        self._lane.submit(self)
+        self.mailbox.open()
+        self._try_post(self._begin)
 
     def _begin(self) -> None:
         self._perform(self.family.begin(now=self.clock.now()))
@@ -190,7 +185,7 @@ class SupervisorActor(Actor):
         """End on pykka's stop message, as on any other."""
         self._leave(self._stopping or Normal())
 
-    def _notice(self, ref: Any, _actor: Actor, reason: ExitReason) -> None:
+    def _notice(self, ref: Any, _ref: Any, reason: ExitReason) -> None:
         """Hear that a child has ended. In the thread where it ended."""
         self._try_post(partial(self._exited, ref, reason))
 
@@ -248,9 +243,9 @@ class SupervisorActor(Actor):
             now = self.clock.now()
             if ref is IGNORE:
                 return self.family.start_ignored(key, now=now)
-            ref.actor.__dict__.update(supervisor=self, child_id=child.id)
+            ref.lifespan.__dict__.update(supervisor=self, child_id=child.id)
             actions = self.family.started(key, ref, extra, now=now)
-            ref.actor.watch(partial(self._notice, ref))
+            ref.watch(partial(self._notice, ref))
             if self.exit_reason is not None:  # killed while the child was starting
                 self._kill_all()
             return actions
@@ -273,7 +268,7 @@ class SupervisorActor(Actor):
             return
         for ref in refs:
             if not self.pairs.stop(ref, final=final):
-                ref.actor.shut_down(Shutdown())
+                ref.lifespan.shut_down(Shutdown())
         if float(grace) < math.inf:
             when = self.clock.now() + float(grace)
             self.clock.call_at(when, partial(self._overdue, refs))
@@ -287,7 +282,7 @@ class SupervisorActor(Actor):
     def _kill(self, refs: Iterable[Any]) -> None:
         for ref in refs:
             if ref.is_alive() and not self.pairs.kill(ref):
-                ref.actor.kill()
+                ref.kill()
 
     def _schedule(self, retry: Retry) -> None:
         if retry.after > 0:
@@ -381,7 +376,7 @@ class SupervisorActor(Actor):
         """End what is left, which is something only after a kill or a crash. Any thread."""
         for ref in self.family.refs():
             if ref.is_alive():
-                ref.actor.kill()
+                ref.kill()
         self.pairs.end_all(self.exit_reason or Normal())
 
     def _refuse_callers(self) -> None:
@@ -390,8 +385,7 @@ class SupervisorActor(Actor):
 
     def _refuse_inbox(self) -> None:
         """Tell those whose requests have not been looked at."""
-        while self._inbox:
-            event = self._inbox.popleft()
+        while (event := self.mailbox.next()) is not None:
             caller = _caller_of(event.message)
             if caller is not None:
                 caller.resolve(self.dead_error())
@@ -480,7 +474,7 @@ def _is_pair(outcome: Any) -> bool:
 
 
 def _is_ours(ref: Any) -> bool:
-    return isinstance(ref, Ref) and isinstance(ref.actor, Actor)
+    return isinstance(ref, Ref)
 
 
 def _no_child(child: Child, outcome: Any) -> str:

@@ -204,7 +204,7 @@ def test_actor_hooks_answers_and_proxies() -> None:
     assert proxy.double(21).get(timeout=PATIENCE) == 42
     assert ref.stop(timeout=PATIENCE) is True
     assert ref.actor.log == ["start", "hello", "note", "stop"]
-    assert ref.actor.exit_reason == af.Normal()
+    assert ref.exit_reason == af.Normal()
     assert ref.stop(timeout=PATIENCE) is False
     with pytest.raises(pykka.ActorDeadError):
         ref.tell("late")
@@ -234,7 +234,7 @@ def test_actor_stop_by_itself(how: str) -> None:
 
     ref = Quits.start()
     assert ref.ask("enough", timeout=PATIENCE) is None
-    assert ref.actor.exit_reason == af.Shutdown("enough")
+    assert ref.exit_reason == af.Shutdown("enough")
 
     class Refuses(Echo):
         def on_start(self) -> Any:
@@ -252,7 +252,7 @@ def test_actor_failures_in_ask_are_the_callers_in_tell_a_crash() -> None:
     error = ValueError("its own")
     ref.tell(error)
     assert ref.actor_stopped.wait(PATIENCE)
-    assert ref.actor.exit_reason == af.Crash(error)
+    assert ref.exit_reason == af.Crash(error)
     assert ref.actor.log[-1] is error  # on_failure
     assert "stop" not in ref.actor.log
 
@@ -274,7 +274,7 @@ def test_system_exit_in_an_actor_ends_that_actor_only(error: BaseException) -> N
     asker = Caller(ref.ask, error, timeout=PATIENCE)
     assert asker.wait().error is error
     assert ref.actor_stopped.wait(PATIENCE)
-    assert ref.actor.exit_reason == af.Crash(error)
+    assert ref.exit_reason == af.Crash(error)
     assert other.ask("fine", timeout=PATIENCE) == "fine"
     assert theirs.ask("fine", timeout=PATIENCE) == "fine"
 
@@ -313,7 +313,7 @@ def test_ask_never_hangs_when_it_races_with_stop() -> None:
                     assert future.get(timeout=PATIENCE) == number
                 except pykka.ActorDeadError:
                     continue
-        assert not ref.actor._inbox, attempt
+        assert not ref.lifespan.mailbox.envelopes, attempt
 
 
 def test_ask_never_hangs_when_it_races_with_a_crash() -> None:
@@ -343,12 +343,12 @@ def test_ask_never_hangs_when_it_races_with_a_crash() -> None:
 def test_watch_gives_exactly_one_notice() -> None:
     ref = Echo.start()
     notices: list[Any] = []
-    ref.actor.watch(lambda actor, reason: notices.append((actor, reason)))
+    ref.watch(lambda actor, reason: notices.append((actor, reason)))
     ref.stop(timeout=PATIENCE)
     until(lambda: bool(notices), "the notice comes")
-    ref.actor.watch(lambda actor, reason: notices.append("late"))
-    assert notices == [(ref.actor, af.Normal()), "late"]
-    assert not ref.actor.die(af.Killed())
+    ref.watch(lambda actor, reason: notices.append("late"))
+    assert notices == [(ref, af.Normal()), "late"]
+    assert not ref.lifespan.die(af.Killed())
     assert len(notices) == 2
 
 
@@ -358,10 +358,10 @@ def test_watch_can_be_taken_back() -> None:
     def notice(actor: Any, reason: Any) -> None:
         raise AssertionError("it was taken back")
 
-    ref.actor.unwatch(notice)
-    ref.actor.watch(notice)
-    ref.actor.unwatch(notice)
-    ref.actor.unwatch(notice)
+    ref.unwatch(notice)
+    ref.watch(notice)
+    ref.unwatch(notice)
+    ref.unwatch(notice)
     ref.stop(timeout=PATIENCE)
 
 
@@ -375,7 +375,7 @@ def test_watch_from_two_threads_while_the_actor_ends() -> None:
             number: int, ref: Any = ref, notices: Any = notices, barrier: Any = barrier
         ) -> None:
             barrier.wait(PATIENCE)
-            ref.actor.watch(lambda _actor, _reason: notices.append(number))
+            ref.watch(lambda _actor, _reason: notices.append(number))
 
         watchers = [Caller(watch, number) for number in range(2)]
         barrier.wait(PATIENCE)
@@ -395,8 +395,8 @@ def test_a_notice_that_raises_does_not_keep_it_from_the_others(
     def fails(actor: Any, reason: Any) -> None:
         raise ValueError("bad notice")
 
-    ref.actor.watch(fails)
-    ref.actor.watch(lambda actor, reason: told.set())
+    ref.watch(fails)
+    ref.watch(lambda actor, reason: told.set())
     ref.stop(timeout=PATIENCE)
     assert told.wait(PATIENCE)
     assert "exit notice failed" in caplog.text

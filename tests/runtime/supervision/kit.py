@@ -119,7 +119,7 @@ class Stage:
         """Have a child end by itself, for that reason, and everybody react."""
         match reason or af.Crash(BOOM):
             case af.Killed():
-                ref.actor.kill()
+                ref.kill()
             case af.Crash(exception):
                 ref.tell(exception)
             case clean:

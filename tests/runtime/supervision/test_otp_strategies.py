@@ -310,4 +310,4 @@ def test_exits_of_strangers_and_of_the_replaced_do_not_count_s17(stage: Stage) -
     supervisor.actor._notice(stranger, stranger.actor, af.Crash(ValueError("who")))
     stage.run()
     assert names(supervisor) == "a2"
-    stranger.actor.kill()
+    stranger.kill()

@@ -1,0 +1,454 @@
+"""The framework's side of an actor: how it starts, takes turns, and ends exactly once.
+
+A user's actor holds its `Lifespan` in one slot, so that all other names of the class are the
+user's. `FrameworkActor` (in `actor.py`) is both in one object.
+
+An actor ends in this order: the reason is set, the token goes back for good, callers are refused,
+watchers are notified. So whoever sends something is either refused here or finds the actor dead,
+and an `ask` cannot hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pykka
+from pykka import messages
+from pykka._envelope import Envelope
+
+from actorflow.runtime.actor.answers import reply, reply_error
+from actorflow.runtime.actor.current import CURRENT
+from actorflow.runtime.actor.mailbox import Inbox, Mailbox, is_stop, refuse
+from actorflow.runtime.actor.ref import Ref
+from actorflow.runtime.errors import StartFailed, WorkerCrashed, WorkerStopped
+from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.log import log
+from actorflow.runtime.registry import ROSTER
+from actorflow.runtime.worker.tickets import ThreadTicket
+from behaviours.errors import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from actorflow.runtime.lanes.lane import Lane
+
+    Notice = Callable[[Any, ExitReason], object]
+
+__all__ = ["Lifespan", "Stop"]
+
+_ROUNDS = 32  # messages that an actor handles before it lets others run
+
+
+class Stop(Exception):
+    """Return or raise this from a hook or a job to end the actor.
+
+    >>> Stop().reason, Stop("enough").reason
+    (Normal(), Shutdown(detail='enough'))
+    """
+
+    reason: ExitReason = Normal()  # also for a subclass whose `__init__` does not call this one's
+
+    def __init__(self, reason: object = None) -> None:
+        super().__init__(reason)
+        if isinstance(reason, ExitReason):
+            self.reason = reason
+        elif reason is not None:
+            self.reason = Shutdown(reason)
+
+
+class Lifespan:
+    """Runs one actor on a lane and ends it once.
+
+    The framework's own actors may override how they are ended: `_claim_death`, `_cut_off`,
+    `_refuse_inbox`, `_finish_stop`, `_crash`, `shut_down` and `kill`. Each says what it must do.
+
+    Args:
+        actor: whose hooks (`on_start`, `on_receive`, `on_stop`, `on_failure`) are called.
+        lane: where they run; the elastic pool unless told otherwise.
+
+    """
+
+    # What most actors never need has a default in the class, and costs an instance nothing.
+    exit_reason: ExitReason | None = None
+    """Why the actor ended; `None` while it lives."""
+    supervisor: Lifespan | None = None
+    """Whose child it is."""
+    child_id: Hashable | None = None
+    """Its id as a child of that supervisor."""
+    starter: Lifespan | None = None
+    """The actor that waits for its start, while it is being started."""
+    _starting: list[ThreadTicket] | None = None  # atomic: the thread that pops it resolves it
+    _stopping: ExitReason | None = None
+    _asked: Any = None  # the future of the caller whose message is being handled
+    _over: bool = False  # it has ended, and all callers have been refused
+    _watchers: list[Notice] | None = None
+    _stopped_event: threading.Event | None = None
+    _ref: Any = None
+
+    def __init__(self, actor: pykka.Actor, lane: Lane = POOL) -> None:
+        self.actor = actor
+        self.lane = lane
+        self.mailbox = Mailbox()
+
+    # What pykka's code looks at, made only when it does.
+
+    @property
+    def actor_urn(self) -> str:
+        """The unique name of the actor."""
+        urn: str | None = self.__dict__.get("_urn")
+        return urn or self.__dict__.setdefault("_urn", uuid.uuid4().urn)
+
+    @property
+    def actor_inbox(self) -> Any:
+        """The mailbox as pykka sees it."""
+        return Inbox(self)
+
+    @property
+    def actor_ref(self) -> Any:
+        """The actor's ref."""
+        return self._ref or self.__dict__.setdefault("_ref", Ref(self.actor))
+
+    @property
+    def actor_stopped(self) -> threading.Event:
+        """An event that is set once the actor has ended."""
+        event: threading.Event = self.__dict__.setdefault("_stopped_event", threading.Event())
+        if self.exit_reason is not None:
+            event.set()
+        return event
+
+    @property
+    def title(self) -> str:
+        """The actor's `repr`, whatever a user's `__repr__` raises: it is used while things fail."""
+        try:
+            return repr(self.actor)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - a subclass of the user's
+            return f"{type(self.actor).__name__} ({self.actor_urn})"
+
+    # Starting.
+
+    def launch(self) -> None:
+        """Register the actor and run `on_start` in its lane; return when that has succeeded.
+
+        Raises:
+            StartFailed: `on_start` raised or asked to stop.
+
+        """
+        ROSTER.add(self)
+        if getattr(self.actor.on_start, "__func__", None) is pykka.Actor.on_start:
+            self._open()
+            return
+        started = ThreadTicket()
+        self._starting = [started]
+        with self.being_started():
+            try:
+                self.lane.submit(_Start(self))
+                self.lane.wait(started, None)
+            except BaseException:  # Ctrl-C: the caller never gets a ref to stop it with
+                self.kill()
+                raise
+        if started.error is not None:
+            raise started.error
+
+    @contextlib.contextmanager
+    def being_started(self) -> Iterator[None]:
+        """Record who waits for the start, so that a call that would wait for it is refused."""
+        self.starter = CURRENT.get()
+        try:
+            yield
+        finally:
+            self.starter = None
+
+    def run_start(self) -> None:
+        """Run `on_start`, report to the starter, then handle messages. Only the lane calls this."""
+        if self.exit_reason is not None:  # killed before the lane came to it
+            return
+        before = CURRENT.set(self)
+        reason: ExitReason | None = None
+        try:
+            outcome: Any = self.actor.on_start()  # type: ignore[func-returns-value]
+            if isinstance(outcome, Stop):
+                reason = outcome.reason
+        except Stop as stop:
+            reason = stop.reason
+        except BaseException as error:  # noqa: BLE001 - raised in the starter
+            reason = Crash(error)
+        finally:
+            CURRENT.reset(before)
+        if reason is None:
+            self._release_starter()
+            self._open(in_lane=True)
+            return
+        starters, self._starting = self._starting, None
+        self.die(reason)
+        self._release(starters, self._start_failed())
+
+    def _release_starter(self) -> None:
+        """Let `launch` return. An actor that was killed meanwhile has started, and has ended."""
+        self._release(self._starting, None)
+
+    @staticmethod
+    def _release(starters: list[ThreadTicket] | None, failure: StartFailed | None) -> None:
+        try:
+            starter = (starters or []).pop()
+        except IndexError:
+            return
+        starter.resolve(failure)
+
+    def _start_failed(self) -> StartFailed:
+        reason = self.exit_reason or Normal()
+        failure = StartFailed(self.title, _describe(reason))
+        failure.__cause__ = reason.exception if isinstance(reason, Crash) else None
+        return failure
+
+    def _open(self, *, in_lane: bool = False) -> None:
+        if self.exit_reason is not None:
+            return
+        self.mailbox.open()
+        if self.mailbox.envelopes:  # it can be found in the registry already
+            if in_lane:
+                self.run()
+            else:
+                self.mailbox.wake(self.lane, self)
+
+    # Messages.
+
+    def put(self, envelope: Envelope[Any]) -> None:
+        """Append an envelope to the mailbox and make the actor run. Thread-safe. O(1).
+
+        Raises:
+            WorkerStopped: the actor has ended.
+
+        """
+        mailbox = self.mailbox
+        mailbox.envelopes.append(envelope)
+        if mailbox.idle:
+            if self.exit_reason is not None:
+                self._refuse_inbox()
+                raise self.dead_error()
+            mailbox.wake(self.lane, self)
+
+    def run(self) -> None:
+        """Handle messages for a while. Only the lane calls this; it never raises."""
+        mailbox = self.mailbox
+        if not mailbox.take_turn():
+            return
+        before = CURRENT.set(self)
+        try:
+            for _ in range(_ROUNDS):
+                if self.exit_reason is not None:
+                    mailbox.open()
+                    self._refuse_inbox()
+                    return
+                envelope = mailbox.next()
+                if envelope is not None:
+                    self._handle(envelope)
+                elif not mailbox.rest():
+                    return
+        except BaseException as error:  # noqa: BLE001 - a bug of ours; nobody must wait for ever
+            _report("actor failed", self, error)
+            self.die(Crash(error))
+            return
+        finally:
+            CURRENT.reset(before)
+        mailbox.yield_turn(self.lane, self)
+
+    def _handle(self, envelope: Envelope[Any]) -> None:
+        reply_to = envelope.reply_to
+        if is_stop(envelope):
+            self._stopping = self._stopping or Normal()
+            self._finish_stop()
+            if reply_to is not None:
+                reply_to.set(None)
+            return
+        self._asked = reply_to
+        try:
+            answer = self._receive(envelope.message)
+            if isinstance(answer, Stop):
+                raise answer  # noqa: TRY301 - returned or raised, it means the same
+        except Stop as stop:
+            self._asked = None
+            self._stopping = stop.reason
+            self._finish_stop()
+            if reply_to is not None:
+                reply(reply_to, None)
+        except BaseException as error:  # noqa: BLE001 - the caller's, or the end of the actor
+            self._asked = None
+            self._answer_with(reply_to, error)
+        else:
+            self._asked = None
+            if reply_to is not None:
+                reply(reply_to, answer)
+
+    def _receive(self, message: Any) -> Any:
+        """Let pykka's code call `on_receive`, or whatever a proxy means."""
+        return pykka.Actor._handle_receive(self.actor, message)  # noqa: SLF001
+
+    def _answer_with(self, reply_to: Any, error: BaseException) -> None:
+        """Pass an exception to the caller, if there is one; else, or if so chosen, crash."""
+        if reply_to is not None:
+            reply_error(reply_to, error)
+            contained = getattr(self.actor, "ask_failures", "reply") == "reply"
+            if isinstance(error, Exception) and contained:
+                return
+        self._crash(error)
+
+    # Ending.
+
+    def stop(self) -> None:
+        """Ask the actor to stop after what is in its mailbox; return at once. Thread-safe."""
+        if self.exit_reason is None:
+            with contextlib.suppress(WorkerStopped):
+                self.put(Envelope(messages._ActorStop()))  # noqa: SLF001
+
+    def shut_down(self, reason: ExitReason) -> None:
+        """Ask the actor to end with this reason, after what is in its mailbox. Thread-safe."""
+        self._stopping = reason
+        self.stop()
+
+    def kill(self) -> None:
+        """End the actor at once, whatever it is doing. Thread-safe.
+
+        A thread cannot be killed: a handler that hangs keeps its thread, but is cut off.
+        """
+        if self.exit_reason is not None:
+            return
+        running = not self.mailbox.is_idle
+        if self.die(Killed(abandoned=running)) and running:
+            _warn("actor abandoned", self)
+
+    def _finish_stop(self) -> None:
+        """Run `on_stop`, then end. In the lane's thread."""
+        reason = self._stopping or Normal()
+        try:
+            self.actor.on_stop()
+        except BaseException as error:  # noqa: BLE001 - the actor ends all the same
+            _report("on_stop failed", self, error)
+        self.die(reason)
+
+    def _crash(self, error: BaseException) -> None:
+        """Run `on_failure`, then end. In the lane's thread."""
+        _report("actor crashed", self, error)
+        try:
+            self.actor.on_failure(type(error), error, error.__traceback__)
+        except BaseException as second:  # noqa: BLE001 - the actor ends all the same
+            _report("on_failure failed", self, second)
+        self.die(Crash(error))
+
+    def die(self, reason: ExitReason) -> bool:
+        """End the actor, unless it has ended; return whether this call did it. Thread-safe."""
+        if not self._claim_death(reason):
+            return False
+        try:
+            self._finish_death()
+        except BaseException:  # Ctrl-C in the thread that kills it; each step may be repeated
+            self._finish_death()
+            raise
+        return True
+
+    def _finish_death(self) -> None:
+        try:
+            self._cut_off()
+        finally:
+            ROSTER.discard(self)
+            self._over = True
+            if self._stopped_event is not None:
+                self._stopped_event.set()
+            self._release_starter()
+            self._notify()
+
+    def _claim_death(self, reason: ExitReason) -> bool:
+        """Set `exit_reason` unless it is set; return whether this call did. Must be atomic."""
+        if self.exit_reason is not None:
+            return False
+        return self.__dict__.setdefault("exit_reason", reason) is reason
+
+    def _cut_off(self) -> None:
+        """Refuse callers and release what the actor holds. Runs once, or again if it raised."""
+        self.mailbox.open()
+        self._refuse_asked()
+        self._refuse_inbox()
+        self.lane.release()
+
+    def _refuse_asked(self) -> None:
+        """Refuse the caller whose message is being handled: the actor was killed meanwhile."""
+        asked = self._asked
+        if asked is not None:
+            reply_error(asked, self.dead_error())
+
+    def _refuse_inbox(self) -> None:
+        """Refuse all who wait for messages that were not handled. Any number of threads at once."""
+        refuse(self.mailbox.envelopes, self.dead_error)
+
+    def dead_error(self) -> WorkerStopped:
+        """Return the error for callers who come too late."""
+        reason = self.exit_reason or Normal()
+        text = f"{self.title} has ended: {_describe(reason)}"
+        if isinstance(reason, Crash):
+            error: WorkerStopped = WorkerCrashed(text)
+            error.__cause__ = reason.exception
+            return error
+        return WorkerStopped(text)
+
+    # Watchers.
+
+    def watch(self, notice: Notice) -> None:
+        """Call `notice(ref, reason)` once: when the actor has ended, or now if it has."""
+        self.__dict__.setdefault("_watchers", []).append(notice)
+        if self._over:
+            self._notify()
+
+    def unwatch(self, notice: Notice) -> None:
+        """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
+        with contextlib.suppress(ValueError):
+            (self._watchers or []).remove(notice)
+
+    def _notify(self) -> None:
+        watchers = self._watchers
+        while watchers:
+            try:
+                notice = watchers.pop(0)
+            except IndexError:
+                return
+            try:
+                notice(self.actor_ref, self.exit_reason or Normal())
+            except BaseException as error:  # noqa: BLE001 - the others are told all the same
+                _report("exit notice failed", self, error)
+
+
+class _Start:
+    """Runs an actor's `on_start` in its lane."""
+
+    __slots__ = ("_lifespan",)
+
+    def __init__(self, lifespan: Lifespan) -> None:
+        self._lifespan = lifespan
+
+    def run(self) -> None:
+        """Run it. Only the lane calls this."""
+        self._lifespan.run_start()
+
+
+def _describe(reason: ExitReason) -> str:
+    try:
+        return reason.describe()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - `__str__` of a user's error
+        return type(reason).__name__.lower()
+
+
+def _report(event: str, lifespan: Lifespan, error: BaseException) -> None:
+    """Log a failure. A log handler that raises must not keep the actor from ending."""
+    with contextlib.suppress(Exception):
+        log.error(event, actor=lifespan.title, error=brief(error), exc_info=error)
+
+
+def _warn(event: str, lifespan: Lifespan) -> None:
+    with contextlib.suppress(Exception):
+        log.warning(event, actor=lifespan.title)
