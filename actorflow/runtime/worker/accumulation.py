@@ -16,7 +16,7 @@ from __future__ import annotations
 from _thread import allocate_lock
 from collections.abc import Callable
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from actorflow.runtime.errors import BadBehaviour, Dropped, Expired, Replaced
 from behaviours import Queue, Stack
@@ -37,8 +37,6 @@ _DISPLACED: dict[Fate, Callable[[Any], Exception]] = {
 }
 
 _MARKING = allocate_lock()
-
-Refused: TypeAlias = Callable[["Sequence[Any]", Exception], None]
 
 
 class Ticket(Protocol):
@@ -116,6 +114,11 @@ class Batch:
             part = Batch(chosen, len(payload[start:end]), tickets, self.reason)
             part.attempt = self.attempt
             parts.append(part)
+        if parts:  # where the payload has another length than there were messages
+            whole = type(self.payload) is not list or sum(p.size for p in parts) == len(payload)
+            if whole:
+                parts[-1].size += self.size - sum(part.size for part in parts)
+            self.size -= sum(part.size for part in parts)
         self.parts = tuple(parts)  # before the tickets move: a late resolve finds them there
         kept = []
         for at, ticket in _popped(self.tickets):
@@ -156,6 +159,8 @@ class Shape(NamedTuple):
     """It takes messages wrapped in `Item`."""
     accepts_all: bool
     """Nothing is ever refused, so whoever waits need not wait for a verdict."""
+    folds: bool
+    """It holds fewer messages than arrive, so producers fold a long `raw`."""
     turns: bool | None
     """A plain line, of which a drain takes all: `False` for `Queue`, `True` for `Stack`."""
 
@@ -175,6 +180,7 @@ def _shape(behaviour: Behaviour) -> Shape:
             explains=kind.reason is not Behaviour.reason,
             tracks=traits.trackable,
             accepts_all=traits.accepts_all and traits.trackable and not traits.blocks,
+            folds=traits.shrinks or traits.bounded,
             turns={Queue: False, Stack: True}.get(kind),
         )
     return found
@@ -200,16 +206,16 @@ class Accumulation:
 
     Args:
         behaviour: how they accumulate; it must have been claimed (`adapt`).
-        refused: called with each refusal of a message for which nobody waits.
 
     """
 
     __slots__ = (
-        "_gone", "_loose", "_refused", "_waiting", "batches", "behaviour", "due", "first_at",
-        "folded", "lost", "marks", "raw", "rejected", "shape",
+        "_gone", "_loose", "_refusals", "_waiting", "batches", "behaviour", "dead_lettered",
+        "due", "failed", "first_at", "folded", "in_flight", "lost", "marks", "processed", "raw",
+        "rejected", "shape",
     )  # fmt: skip
 
-    def __init__(self, behaviour: Behaviour, refused: Refused | None = None) -> None:
+    def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
         self.shape = _shape(behaviour)
         self.raw: list[Any] = []
@@ -225,7 +231,9 @@ class Accumulation:
         """Batches handed over."""
         self.due: float | None = None
         """After a `take` that returned nothing: when to try again, if time alone changes it."""
-        self._refused = refused
+        self.in_flight = self.processed = self.failed = self.dead_lettered = 0
+        """What became of the messages that were handed over."""
+        self._refusals: list[Refusal] | None = None
         self._waiting: dict[int, Ticket] | None = None  # by identity, until they leave
         self._gone: list[tuple[Item, Fate]] | None = None
         self._loose: _Loose | None = None
@@ -464,8 +472,24 @@ class Accumulation:
                         ticket.resolve(error)
                 else:
                     silent.append(message)
-            if silent and self._refused is not None:
-                self._refused(silent, error)
+            if silent:
+                self.note_refusal(silent, error)
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether messages were refused for which nobody waits."""
+        return bool(self._refusals)
+
+    def note_refusal(self, messages: Sequence[Any], error: Exception) -> None:
+        """Keep a refusal for whoever reports it. O(1). No messages: the behaviour has failed."""
+        if self._refusals is None:
+            self._refusals = []
+        self._refusals.append((messages, error))
+
+    def take_refusals(self) -> list[Refusal]:
+        """Return the refusals since the last call."""
+        refusals, self._refusals = self._refusals, None
+        return refusals or []
 
     def _notice_lost(self, expected: int) -> None:
         """Count what a behaviour of the user's let go while messages were added."""

@@ -27,7 +27,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.errors import Full, LoopBlocked, WouldBlock, WouldDeadlock
-from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.exits import Normal
+from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker import runner
 from actorflow.runtime.worker.accumulation import Accumulation, Batch
 from actorflow.runtime.worker.life import Life
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from actorflow.runtime.clock import Timer
-    from actorflow.runtime.errors import WorkerStopped
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.worker.accumulation import Ticket
     from actorflow.runtime.worker.options import Settings
@@ -56,6 +57,7 @@ it pushes in one call. What is handed to the job, and what `push_ack` accepts, i
 """
 
 NEVER = sys.maxsize
+NORMAL = Normal()
 _FOLDS = frozenset({Event.STARTED, Event.PUSHED, Event.DUE, Event.MAIL, Event.DONE})
 
 
@@ -64,6 +66,7 @@ class Order(Enum):
 
     SERVE = "serve"
     """Answer mail."""
+    ON_START = "on_start"
     ON_IDLE = "on_idle"
     ON_STOP = "on_stop"
 
@@ -110,13 +113,15 @@ class Seat:
 class Effects:
     """What is done after the lock is free."""
 
-    __slots__ = ("cut", "dead", "executor_gone", "seats")
+    __slots__ = ("cut", "dead", "error", "executor_gone", "seats")
 
     def __init__(self) -> None:
         self.seats: list[Any] = []
         """To be submitted to the lane."""
         self.cut: list[Batch] = []
         """Cut off: their callers are told."""
+        self.error: BaseException | None = None
+        """What they are told, if it is not that the pair has ended."""
         self.executor_gone = False
         self.dead = False
 
@@ -125,9 +130,9 @@ class Accumulator:
     """Takes messages for one executor. See the module for how it works."""
 
     __slots__ = (
-        "__dict__", "__weakref__", "_folding", "_owner", "_plain", "_timer", "active", "batch",
-        "core", "first", "generation", "handle", "idle", "lead", "lock", "parts", "settings",
-        "since", "span", "state", "value",
+        "__dict__", "__weakref__", "_folding", "_owner", "_plain", "_timer", "active",
+        "actor_ref", "batch", "core", "first", "generation", "handle", "idle", "lead", "lock",
+        "parts", "settings", "since", "span", "spawned", "state", "value",
     )  # fmt: skip
 
     # What most pairs never need has a default in the class, and costs an instance nothing.
@@ -146,8 +151,7 @@ class Accumulator:
     _idle_timer: Timer | None = None
     _idle_due: float = 0.0
     _idle_called: int = -1
-    _refusals: list[tuple[int, Exception]] | None = None
-    ref: Any = None
+    _every: tuple[Seat, ...] = ()
 
     def __init__(self, settings: Settings, behaviour: Behaviour, state: Any) -> None:
         self.settings = settings
@@ -164,7 +168,7 @@ class Accumulator:
         """Changes when the executor is cut off: what an older one comes to is ignored."""
         self.lead = 1
         """How many messages the push that took the token has appended."""
-        self.since = settings.clock.now()
+        self.since = self.spawned = settings.clock.now()
         """When `raw` was last emptied, or the executor was woken."""
         self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
         self._folding = False
@@ -176,7 +180,8 @@ class Accumulator:
         self.parts: list[Batch] | None = None
         self.span: tuple[float, float, float] | None = None
         if settings.concurrency > 1:
-            self._seats = [Seat(self) for _ in range(settings.concurrency)]
+            self._every = tuple(Seat(self) for _ in range(settings.concurrency))
+            self._seats = list(self._every)
 
     @property
     def pair(self) -> Accumulator:
@@ -196,6 +201,11 @@ class Accumulator:
     def __repr__(self) -> str:
         name = self.settings.name
         return f"worker {name!r}" if name is not None else f"worker of {self.settings.title}"
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether a supervisor starts another executor after a crash."""
+        return self._life is not None and self._life.supervised
 
     def is_current(self) -> bool:
         """Return whether this very pair runs the code that asks."""
@@ -304,7 +314,7 @@ class Accumulator:
         waiter = None
         with self.lock:
             self._refuse_if_closed()
-            effects = self._catch_up()
+            effects = self.catch_up()
             core = self.core
             now = self._now()
             self._owner = get_ident()
@@ -343,7 +353,7 @@ class Accumulator:
         self._refuse_own_functions()
         with self.lock:
             self._refuse_if_closed()
-            effects = self._catch_up()
+            effects = self.catch_up()
             now = self._now()
             self._owner = get_ident()
             try:
@@ -410,7 +420,7 @@ class Accumulator:
             if self.lock.acquire(blocking=False):
                 try:
                     if self.mode is None and self.exit_reason is None:
-                        effects = self._catch_up()
+                        effects = self.catch_up()
                         self._fold(self._now())
                 finally:
                     self.lock.release()
@@ -432,8 +442,6 @@ class Accumulator:
             self.core.fold(now, count)
         finally:
             self._owner = 0
-        if self.core.refusals:
-            self._note_refusals()
 
     def _now(self) -> float:
         return self.settings.clock.now() if self.core.shape.timed else 0.0
@@ -494,9 +502,14 @@ class Accumulator:
                     self.span = (since, since, self.settings.clock.now())
                     self.batch = batch = Batch(payload, count)
                     return batch
-            task = self._next(seat, Event.PUSHED) if self._may_begin() else self._leave(seat)
-        if core.refusals:
-            self.life.report(self)
+            effects = Effects()
+            if self._may_begin():
+                task = self._next(seat, Event.PUSHED, effects)
+                if self._seats:
+                    self._fill(effects)
+            else:
+                self._leave(seat)
+        self.conclude(effects)
         return task
 
     def done(self, seat: Any, generation: int, batch: Batch, state: Any) -> Task | None:
@@ -544,33 +557,83 @@ class Accumulator:
                         return None  # a producer has handed the token over meanwhile
                     if self.mail or core.marks:
                         self.lead = NEVER
-                        return self._next(seat, Event.PUSHED)
+                        effects = Effects()
+                        task = self._next(seat, Event.PUSHED, effects)
+                        break
                     self.active = 1
                     self.state = PairState.RUNNING
-            core.in_flight -= batch.size
-            if core.shape.observed:
-                core.behaviour.observe(batch.size, end - seat.span[2])
-            task, effects = self._after(seat)
+            else:
+                core.in_flight -= batch.size
+                if core.shape.observed:
+                    core.behaviour.observe(batch.size, end - seat.span[2])
+                task, effects = self._after(seat)
         self.conclude(effects)
         return task
 
     # The general path.
 
-    def next(self, seat: Any, generation: int) -> Task | None:
+    def next(self, seat: Any, generation: int, event: Event = Event.DONE) -> Task | None:
         """Return what the seat does after a hook, an answer to mail or a failed batch."""
         with self.lock:
             if generation != self.generation:
                 return None
+            task, effects = self._after(seat, event)
+        self.conclude(effects)
+        return task
+
+    def finished(self, seat: Any, generation: int, batch: Batch, state: Any) -> None:
+        """Account for a batch that was processed, or a part of one, before the seat goes on."""
+        end = self.settings.clock.now()
+        with self.lock:
+            if generation == self.generation:
+                self.value = state
+                self.core.processed += batch.size
+                self.core.in_flight -= batch.size
+                if self.timing is None:
+                    self.timing = Timing()
+                self.timing.finished(self.core.batches, batch.size, seat.span, end)
+
+    def lost(self, generation: int, batch: Batch, *, buried: bool) -> bool:
+        """Account for messages that failed; return whether they are still in flight."""
+        with self.lock:
+            if generation != self.generation:
+                return False
+            self.core.in_flight -= batch.size
+            if buried:
+                self.core.dead_lettered += batch.size
+            else:
+                self.core.failed += batch.size
+        return True
+
+    def next_part(self, seat: Any, generation: int) -> Task | None:
+        """Return what is left of a batch that failed, or what comes after it."""
+        with self.lock:
+            if generation != self.generation:
+                return None
+            if seat.parts:
+                part: Batch = seat.parts.pop()
+                part.reason = Reason.RETRY
+                seat.batch = part
+                return part
+            seat.parts = None
             task, effects = self._after(seat)
         self.conclude(effects)
         return task
 
-    def _after(self, seat: Any) -> tuple[Task | None, Effects]:
+    def postpone(self, seat: Any, generation: int, task: Task) -> None:
+        """Let others run before the seat goes on with a task."""
+        with self.lock:
+            if generation != self.generation:
+                return
+            seat.first = task
+        self.settings.lane.submit(seat)
+
+    def _after(self, seat: Any, event: Event = Event.DONE) -> tuple[Task | None, Effects]:
         """Return what a seat does next that has finished something. Under the lock."""
         seat.batch = None
         self.active -= 1
         effects = Effects()
-        task = self._next(seat, Event.DONE, effects)
+        task = self._next(seat, event, effects)
         if self._seats:
             self._fill(effects)
         return task, effects
@@ -583,14 +646,25 @@ class Accumulator:
         if self._seats is not None:
             self._seats.append(seat)
 
-    def _next(self, seat: Any, event: Event, effects: Effects | None = None) -> Task | None:
+    def _next(self, seat: Any, event: Event, effects: Effects) -> Task | None:
         """Let the machine decide what a seat does after an event. Under the lock."""
-        self.apply(event, effects or Effects(), seat)
+        self.apply(event, effects, seat)
         task: Task | None = seat.first
         seat.first = None
         if task is None:
             self._leave(seat)
         return task
+
+    def open(self) -> None:
+        """Begin to take messages, where there is no `on_start` and nobody to tell."""
+        ROSTER.add(self)
+        self.state = PairState.IDLE
+        self.idle.append(self)
+
+    def schedule_start(self, effects: Effects) -> None:
+        """Submit a seat that calls `on_start`. Under the lock."""
+        self._begin_task(self, Order.ON_START)
+        effects.seats.append(self)
 
     def schedule(self, event: Event, effects: Effects) -> bool:
         """Apply an event with a free seat, which is submitted if there is something to do.
@@ -622,7 +696,7 @@ class Accumulator:
             if not self.schedule(event, effects):
                 return
 
-    def _catch_up(self) -> Effects:
+    def catch_up(self) -> Effects:
         """Begin for an executor that was woken but has not begun. Under the lock.
 
         The messages that woke it are in flight for whoever looks next, as they are for the one
@@ -661,8 +735,8 @@ class Accumulator:
             held=held,
             ready=held and core.ready(now),
             mail=bool(self.mail),
-            supervised=self.life.supervised,
-            first=not self.life.restarts,
+            supervised=self.is_supervised,
+            first=self._life is None or not self._life.restarts,
             hooked=settings.has_on_stop,
             mode=self.mode,
         )
@@ -681,10 +755,12 @@ class Accumulator:
                 transition = advance(self.state, again, facts)
                 self.state = transition.state
                 again = self._perform(transition.steps, effects, seat, now)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - of a behaviour
                 if seat is None:
-                    raise
-                self.idle.clear()
+                    self.core.note_refusal((), error)
+                    return
+                if self.mode is None:
+                    self.idle.clear()
                 self._begin_task(seat, Failed(error))
                 if self.mode is None:
                     self.state = PairState.RUNNING
@@ -713,10 +789,12 @@ class Accumulator:
             elif step is Step.CLOSE:
                 self.close()
             elif step is Step.CUT_OFF:
-                self._cut_off(effects)
+                self.cut_off(effects)
             elif step is Step.TELL_EXECUTOR:
                 effects.executor_gone = True
             elif step is Step.TELL_ALL:
+                if self.exit_reason is None:
+                    self.exit_reason = self.life.final_reason()
                 effects.dead = True
             elif step in _ORDERS and seat is not None:
                 self._begin_task(seat, _ORDERS[step])
@@ -767,9 +845,17 @@ class Accumulator:
                 return None  # a producer has handed the token over meanwhile
             self.lead = NEVER
             return Event.PUSHED
-        if self.state is PairState.IDLE and self.settings.idle_timeout is not None:
+        if self.state is PairState.IDLE and self._idle_timeout() is not None:
             self._watch_idleness()
         return None
+
+    def _idle_timeout(self) -> float | None:
+        subject = None if self._life is None else self._life.subject
+        return self.settings.idle_timeout if subject is None else subject.idle_timeout
+
+    def forget_plainness(self) -> None:
+        """Take the general path from now on: there is an idle timeout to watch."""
+        self._plain = self._plain and self._idle_timeout() is None
 
     def _set_timer(self) -> None:
         self._cancel_timer()
@@ -804,30 +890,29 @@ class Accumulator:
                 self._fold(self._now())
             core.behaviour.flush()
         except Exception as error:  # noqa: BLE001 - a broken behaviour must not keep anyone waiting
-            core.refusals.append(((), error))
+            core.note_refusal((), error)
 
-    def _cut_off(self, effects: Effects) -> None:
+    def cut_off(self, effects: Effects) -> None:
         """Ignore what is under way from now on. Under the lock."""
         self.generation += 1
         core = self.core
         core.failed += core.in_flight
         core.in_flight = 0
         self.active = 0
-        seats: list[Any] = [self] if self._seats is None else self.settings.seats(self)
-        for seat in seats:
+        for seat in self._every or (self,):
             if seat.batch is not None:
                 effects.cut.append(seat.batch)
             effects.cut += seat.parts or ()
-            seat.batch = seat.parts = seat.first = None
+            seat.batch = seat.parts = seat.first = None  # type: ignore[attr-defined]
         if self._seats is not None:
-            self._seats = seats
+            self._seats = list(self._every)
 
     def _watch_idleness(self) -> None:
         """Schedule `on_idle`, unless something happens before. Under the lock."""
         if self._idle_called == self.core.batches:
             return  # once for each stretch
         clock = self.settings.clock
-        when = self._idle_due = clock.now() + (self.settings.idle_timeout or 0.0)
+        when = self._idle_due = clock.now() + (self._idle_timeout() or 0.0)
         timer = self._idle_timer
         if timer is None or when < timer.when:  # an earlier one looks again when its time comes
             if timer is not None:
@@ -860,8 +945,84 @@ class Accumulator:
         """Do what is done outside the lock."""
         for seat in effects.seats:
             self.settings.lane.submit(seat)
-        if effects.executor_gone or effects.dead or effects.cut or self.core.refusals:
+        if effects.executor_gone or effects.dead or effects.cut or self.core.has_refusals:
             self.life.conclude(effects)
+
+    def effects(self) -> Effects:
+        """Return an empty record of what is to be done outside the lock."""
+        return Effects()
+
+    def ahead(self) -> int:
+        """Return how many raw messages are in flight, because they have woken the executor.
+
+        Under the lock.
+        """
+        if self.state is PairState.IDLE and not self.idle and not self.active:
+            return min(self.lead, len(self.core.raw))
+        return 0
+
+    def status(self) -> PairState:
+        """Return the state as it is for those who have pushed. Thread-safe."""
+        woken = self.state is PairState.IDLE and not self.idle
+        return PairState.RUNNING if woken else self.state
+
+    def retire(self) -> bool:
+        """End at once, in this thread, if nothing is going on and there is nobody to tell.
+
+        Return whether that was so. An interrupt leaves it either alive or dead.
+        """
+        if self.settings.has_on_stop or self.settings.name is not None:
+            return False
+        with self.lock:
+            life = self._life
+            if not self.idle or self.state is not PairState.IDLE or self.mode is not None:
+                return False
+            if self.core.raw or self.mail or self.active or len(self.core.behaviour):
+                return False
+            if self._blocked or (life is not None and (life.is_watched or life.supervised)):
+                return False
+            self.exit_reason = NORMAL
+            self.state = PairState.DEAD
+        ROSTER.discard(self)
+        self.settings.lane.release()
+        if life is not None:
+            life.over()
+        return True
+
+    def help(self, message: Any, ticket: Ticket) -> bool:
+        """Process a message in this thread, if the executor is idle; return whether it did.
+
+        Not in the main thread, which could be interrupted half-way.
+        """
+        if in_main_thread():
+            return False
+        effects = Effects()
+        with self.lock:
+            self._refuse_if_closed()
+            if self.state is not PairState.IDLE or not self.idle or self.core.raw or self.mail:
+                return False
+            self._owner = get_ident()
+            try:
+                self.core.offer(message, ticket, self._now())
+            finally:
+                self._owner = 0
+            self.idle.clear()
+            self.apply(Event.PUSHED, effects, self)
+            task, self.first = self.first, None
+        if task is not None:
+            runner.help_with(self, task)
+        self.conclude(effects)
+        return True
+
+    def refused(self, message: Any, error: Exception) -> None:
+        """Log a message that was refused and for which nobody waits."""
+        self.core.note_refusal((message,), error)
+        self.life.report()
+
+    def forked(self) -> None:
+        """Be dead in a forked child. In its only thread."""
+        self.lock = allocate_lock()
+        self.life.forked()
 
     # Mail.
 

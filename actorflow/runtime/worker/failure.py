@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.supervision.intensity import RestartWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from actorflow.runtime.worker.accumulation import Batch
 
 __all__ = [
     "Breaker",
-    "DeadLetter",
-    "DeadLetters",
     "Drop",
     "FailurePolicy",
     "Isolate",
@@ -66,7 +59,7 @@ class Retry:
 
     def parts(self, batch: Batch) -> list[Batch] | None:
         """Give the batch itself, for as long as it has tries left."""
-        if batch.failures > self.times:
+        if batch.attempt > self.times + 1:
             return None
         return [batch]
 
@@ -90,7 +83,7 @@ class Isolate:
         """Give the two halves; of a single message itself, while it has tries left."""
         if batch.size > 1 and type(batch.payload) is list:
             return batch.halves()
-        return [batch] if batch.failures <= self.retries else None
+        return [batch] if batch.attempt <= self.retries + 1 else None
 
 
 def _whole(value: object, name: str, example: str, *, least: int) -> None:
@@ -147,79 +140,3 @@ class Breaker:
     def window(self) -> RestartWindow:
         """Make the memory of one worker's crashes: it admits all but the one that trips."""
         return RestartWindow(self.failures - 1, self.within)
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message that could not be processed, and why."""
-
-    number: int
-    message: Any
-    error: BaseException
-    at: float = field(default_factory=time.time)
-    """When it was buried, as `time.time()` gives it."""
-
-
-class DeadLetters:
-    """The dead letters of one worker: read them, push them again, or throw them away.
-
-    At most `limit` are kept; beyond that the oldest is forgotten and counted in `forgotten`.
-    Safe in any thread.
-    """
-
-    def __init__(self, push: Callable[[Any], None], limit: int = 10_000) -> None:
-        self._push = push
-        self._letters: deque[DeadLetter] = deque()
-        self._numbers = itertools.count(1)
-        self.limit = limit
-        self.forgotten = 0
-
-    def bury(self, message: Any, error: BaseException) -> None:
-        """Keep a message with the exception that it causes. O(1)."""
-        self._letters.append(DeadLetter(next(self._numbers), message, error))
-        while len(self._letters) > self.limit:
-            self._letters.popleft()
-            self.forgotten += 1
-
-    def __len__(self) -> int:
-        return len(self._letters)
-
-    def __iter__(self) -> Iterator[DeadLetter]:
-        return iter(list(self._letters))
-
-    def retry(self, letters: DeadLetter | Iterable[DeadLetter] | None = None) -> int:
-        """Push one or some again, or all if it is not said which; tell how many.
-
-        What fails again comes back here.
-
-        Raises:
-            WorkerStopped: the worker has ended; the letters are kept.
-
-        """
-        count = 0
-        for letter in self._chosen(letters):
-            if not self._remove(letter):
-                continue
-            try:
-                self._push(letter.message)
-            except BaseException:
-                self._letters.appendleft(letter)  # the worker has ended: it is not lost for that
-                raise
-            count += 1
-        return count
-
-    def purge(self, letters: DeadLetter | Iterable[DeadLetter] | None = None) -> int:
-        """Throw one or some away, or all if it is not said which; tell how many."""
-        return sum(self._remove(letter) for letter in self._chosen(letters))
-
-    def _chosen(self, letters: DeadLetter | Iterable[DeadLetter] | None) -> list[DeadLetter]:
-        if letters is None:
-            return list(self)
-        return [letters] if isinstance(letters, DeadLetter) else list(letters)
-
-    def _remove(self, letter: DeadLetter) -> bool:
-        try:
-            self._letters.remove(letter)
-        except ValueError:
-            return False  # somebody else has taken it
-        return True

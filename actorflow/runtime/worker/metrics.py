@@ -1,50 +1,189 @@
-"""What a worker can tell about itself: a frozen picture, cheap to take."""
+"""What a worker says about itself: counts that add up, and times that are estimated fairly."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["WorkerStatistics"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from actorflow.runtime.worker.accumulator import Accumulator
+    from behaviours.base import Reason
+
+__all__ = ["Timing", "WorkerStatistics", "statistics"]
+
+_KEPT = 256  # batches whose times are kept
+_POINTS = 8  # places within a batch at which its messages are looked at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatistics:
     """A worker at one moment. All counts are since it was spawned.
 
-    `oldest_age` and the latencies are estimates: a plain push is not timed, so the worker looks
-    at the clock when it finishes a batch, marks the last message that is there by then, and
-    looks again when that one has been processed.
+    They add up at every moment: `accepted = processed + failed + replaced + merged + dropped +
+    expired + dead_lettered + held + in_flight`.
+
+    Times are estimates, because a plain push is not timed. The worker knows when it was woken and
+    when it emptied its inbox; messages are taken to have arrived evenly between two such moments.
     """
 
     accepted: int
     """Messages taken in: pushed, and not refused."""
     rejected: int
     """Messages that the behaviour refused: bound reached, or malformed."""
-    replaced: int
-    """Messages that a newer one with the same key took the place of."""
-    dropped: int
-    """Messages dropped to make room."""
-    expired: int
-    """Messages that waited longer than their time to live."""
-    discarded: int
-    """Messages that were accumulated when the worker ended."""
     processed: int
     """Messages handed to the job in batches that it finished."""
+    failed: int
+    """Messages in batches that the job failed, or that were cut off."""
+    replaced: int
+    """Messages that a newer one with the same key took the place of."""
+    merged: int
+    """Messages that were merged into another one."""
+    dropped: int
+    """Messages dropped to make room, or because the worker ended before their turn."""
+    expired: int
+    """Messages that waited longer than their time to live."""
+    dead_lettered: int
+    """Messages that became dead letters."""
+    held: int
+    """Messages that are accumulated now."""
+    in_flight: int
+    """Messages in the hands of the job now."""
     batches: int
     """Batches handed to the job."""
     batch_sizes: dict[int, int]
-    """How many batches had up to 1, 2, 4, 8, ... messages."""
-    depth: int
-    """Messages that are accumulated now."""
+    """How many finished batches had up to 1, 2, 4, 8, ... messages."""
+    reasons: dict[str, int]
+    """How many batches left for which reason: `idle`, `size`, `time`, ..."""
     busy: float
     """Share of the time since the spawn that was spent inside the job."""
     oldest_age: float
     """About how long the oldest accumulated message has waited, in seconds."""
     latency_p50: float | None
-    """Half of the sampled messages took at most so long from push to processed, in seconds."""
+    """Half of the messages took at most so long from push to the end of their batch, in seconds."""
     latency_p99: float | None
     """99 of 100 of them did."""
-    restarts: int = 0
+    wait_p50: float | None
+    """The same, from push to the beginning of the batch."""
+    wait_p99: float | None
+    service_p50: float | None
+    """The same, from the beginning of the batch to its end."""
+    service_p99: float | None
+    restarts: int
     """How often the executor was started again after a crash."""
-    dead_letters: int = 0
-    """Messages that could not be processed and were put aside."""
+    dead_letters: int
+    """Dead letters that there are now."""
+
+
+class Timing:
+    """What a pair measures, batch by batch. Changed under the pair's lock."""
+
+    __slots__ = ("_samples", "_sizes", "busy", "reasons")
+
+    def __init__(self) -> None:
+        self.busy = 0.0
+        self.reasons: dict[Reason, int] = {}
+        """Batches by why they left, apart from those that left because the executor was idle."""
+        self._sizes: dict[int, int] = {}
+        self._samples: deque[tuple[int, float, float, float, float]] = deque(maxlen=_KEPT)
+
+    def finished(
+        self, number: int, size: int, span: tuple[float, float, float], end: float
+    ) -> None:
+        """Note a batch that was processed. After the first few, every eighth one is sampled."""
+        low, high, begun = span
+        self.busy += end - begun
+        sizes = self._sizes
+        bits = (size - 1).bit_length() if size > 1 else 0
+        sizes[bits] = sizes.get(bits, 0) + 1
+        if number < _KEPT or not number & 7:
+            self._samples.append((size, low, high, begun, end))
+
+    def count_reason(self, reason: Reason) -> None:
+        """Note why a batch left."""
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def sizes(self) -> dict[int, int]:
+        """Return how many batches had up to 1, 2, 4, ... messages."""
+        return {1 << bits: count for bits, count in sorted(self._sizes.items())}
+
+    def quantiles(self) -> tuple[float | None, ...]:
+        """Return p50 and p99 of latency, wait and service, by message."""
+        waits: list[tuple[float, float]] = []
+        latencies: list[tuple[float, float]] = []
+        services: list[tuple[float, float]] = []
+        for size, low, high, begun, end in list(self._samples):
+            points = min(size, _POINTS) if high > low else 1
+            weight = size / points
+            services.append((end - begun, size))
+            for point in range(points):
+                arrived = high - (high - low) * (point + 0.5) / points
+                waits.append((max(begun - arrived, 0.0), weight))
+                latencies.append((end - arrived, weight))
+        return (*_quantiles(latencies), *_quantiles(waits), *_quantiles(services))
+
+
+def _quantiles(weighted: list[tuple[float, float]]) -> tuple[float | None, float | None]:
+    if not weighted:
+        return None, None
+    weighted.sort()
+    total = sum(weight for _, weight in weighted)
+    return _at(weighted, 0.5 * total), _at(weighted, 0.99 * total)
+
+
+def _at(weighted: Iterable[tuple[float, float]], rank: float) -> float:
+    value = seen = 0.0
+    for value, weight in weighted:
+        seen += weight
+        if seen >= rank:
+            break
+    return value
+
+
+def statistics(pair: Accumulator) -> WorkerStatistics:
+    """Return a picture of a pair. O(1), without stopping the job."""
+    now = pair.settings.clock.now()
+    core, life = pair.core, pair.life
+    with pair.lock:
+        counts = core.counts()
+        timing = pair.timing
+        since = pair.since
+        batches, restarts = core.batches, life.restarts
+        ahead = pair.ahead()
+        books = (core.processed, core.failed, core.dead_lettered, core.in_flight)
+        reasons = dict(timing.reasons) if timing is not None else {}
+    processed, failed, dead_lettered, in_flight = books
+    held = counts.held - ahead
+    by_reason = {reason.value: count for reason, count in reasons.items()}
+    idle = batches - sum(reasons.values())
+    if idle > 0:
+        by_reason["idle"] = idle
+    times = (None,) * 6 if timing is None else timing.quantiles()
+    return WorkerStatistics(
+        accepted=counts.accepted,
+        rejected=counts.rejected,
+        processed=processed,
+        failed=failed,
+        replaced=counts.replaced,
+        merged=counts.merged,
+        dropped=counts.dropped,
+        expired=counts.expired,
+        dead_lettered=dead_lettered,
+        held=held,
+        in_flight=in_flight + ahead,
+        batches=batches,
+        batch_sizes={} if timing is None else timing.sizes(),
+        reasons=by_reason,
+        busy=(0.0 if timing is None else timing.busy) / max(now - pair.spawned, 1e-9),
+        oldest_age=max(now - since, 0.0) if held else 0.0,
+        latency_p50=times[0],
+        latency_p99=times[1],
+        wait_p50=times[2],
+        wait_p99=times[3],
+        service_p50=times[4],
+        service_p99=times[5],
+        restarts=restarts,
+        dead_letters=life.dead_letter_count,
+    )

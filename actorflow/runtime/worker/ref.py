@@ -1,79 +1,74 @@
-"""Workers: an executor fronted by an accumulator, and the ref by which one talks to them."""
+"""The ref of a worker: push messages, ask, stop it, look at it."""
 
 from __future__ import annotations
 
-import atexit
-import math
-import time
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from actorflow.runtime.actor.actor import CURRENT, Ref
-from actorflow.runtime.clock import SYSTEM
+import pykka
+
+from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import (
     BadOption,
     Full,
     PushTimeout,
     StopTimeout,
     WorkerCrashed,
+    WorkerStopped,
     WouldDeadlock,
-    near,
-    refuse_unhashable,
 )
 from actorflow.runtime.exits import Crash
-from actorflow.runtime.log import log
-from actorflow.runtime.registry import ROSTER, forget_name, take_name
+from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.worker.accumulator import FOLD_AT, Accumulator
-from actorflow.runtime.worker.failure import Breaker, failure_policy
-from actorflow.runtime.worker.jobs import executor_maker, lane_for
-from actorflow.runtime.worker.orders import StopMode
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
-from behaviours import Queue, Throttle
-from behaviours.arguments import seconds
-from behaviours.base import adapt
+from actorflow.runtime.worker.machine import PairState, StopMode
+from actorflow.runtime.worker.metrics import statistics
+from actorflow.runtime.worker.tickets import AsyncTicket, FutureTicket, ThreadTicket
+from behaviours.base import Item
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Hashable, Iterable
     from types import TracebackType
     from typing import Self
 
-    from actorflow.runtime.clock import Clock
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.lanes.lane import Lane
-    from actorflow.runtime.worker.executor import Executor
-    from actorflow.runtime.worker.failure import DeadLetters, FailurePolicy
+    from actorflow.runtime.worker.dead_letters import DeadLetters
+    from actorflow.runtime.worker.executor import ExecutorRef
     from actorflow.runtime.worker.metrics import WorkerStatistics
-    from actorflow.runtime.worker.orders import WorkerStatus
     from behaviours.base import Behaviour
 
-__all__ = ["DEFAULT_TIMEOUT", "Worker", "WorkerRef", "spawn"]
+__all__ = ["WorkerRef", "ref_class"]
 
+_TIMEOUT = 5.0  # seconds that a caller waits unless it says otherwise
 DEFAULT_TIMEOUT: Any = object()
 """Says that a caller of `push_block` gave no timeout: what that means depends on the worker."""
-_TIMEOUT = 5.0  # seconds that a caller waits unless it says otherwise
 
 
-class WorkerRef(Ref[Accumulator]):
-    """The ref of a running worker: push messages, stop it, look at it. Safe in any thread.
+class WorkerRef(Ref[Any]):
+    """The ref of a running worker. Thread-safe. Get one from `spawn`.
 
-    Get one from `spawn`. It is a `pykka.ActorRef` of the accumulator; `executor` is the ref of
-    the other half.
+    It is a `pykka.ActorRef` of the accumulator; `executor` is the ref of the other half.
     """
 
-    __slots__ = ("_help", "_idle", "_items")
+    __slots__ = ("_idle", "_raw", "actor")
 
-    def __init__(self, accumulator: Accumulator, *, help: bool = False) -> None:  # noqa: A002
+    actor_class = Accumulator  # type: ignore[assignment]
+
+    def __init__(self, accumulator: Accumulator) -> None:
         self.actor = accumulator
-        self.actor_class = Accumulator
-        self._items = accumulator.core.raw
+        self._raw = accumulator.core.raw
         self._idle = accumulator.idle
-        self._help = help
+
+    @property
+    def lifespan(self) -> Any:
+        """The accumulator. Internal."""
+        return self.actor
 
     # Messages.
 
     def push(self, message: Any) -> None:
-        """Send a message and go on: it is processed some time, or counted as rejected. O(1).
+        """Send a message and return: it is processed some time, or counted as rejected. O(1).
 
         An idle worker takes it at once, alone. A busy one accumulates it.
 
@@ -81,7 +76,7 @@ class WorkerRef(Ref[Accumulator]):
             WorkerStopped: the worker has ended, or is stopping.
 
         """
-        self._items.append(message)
+        self._raw.append(message)
         if self._idle:
             self.actor.wake((message,))
 
@@ -95,9 +90,14 @@ class WorkerRef(Ref[Accumulator]):
         messages = list(messages)
         if not messages:
             return
-        self._items.extend(messages)
+        self._raw.extend(self._stamped(messages))
         if self._idle:
+            self.actor.lead = len(messages)
             self.actor.wake(messages)
+
+    def _stamped(self, messages: list[Any]) -> list[Any]:
+        """Return messages as the raw list holds them."""
+        return messages
 
     def push_ack(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
         """Send a message and return once it is accumulated.
@@ -109,7 +109,10 @@ class WorkerRef(Ref[Accumulator]):
             WorkerStopped: the worker has ended, or is stopping.
 
         """
-        self.actor.offer(message, None, timeout)
+        if self.actor.core.shape.accepts_all:
+            self.push(message)
+        else:
+            self.actor.offer(message, None, _checked(timeout))
 
     def push_block(self, message: Any, timeout: float | None = DEFAULT_TIMEOUT) -> None:
         """Send a message and return once the batch that holds it was processed.
@@ -117,7 +120,7 @@ class WorkerRef(Ref[Accumulator]):
         The default timeout is 5 seconds, or none where the worker was spawned with `help=True`.
 
         Raises:
-            Exception: what the job raised on that batch.
+            Exception: what the job raised on that batch, or answered to that message.
             Displaced: the message was replaced, dropped or has expired, so it never will be.
             Rejected: the behaviour refuses it.
             PushTimeout: not in time; the message stays accumulated and will be processed.
@@ -125,74 +128,173 @@ class WorkerRef(Ref[Accumulator]):
             WouldDeadlock: called from the worker's own job.
 
         """
-        accumulator = self.actor
-        if CURRENT.get() is accumulator.executor:
-            msg = f"{accumulator!r} would wait for itself: its own job calls push_block"
-            raise WouldDeadlock(msg)
-        ticket = ThreadTicket()
+        pair = self.actor
         if timeout is DEFAULT_TIMEOUT:
-            timeout = None if self._help else _TIMEOUT
-        left = timeout
-        if self._help and timeout is None:
-            accumulator.offer_and_help(message, ticket)
+            timeout = None if pair.settings.help else _TIMEOUT
+        elif timeout is not None:
+            _checked(timeout)
+        ticket = ThreadTicket()
+        if pair.is_current():
+            raise self._self_wait("push_block")
+        if pair.settings.help and timeout is None and pair.help(message, ticket):
+            pass
+        elif pair.core.shape.accepts_all:
+            self._append(message, ticket)
         else:
-            left = accumulator.offer(message, ticket, timeout)
-        if not accumulator.lane.wait(ticket, left):
-            msg = (
-                f"{accumulator!r} did not process {brief(message)} within {timeout} s; "
-                "it stays accumulated"
-            )
-            raise PushTimeout(msg)
+            timeout = pair.offer(message, ticket, timeout)
+        if not pair.settings.lane.wait(ticket, timeout):
+            raise self._late(message, timeout)
         if ticket.error is not None:
             raise ticket.error
 
+    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
+        """Send a message and return the job's answer to it, `None` if it gives none.
+
+        A job answers with `Answers(state, answers)`. If not `block`, return a `pykka.Future`.
+
+        Raises:
+            pykka.Timeout: no answer in time; the message stays accumulated.
+            Exception: as `push_block`; if not `block`, from `get` of the future.
+
+        """
+        pair = self.actor
+        if timeout is not None:
+            _checked(timeout)
+        if not block:
+            return self._ask_later(message)
+        if pair.is_current():
+            raise self._self_wait("ask")
+        ticket = ThreadTicket()
+        if pair.core.shape.accepts_all:
+            self._append(message, ticket)
+        else:
+            try:
+                timeout = pair.offer(message, ticket, timeout)
+            except Full:
+                if timeout is not None and pair.core.behaviour.traits.blocks:
+                    raise pykka.Timeout(f"no room in {pair!r} within {timeout} s") from None  # noqa: TRY003, EM102 # fmt: skip
+                raise
+        if not pair.settings.lane.wait(ticket, timeout):
+            msg = f"{pair!r} did not answer {brief(message)} in time; it stays accumulated"
+            raise pykka.Timeout(msg)
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.answer
+
+    def _ask_later(self, message: Any) -> Any:
+        ticket = FutureTicket()
+        try:
+            if self.actor.core.shape.accepts_all:
+                self._append(message, ticket)
+            else:
+                SHELTER.run(self.actor.try_offer, message, ticket, ThreadTicket)
+        except Exception as error:  # noqa: BLE001 - raised by the future
+            ticket.resolve(error)
+        return ticket.future
+
+    def tell(self, message: Any) -> None:
+        """Send a message like `push`: pykka's word for it."""
+        self.push(message)
+
+    def _append(self, message: Any, ticket: Any) -> None:
+        """Push a message that somebody waits for, to a behaviour that refuses nothing."""
+        pair = self.actor
+        item = Item(message, (ticket,))
+        pair.core.mark()
+        self._raw.extend(self._stamped([item]))
+        if self._idle:
+            pair.wake((item,))
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        """Do what a push does after it has appended to a busy worker's list."""
+
+    # The same for asyncio.
+
+    async def apush(self, message: Any, timeout: float | None = None) -> None:
+        """Like `push`, but where the worker makes pushers wait for room, wait without blocking.
+
+        Raises:
+            Rejected: a bound that is reached, after `timeout` seconds; a malformed message.
+            WorkerStopped: the worker has ended, or is stopping.
+
+        """
+        if self.actor.core.shape.accepts_all:
+            self.push(message)
+        else:
+            await self._aoffer(message, None, timeout)
+
     async def apush_ack(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
-        """Do as `push_ack`, from a task of any event loop."""
-        await self._aoffer(message, None, timeout)
+        """Like `push_ack`, from a task of any event loop."""
+        await self.apush(message, timeout)
 
     async def apush_block(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
-        """Do as `push_block`, from a task of any event loop."""
-        accumulator = self.actor
-        if CURRENT.get() is accumulator.executor:
-            msg = f"{accumulator!r} would wait for itself: its own job calls apush_block"
-            raise WouldDeadlock(msg)
+        """Like `push_block`, from a task of any event loop."""
+        if self.actor.is_current():
+            raise self._self_wait("apush_block")
         ticket = AsyncTicket()
-        left = await self._aoffer(message, ticket, timeout)
+        left = await self._asend(message, ticket, timeout)
         if not await ticket.wait(left):
-            msg = (
-                f"{accumulator!r} did not process {brief(message)} within {timeout} s; "
-                "it stays accumulated"
-            )
-            raise PushTimeout(msg)
+            raise self._late(message, timeout)
+
+    async def aask(self, message: Any, *, timeout: float | None = None) -> Any:
+        """Like `ask`, from a task of any event loop."""
+        if self.actor.is_current():
+            raise self._self_wait("aask")
+        ticket = AsyncTicket()
+        left = await self._asend(message, ticket, timeout)
+        if not await ticket.wait(left):
+            msg = f"{self.actor!r} did not answer {brief(message)} in time; it stays accumulated"
+            raise pykka.Timeout(msg)
+        return ticket.answer
+
+    async def _asend(self, message: Any, ticket: Any, timeout: float | None) -> float | None:
+        if timeout is not None:
+            _checked(timeout)
+        if self.actor.core.shape.accepts_all:
+            self._append(message, ticket)
+            return timeout
+        return await self._aoffer(message, ticket, timeout)
 
     async def _aoffer(self, message: Any, ticket: Any, timeout: float | None) -> float | None:
-        """Do as `Accumulator.offer`, for a task."""
-        begin = None
-        left = timeout
-        while (waiter := self.actor.try_offer(message, ticket, AsyncTicket)) is not None:
-            if begin is None:
-                begin = time.monotonic()
-            try:
-                in_time = await waiter.wait(left)
-            finally:
-                self.actor.forget_blocked(waiter)
-            if not in_time:
-                raise Full(len(self.actor.core.behaviour))
-            if timeout is not None:
-                left = timeout - (time.monotonic() - begin)
-        return left
+        """Like `Accumulator.offer`, for a task."""
+        pair = self.actor
+        begin = monotonic()
+        waiter: Any = SHELTER.run(pair.try_offer, message, ticket, _async_ticket(), pair.is_current())
+        if waiter is None:
+            return timeout
+        try:
+            in_time = await waiter.wait(timeout)
+        except BaseException:
+            pair.forget_blocked(waiter)
+            raise
+        if not in_time and pair.forget_blocked(waiter):
+            raise Full(len(pair.core.behaviour))
+        return None if timeout is None else max(timeout - (monotonic() - begin), 0.0)
+
+    def _self_wait(self, verb: str) -> WouldDeadlock:
+        msg = f"{self.actor!r} would wait for itself: its own job calls {verb}"
+        return WouldDeadlock(msg)
+
+    def _late(self, message: Any, timeout: float | None) -> PushTimeout:
+        msg = (
+            f"{self.actor!r} did not process {brief(message)} in time ({timeout} s left at the "
+            "beginning); it stays accumulated"
+        )
+        return PushTimeout(msg)
 
     # Looking at it.
 
     @property
     def name(self) -> Hashable | None:
         """The name it was spawned under."""
-        return self.actor.name
+        return self.actor.settings.name
 
     @property
-    def executor(self) -> Ref[Executor]:
+    def executor(self) -> ExecutorRef:
         """The ref of the executor: `tell`, `ask` and `proxy()` reach it between two batches."""
-        ref: Ref[Executor] = self.actor.executor.actor_ref
+        ref: ExecutorRef = self.actor.life.executor.actor_ref
         return ref
 
     @property
@@ -200,19 +302,23 @@ class WorkerRef(Ref[Accumulator]):
         """Why it ended; `None` while it lives."""
         return self.actor.exit_reason
 
+    def is_alive(self) -> bool:
+        """Return whether the worker has not ended."""
+        return self.actor.exit_reason is None
+
     def statistics(self) -> WorkerStatistics:
-        """Take a picture of the worker: counts, batch sizes, depth, latency. O(1)."""
-        return self.actor.statistics()
+        """Return a picture of the worker: counts, batch sizes, depth, times. O(1)."""
+        return statistics(self.actor)
 
     @property
     def dead_letters(self) -> DeadLetters:
         """Messages that `Isolate` found to be poison: read, retry or purge them."""
-        return self.actor.dead_letters()
+        return self.actor.life.dead_letters
 
     @property
-    def status(self) -> WorkerStatus:
+    def status(self) -> PairState:
         """What the worker is doing."""
-        return self.actor.status
+        return self.actor.status()
 
     def resume(self) -> None:
         """Start a parked worker's executor again.
@@ -221,7 +327,7 @@ class WorkerRef(Ref[Accumulator]):
             NotParked: the worker is not parked.
 
         """
-        self.actor.resume()
+        self.actor.life.resume()
 
     @property
     def is_idle(self) -> bool:
@@ -229,9 +335,9 @@ class WorkerRef(Ref[Accumulator]):
         return bool(self._idle)
 
     def __len__(self) -> int:
-        """Count what is accumulated now."""
+        """Return how many messages are accumulated now."""
         with self.actor.lock:
-            return len(self.actor.core)
+            return len(self.actor.core) - self.actor.ahead()
 
     def __bool__(self) -> bool:
         return True
@@ -239,6 +345,42 @@ class WorkerRef(Ref[Accumulator]):
     def __repr__(self) -> str:
         reason = self.actor.exit_reason
         return f"<{self.actor!r}{'' if reason is None else ', ended: ' + reason.describe()}>"
+
+    def __reduce__(self) -> NoReturn:
+        msg = (
+            f"{self!r} cannot be pickled: it lives in this process only; "
+            "give it a name and use af.whereis(name), or push from here"
+        )
+        raise TypeError(msg)
+
+    # What pykka's own code looks at.
+
+    @property
+    def actor_urn(self) -> str:  # type: ignore[override]
+        """See `pykka.Actor.actor_urn`."""
+        return self.actor.life.urn
+
+    @property
+    def actor_stopped(self) -> Any:
+        """See `pykka.Actor.actor_stopped`."""
+        return self.actor.life.stopped
+
+    @property
+    def actor_inbox(self) -> Any:
+        """See `pykka.Actor.actor_inbox`: what is put in is pushed."""
+        return _Inbox(self)
+
+    def watch(self, notice: Any) -> None:
+        """Call `notice(ref, reason)` once when the worker has ended, or now if it has."""
+        self.actor.life.watch(notice)
+
+    def unwatch(self, notice: Any) -> None:
+        """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
+        self.actor.life.unwatch(notice)
+
+    def kill(self) -> None:
+        """End the worker at once, like `stop(now=True)`, with the reason `Killed`."""
+        self.actor.life.kill()
 
     # Ending.
 
@@ -250,13 +392,13 @@ class WorkerRef(Ref[Accumulator]):
         timeout: float | None = None,
         block: bool = True,
     ) -> bool:
-        """Stop the worker; tell whether it was still there.
+        """Stop the worker; return whether it was still there.
 
         Args:
             drain: process what is accumulated first (the default); `False` finishes the current
-                batch only and discards the rest.
-            now: do not even wait for the current batch: those who wait are told, the job runs
-                to its end in its thread, cut off.
+                batch only and drops the rest.
+            now: do not even wait for the current batch: callers are told, the job runs to its
+                end in its thread, cut off.
             timeout: seconds to wait; when they are up, it is stopped now.
             block: `False` returns at once and the worker stops by itself.
 
@@ -264,19 +406,49 @@ class WorkerRef(Ref[Accumulator]):
             StopTimeout: it did not end in time, so it was cut off.
 
         """
+        pair = self.actor
         mode = StopMode.asked_for(drain=drain, now=now)
-        accumulator = self.actor
-        ended = ThreadTicket()
-        there = accumulator.request_stop(mode)
-        if not block or CURRENT.get() is accumulator.executor:
+        if timeout is not None:
+            _checked(timeout)
+        if pair.retire():
+            return True
+        there = pair.life.request_stop(mode)
+        if not block or pair.is_current():
             return there
-        accumulator.watch(lambda _actor, _reason: ended.resolve())
-        if not accumulator.lane.wait(ended, timeout):
-            left = len(accumulator.core)
-            accumulator.request_stop(StopMode.NOW)
-            msg = f"{accumulator!r} did not stop within {timeout} s; cut off with {left} messages"
-            raise StopTimeout(msg)
+        ended = ThreadTicket()
+        pair.life.watch(partial(_resolve, ended))
+        if not pair.settings.lane.wait(ended, timeout):
+            raise self._cut_off(timeout)
         return there
+
+    async def astop(
+        self, *, drain: bool | None = None, now: bool = False, timeout: float | None = None
+    ) -> bool:
+        """Like `stop`, from a task of any event loop."""
+        pair = self.actor
+        mode = StopMode.asked_for(drain=drain, now=now)
+        if timeout is not None:
+            _checked(timeout)
+        there = pair.life.request_stop(mode)
+        if pair.is_current():
+            return there
+        ended = AsyncTicket()
+        notice = partial(_resolve, ended)
+        pair.life.watch(notice)
+        try:
+            in_time = await ended.wait(timeout)
+        except BaseException:
+            pair.life.unwatch(notice)
+            raise
+        if not in_time:
+            raise self._cut_off(timeout)
+        return there
+
+    def _cut_off(self, timeout: float | None) -> StopTimeout:
+        left = len(self.actor.core)
+        self.actor.life.request_stop(StopMode.NOW)
+        msg = f"{self.actor!r} did not stop within {timeout} s; cut off with {left} messages"
+        return StopTimeout(msg)
 
     def __enter__(self) -> Self:
         return self
@@ -287,8 +459,24 @@ class WorkerRef(Ref[Accumulator]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Drain and stop. If the worker has crashed, say so, unless something else is raised."""
+        """Drain and stop. If the worker has crashed, raise that, unless something else is."""
         self.stop()
+        self._raise_crash(kind)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Like `__exit__`, without blocking the event loop."""
+        await self.astop()
+        self._raise_crash(kind)
+
+    def _raise_crash(self, kind: type[BaseException] | None) -> None:
         reason = self.actor.exit_reason
         if kind is None and isinstance(reason, Crash):
             crashed = WorkerCrashed(f"{self.actor!r} has ended: {reason.describe()}")
@@ -296,238 +484,166 @@ class WorkerRef(Ref[Accumulator]):
 
 
 class FoldingWorkerRef(WorkerRef):
-    """A worker whose behaviour stays small: a long raw inbox is folded by who made it long."""
+    """A worker whose behaviour stays small: a long raw list is folded by those who made it long."""
 
     __slots__ = ()
 
     def push(self, message: Any) -> None:
         """See `WorkerRef.push`."""
-        items = self._items
-        items.append(message)
+        raw = self._raw
+        raw.append(message)
         if self._idle:
             self.actor.wake((message,))
-        elif len(items) > FOLD_AT:
+        elif len(raw) > FOLD_AT:
             self.actor.fold_early()
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """See `WorkerRef.push_many`."""
         super().push_many(messages)
-        if len(self._items) > FOLD_AT:
+        self._look()
+
+    def _look(self) -> None:
+        if len(self._raw) > FOLD_AT:
             self.actor.fold_early()
 
 
-class EagerWorkerRef(WorkerRef):
-    """A worker whose behaviour must see each message at once: its time, or whether it fits."""
+class LingeringWorkerRef(WorkerRef):
+    """A worker whose behaviour must know when the first message of a batch arrived."""
 
     __slots__ = ()
 
     def push(self, message: Any) -> None:
-        """See `WorkerRef.push`. Where the behaviour says so, it waits for room."""
-        self.actor.push_eagerly(message)
+        """See `WorkerRef.push`."""
+        raw, pair = self._raw, self.actor
+        if not raw:
+            pair.core.first_at = pair.settings.clock.now()
+        raw.append(message)
+        if self._idle:
+            pair.wake((message,))
+        elif len(raw) >= pair.ring_at:
+            pair.ring()
+
+    def push_many(self, messages: Iterable[Any]) -> None:
+        """See `WorkerRef.push_many`."""
+        if not self._raw:
+            self.actor.core.first_at = self.actor.settings.clock.now()
+        super().push_many(messages)
+        self._look()
+
+    def _append(self, message: Any, ticket: Any) -> None:
+        if not self._raw:
+            self.actor.core.first_at = self.actor.settings.clock.now()
+        super()._append(message, ticket)
+
+    def _look(self) -> None:
+        raw, pair = self._raw, self.actor
+        if len(raw) >= pair.ring_at:
+            pair.ring()
+        elif len(raw) > FOLD_AT and pair.core.shape.folds:
+            pair.fold_early()
+
+
+class StampingWorkerRef(WorkerRef):
+    """A worker whose behaviour must know when each message arrived."""
+
+    __slots__ = ()
+
+    def push(self, message: Any) -> None:
+        """See `WorkerRef.push`."""
+        raw, pair = self._raw, self.actor
+        raw.append((pair.settings.clock.now(), message))
+        if self._idle:
+            pair.wake((message,))
+        elif len(raw) >= pair.ring_at:
+            pair.ring()
+        elif len(raw) > FOLD_AT and pair.core.shape.folds:
+            pair.fold_early()
+
+    def push_many(self, messages: Iterable[Any]) -> None:
+        """See `WorkerRef.push_many`."""
+        super().push_many(messages)
+        self._look()
+
+    def _stamped(self, messages: list[Any]) -> list[Any]:
+        now = self.actor.settings.clock.now()
+        return [(now, message) for message in messages]
+
+    def _look(self) -> None:
+        raw, pair = self._raw, self.actor
+        if len(raw) >= pair.ring_at:
+            pair.ring()
+        elif len(raw) > FOLD_AT and pair.core.shape.folds:
+            pair.fold_early()
+
+
+class BlockingWorkerRef(WorkerRef):
+    """A worker whose behaviour may make a pusher wait for room."""
+
+    __slots__ = ()
+
+    def push(self, message: Any) -> None:
+        """See `WorkerRef.push`; but where the worker is full, wait for room."""
+        pair = self.actor
+        try:
+            pair.offer(message)
+        except (WorkerStopped, WouldDeadlock):
+            raise
+        except BlockingIOError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a push is a cast: counted and logged
+            pair.refused(message, error)
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """See `WorkerRef.push_many`."""
         for message in messages:
-            self.actor.push_eagerly(message)
+            self.push(message)
 
 
-def _ref_class(behaviour: Behaviour) -> type[WorkerRef]:
+def ref_class(behaviour: Behaviour) -> type[WorkerRef]:
+    """Return the class whose `push` does what a behaviour needs, and no more."""
     traits = behaviour.traits
-    if traits.stamped or traits.blocks:
-        return EagerWorkerRef
+    if traits.blocks:
+        return BlockingWorkerRef
+    if traits.stamped:
+        return StampingWorkerRef
+    if traits.first_stamped or traits.timed:
+        return LingeringWorkerRef
     return FoldingWorkerRef if traits.shrinks or traits.bounded else WorkerRef
 
 
-def spawn(
-    job: Callable[[Any, Any], Any] | type[Executor],
-    *,
-    state: Any = None,
-    behaviour: Any = Queue,
-    name: Hashable | None = None,
-    throttle: float | None = None,
-    executor: str | Lane = "pool",
-    help: bool = False,  # noqa: A002 - the word of the contract
-    idle_timeout: float | None = None,
-    on_failure: Any = "drop",
-    breaker: Breaker | None = None,
-    verbose: bool = False,
-    clock: Clock = SYSTEM,
-) -> WorkerRef:
-    """Start a worker: an executor that runs `job`, fronted by an accumulator.
+class _Inbox:
+    """A worker's inbox as pykka's code sees it."""
 
-    Args:
-        job: a function `(batch, state) -> state`, a coroutine function of that shape, or an
-            `Executor` subclass.
-        state: the first state; a subclass finds it as `self.state`.
-        behaviour: how messages accumulate: an instance, a class or a factory.
-        name: a name to find it by with `whereis`.
-        throttle: seconds from the start of one call to the start of the next, at least.
-        executor: `"pool"`, or `"thread"` for a thread of its own (or a lane, in tests).
-        help: let a caller of `push_block` without timeout run an idle worker's batch itself.
-        idle_timeout: seconds without work after which `Executor.on_idle` is called, which by
-            default ends the worker.
-        on_failure: what becomes of a batch whose job raised: `"drop"`, `"retry"`, `"isolate"`,
-            or `Drop()`, `Retry(n)`, `Isolate(retries=n)`, or a policy of your own.
-        breaker: park the worker when its executor crashes too often (supervised workers).
-        verbose: log each batch at debug level.
-        clock: where time comes from; tests give a virtual one.
+    __slots__ = ("_worker",)
 
-    Raises:
-        BadJob, BadBehaviour, BadOption: something cannot work; the message shows the right call.
-        AlreadyStarted: a worker of that name is running.
-        StartFailed: the executor's `on_start` raised or asked to stop.
+    def __init__(self, worker: WorkerRef) -> None:
+        self._worker = worker
 
-    """
-    worker = make(
-        job, state=state, behaviour=behaviour, name=name, throttle=throttle, executor=executor,
-        help=help, idle_timeout=idle_timeout, on_failure=on_failure, breaker=breaker,
-        verbose=verbose, clock=clock,
-    )  # fmt: skip
-    launch(worker)
-    return worker
+    def put(self, envelope: Any, /) -> None:
+        """Push what is in the envelope; an answer goes to whoever waits for it."""
+        pair = self._worker.actor
+        pair.take_envelope(envelope)
+
+    def empty(self) -> bool:
+        """Return whether nothing is accumulated."""
+        return not len(self._worker)
 
 
-def make(
-    job: Any,
-    *,
-    state: Any,
-    behaviour: Any,
-    name: Hashable | None,
-    throttle: float | None,
-    executor: str | Lane,
-    help: bool,  # noqa: A002
-    idle_timeout: float | None,
-    on_failure: Any,
-    breaker: Breaker | None,
-    verbose: bool,
-    clock: Clock,
-) -> WorkerRef:
-    """Check the options and make a worker that is not started yet. See `spawn`."""
-    maker, policy, lane = _checked(
-        job, name=name, throttle=throttle, executor=executor, help=help,
-        idle_timeout=idle_timeout, on_failure=on_failure, breaker=breaker,
-    )  # fmt: skip
-    # Last, so that a call that is refused leaves the behaviour free for another.
-    adapted = adapt(behaviour if throttle is None else Throttle(behaviour, throttle))
-    accumulator = Accumulator(
-        adapted, maker, job, state=state, lane=lane, clock=clock, name=name, policy=policy
-    )
-    if idle_timeout is not None:
-        accumulator.idle_timeout = idle_timeout
-    if breaker is not None:
-        accumulator.breaker = breaker
-    if verbose:
-        accumulator.verbose = True
-    worker = accumulator._ref = _ref_class(adapted)(accumulator, help=help)  # noqa: SLF001
-    return worker
+def _resolve(ticket: Any, _ref: Any, _reason: Any) -> None:
+    ticket.resolve()
 
 
-def _checked(
-    job: Any,
-    *,
-    name: Hashable | None,
-    throttle: float | None,
-    executor: str | Lane,
-    help: bool,  # noqa: A002
-    idle_timeout: Any,
-    on_failure: Any,
-    breaker: Any,
-) -> tuple[Callable[[Any], Executor], FailurePolicy, Lane]:
-    """Refuse options that cannot work; give what those stand for that can."""
-    maker = executor_maker(job)
-    if throttle is not None:
-        seconds(throttle, "throttle", "spawn(job, throttle=0.5)")
-    if idle_timeout is not None:
-        number = isinstance(idle_timeout, (int, float)) and not isinstance(idle_timeout, bool)
-        if not (number and 0 < idle_timeout < math.inf):
-            msg = (
-                f"idle_timeout={idle_timeout!r} must be a positive number of seconds, "
-                "as in spawn(job, idle_timeout=60.0)"
-            )
-            raise BadOption(msg)
-    if breaker is not None and not isinstance(breaker, Breaker):
-        msg = f"breaker={breaker!r} must be a Breaker, as in breaker=Breaker(failures=5)"
+def _async_ticket() -> Any:
+    """Return what makes the ticket of the running task, from whatever thread it is called."""
+    ticket = AsyncTicket()
+    return lambda: ticket
+
+
+def _checked(timeout: Any) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout != timeout:  # noqa: PLR0124 - NaN
+        msg = f"timeout={timeout!r} must be a number of seconds, or None to wait for ever"
         raise BadOption(msg)
-    if name is not None:
-        refuse_unhashable(name, "name")
-    policy = failure_policy(on_failure)
-    lane = lane_for(executor, job, maker, name)
-    if help and not lane.can_help:
-        msg = "help=True lets callers run the job, which needs executor='pool' and a plain function"
-        raise BadOption(msg)
-    return maker, policy, lane
+    return timeout
 
 
-@atexit.register
-def _report_lost() -> None:
-    """Say what is lost when the program ends without stopping its workers."""
-    for actor in ROSTER.members():
-        lost = len(actor.core) if isinstance(actor, Accumulator) else 0
-        if lost and not actor.durable:
-            log.warning(
-                "messages lost at exit: stop the worker, or use it in a with block",
-                worker=repr(actor),
-                count=lost,
-            )
-
-
-def launch(worker: WorkerRef) -> None:
-    """Start a worker that `make` has made, under its name if it has one."""
-    name = worker.name
-    if name is not None:
-        take_name(name, worker)
-    try:
-        worker.actor.launch()
-    except BaseException:
-        if name is not None:
-            forget_name(name, worker)
-        raise
-
-
-@dataclass(frozen=True, kw_only=True)
-class Worker:
-    """What a server needs to know to start one of its workers: an id, a job, and `spawn`'s options.
-
-    >>> Worker("doubler", lambda batch, total: total + 2 * sum(batch), state=0).id
-    'doubler'
-    """
-
-    id: Hashable
-    job: Any
-    state: Any = None
-    behaviour: Any = Queue
-    throttle: float | None = None
-    executor: str | Lane = "pool"
-    name: Hashable | None = None
-    help: bool = False
-    idle_timeout: float | None = None
-    on_failure: Any = "drop"
-    breaker: Breaker | None = None
-    verbose: bool = False
-    clock: Clock = SYSTEM
-
-    def __init__(self, id: Hashable, job: Any, **options: Any) -> None:  # noqa: A002
-        known = {field.name: field.default for field in fields(Worker)}
-        for option in options:
-            if option not in known or option in ("id", "job"):
-                msg = f"Worker has no option {option!r}{near(option, list(known)[2:])}"
-                raise BadOption(msg)
-        refuse_unhashable(id, "id")
-        for name, value in {**known, **options, "id": id, "job": job}.items():
-            object.__setattr__(self, name, value)
-        _checked(
-            job, name=self.name, throttle=self.throttle, executor=self.executor, help=self.help,
-            idle_timeout=self.idle_timeout, on_failure=self.on_failure, breaker=self.breaker,
-        )  # fmt: skip
-
-    def __call__(self) -> WorkerRef:
-        """Spawn it, alone."""
-        return spawn(self.job, **self.options())
-
-    def with_options(self, **options: Any) -> Worker:
-        """Give the same worker with other options."""
-        return Worker(self.id, self.job, **{**self.options(), **options})
-
-    def options(self) -> dict[str, Any]:
-        """Give the options as `spawn` takes them."""
-        return {field.name: getattr(self, field.name) for field in fields(self)[2:]}
+__all__ += ["DEFAULT_TIMEOUT", "in_main_thread"]

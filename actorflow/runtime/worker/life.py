@@ -1,0 +1,573 @@
+"""How a pair begins, crashes, is started again and ends.
+
+Unsupervised, a crash of the executor ends the accumulator with it. Supervised, the accumulator
+stays, with all it holds, and is *alone* until its supervisor gives it a new executor.
+
+Every method may be called from any thread. What changes the state runs under the pair's lock, and
+never in the main thread (see `accumulator.py`); what calls user code, notifies or logs runs
+outside the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.actor.mailbox import refuse
+from actorflow.runtime.errors import (
+    BadOption,
+    Full,
+    NotParked,
+    StartFailed,
+    WorkerCrashed,
+    WorkerStopped,
+)
+from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
+from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.log import log
+from actorflow.runtime.registry import ROSTER, forget_name
+from actorflow.runtime.worker.dead_letters import DeadLetters
+from actorflow.runtime.worker.executor import ExecutorActor
+from actorflow.runtime.worker.machine import Event, PairState, StopMode
+from actorflow.runtime.worker.tickets import ThreadTicket
+from behaviours.errors import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from actorflow.runtime.worker.accumulation import Batch
+    from actorflow.runtime.worker.accumulator import Accumulator, Effects
+    from actorflow.runtime.worker.executor import Executor
+
+    Notice = Callable[[Any, ExitReason], object]
+
+__all__ = ["Life"]
+
+
+class Life:
+    """The beginnings and ends of one pair."""
+
+    __slots__ = (
+        "_crashes", "_executor", "_executor_reason", "_first", "_letters", "_over", "_pair",
+        "_reason", "_started", "_stopped", "_urn", "_warned", "_watchers", "child_id", "durable",
+        "final_mode", "restarts", "starter", "subject", "supervised", "supervisor",
+    )  # fmt: skip
+
+    def __init__(self, pair: Accumulator) -> None:
+        self._pair = pair
+        self._first = pair.value
+        self.supervised = False
+        """A supervisor gives the accumulator a new executor after a crash."""
+        self.durable = False
+        """What is left at the end is stored elsewhere, and so is the state: neither is lost."""
+        self.supervisor: Any = None
+        self.child_id: Hashable | None = None
+        self.starter: Any = None
+        """The actor that waits for the start, while it does."""
+        self.final_mode = StopMode.DRAIN
+        """How the pair ends when its supervisor ends it for good."""
+        self.restarts = 0
+        self.subject: Executor | None = None
+        """The user's executor, if the job is a class."""
+        self._executor: ExecutorActor | None = None
+        self._executor_reason: ExitReason | None = None
+        self._reason: ExitReason | None = None
+        self._crashes: Any = None
+        self._letters: DeadLetters | None = None
+        self._watchers: list[Notice] = []
+        self._started: ThreadTicket | None = None
+        self._over = False
+        self._warned = False
+        self._urn: str | None = None
+        self._stopped: threading.Event | None = None
+
+    # Beginning, and beginning again.
+
+    def launch(self) -> None:
+        """Start the first executor; return when its `on_start` has returned.
+
+        Raises:
+            StartFailed: `on_start` raised or asked to stop.
+
+        """
+        ROSTER.add(self._pair)
+        self._start(Event.STARTED)
+
+    def supervise(self, supervisor: Any = None, child_id: Hashable | None = None) -> None:
+        """Mark the pair as supervised, before it is launched; keep its first state for later."""
+        self.supervised = True
+        self.supervisor = supervisor
+        self.child_id = child_id
+        pair = self._pair
+        if pair.value is None or self.durable:
+            return
+        try:
+            copy.deepcopy(pair.value)
+        except Exception as error:
+            msg = (
+                f"state={brief(pair.value)} cannot be copied ({brief(error)}), and a supervised "
+                "worker begins with a copy of it after each crash; make it in on_start of an "
+                "Executor"
+            )
+            raise BadOption(msg) from error
+
+    def revive(self) -> ExecutorActor:
+        """Start another executor, with the first state, for an accumulator that is alone.
+
+        Raises:
+            StartFailed: its `on_start` raised or asked to stop; the accumulator is still alone.
+
+        """
+        pair = self._pair
+        self.restarts += 1
+        self._executor = None
+        self._executor_reason = None
+        self._start(Event.REVIVED)
+        return self.executor
+
+    def _start(self, event: Event) -> None:
+        pair = self._pair
+        settings = pair.settings
+        self.subject = settings.make_subject(self._first_state())
+        pair.handle = settings.handle_of(self.subject)
+        pair.forget_plainness()
+        if self.subject is None:
+            pair.value = self._first_state()
+        if self.supervised:
+            ROSTER.add(self.executor)
+        started = self._started = ThreadTicket() if settings.has_on_start else None
+        SHELTER.run(self._begin, event)
+        if started is None:
+            return
+        try:
+            settings.lane.wait(started, None)
+        except BaseException:  # Ctrl-C: the caller never gets a ref to stop it with
+            self.kill()
+            raise
+        if started.error is not None:
+            reason = self._executor_reason or Normal()
+            raise StartFailed(repr(pair), reason.describe()) from started.error.__cause__
+
+    def _first_state(self) -> Any:
+        pair = self._pair
+        first = self._first
+        if self.supervised and not self.durable and first is not None:
+            return copy.deepcopy(first)
+        return first
+
+    def _begin(self, event: Event) -> None:
+        pair = self._pair
+        with pair.lock:
+            effects = pair.effects()
+            if event is Event.REVIVED:
+                pair.apply(event, effects)
+            if pair.state is PairState.STARTING:
+                if self._started is not None:
+                    pair.schedule_start(effects)
+                else:
+                    pair.schedule(Event.STARTED, effects)
+        pair.conclude(effects)
+
+    def started(self, seat: Any, generation: int) -> Any:
+        """Note that `on_start` has returned; return what the seat does next."""
+        task = self._pair.next(seat, generation, Event.STARTED)
+        self._release_starter(None)  # last: the starter finds the pair ready
+        return task
+
+    def start_failed(self, generation: int, reason: ExitReason) -> None:
+        """Note that `on_start` raised or asked to stop. In the lane's thread."""
+        pair = self._pair
+        with pair.lock:
+            if generation != pair.generation:
+                return
+            effects = pair.effects()
+            self._executor_reason = reason
+            if not (self.supervised and self.restarts) or pair.mode is not None:
+                pair.exit_reason = reason
+            pair.cut_off(effects)
+            pair.apply(Event.START_FAILED, effects)
+        failure = StartFailed(repr(pair), reason.describe())
+        failure.__cause__ = reason.exception if isinstance(reason, Crash) else None
+        pair.conclude(effects)
+        self._release_starter(failure)
+
+    def _release_starter(self, error: BaseException | None) -> None:
+        started, self._started = self._started, None
+        if started is not None:
+            started.resolve(error)
+
+    # Failing.
+
+    def crashed(self, generation: int, error: BaseException, batch: Batch | None = None) -> None:
+        """Note that the job, a hook or the behaviour raised, and that no policy helped.
+
+        Callers whose messages were in flight get the exception itself. An executor that was cut
+        off is ignored: another one may be at work in its place. In the lane's thread.
+        """
+        pair = self._pair
+        reason = Crash(error)
+        lost = pair.core.in_flight
+        with pair.lock:
+            if generation != pair.generation:
+                return
+            effects = pair.effects()
+            effects.error = error
+            self._executor_reason = reason
+            if not self.supervised or pair.mode is not None:
+                pair.exit_reason = pair.exit_reason or reason
+                if not pair.idle:
+                    pair.idle.append(pair)
+            pair.apply(Event.CRASHED, effects)
+        log.error(
+            "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
+        )
+        self._call_on_failure(error)
+        if not effects.dead and self._trips():
+            effects.executor_gone = False
+            with pair.lock:
+                pair.apply(Event.TRIPPED, effects)
+            if pair.state is PairState.PARKED:
+                log.error("worker parked", worker=repr(pair), error=brief(error))
+                self.refuse_mail()
+        try:
+            pair.conclude(effects)
+        finally:  # last: whoever hears of the crash finds the pair as the crash has left it
+            if batch is not None:
+                batch.resolve(error)
+
+    def _call_on_failure(self, error: BaseException) -> None:
+        if self.subject is None:
+            return
+        try:
+            self.subject.on_failure(type(error), error, error.__traceback__)
+        except BaseException as second:  # noqa: BLE001 - it ends all the same
+            log.error(
+                "on_failure failed", worker=repr(self._pair), error=brief(second), exc_info=second
+            )
+
+    def _trips(self) -> bool:
+        """Count a crash; return whether it is one too many for the breaker."""
+        breaker = self._pair.settings.breaker
+        if breaker is None:
+            return False
+        if self._crashes is None:
+            self._crashes = breaker.window()
+        return not self._crashes.admit(self._pair.settings.clock.now())
+
+    def bury(self, batch: Batch, error: BaseException) -> None:
+        """Turn what a policy gave up into dead letters, and tell its callers."""
+        letters = self.dead_letters
+        for message in batch.messages():
+            letters.bury(message, error)
+        log.error(
+            "message dead-lettered", worker=repr(self._pair), error=brief(error), exc_info=error
+        )
+        batch.resolve(error)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """The dead letters of the pair."""
+        if self._letters is None:
+            with self._pair.lock:
+                if self._letters is None:
+                    self._letters = DeadLetters(self._pair.actor_ref.push)
+        return self._letters
+
+    @property
+    def dead_letter_count(self) -> int:
+        """How many dead letters there are now."""
+        return 0 if self._letters is None else len(self._letters)
+
+    def resume(self) -> None:
+        """Start a parked pair's executor again, forgetting its crashes.
+
+        Raises:
+            NotParked: it is not parked.
+
+        """
+        SHELTER.run(self._resume)
+
+    def _resume(self) -> None:
+        pair = self._pair
+        with pair.lock:
+            if pair.state is not PairState.PARKED:
+                msg = f"{pair!r} is {pair.state.value}, not parked, so there is nothing to resume"
+                raise NotParked(msg)
+            self._crashes = None
+            effects = pair.effects()
+            pair.apply(Event.RESUMED, effects)
+        pair.conclude(effects)
+
+    # Ending the executor alone.
+
+    def suspend(self) -> None:
+        """End the executor after what it is doing; the accumulator goes on alone."""
+        SHELTER.run(self._schedule, Event.SUSPEND, Shutdown())
+
+    def abandon_executor(self) -> None:
+        """Cut the executor off, whatever it does; the accumulator goes on alone.
+
+        A thread cannot be killed: a job that hangs keeps its thread, but nobody waits for it.
+        """
+        busy = bool(self._pair.active)
+        SHELTER.run(self._schedule, Event.ABANDON, Killed(abandoned=busy))
+
+    def _schedule(self, event: Event, reason: ExitReason) -> None:
+        pair = self._pair
+        settings = pair.settings
+        with pair.lock:
+            effects = pair.effects()
+            if event is Event.ABANDON and pair.active and settings.owns_thread:
+                settings.renew_lane()
+            if pair.state not in (PairState.ALONE, PairState.DEAD):
+                self._executor_reason = self._executor_reason or reason
+                if event is Event.ABANDON:
+                    self._executor_reason = reason
+            pair.schedule(event, effects)
+        effects.error = WorkerStopped(f"{pair!r} was killed while it processed this batch")
+        pair.conclude(effects)
+
+    # Ending.
+
+    def stop_from_within(
+        self, generation: int, reason: ExitReason, mode: StopMode = StopMode.FINISH
+    ) -> None:
+        """End after this batch, because the job or a hook asked for it.
+
+        Supervised, it is the executor that ends; what that means is the supervisor's business.
+        """
+        pair = self._pair
+        if generation != pair.generation:
+            return
+        if self.supervised:
+            self._executor_reason = self._executor_reason or reason
+            self.suspend()
+        else:
+            self.request_stop(mode, reason)
+
+    def request_stop(self, mode: StopMode, reason: ExitReason | None = None) -> bool:
+        """Begin to stop, or stop harder; return whether the pair was still there."""
+        return bool(SHELTER.run(self._request_stop, mode, reason))
+
+    def _request_stop(self, mode: StopMode, reason: ExitReason | None) -> bool:
+        """Stop in this order: the mode is set, the token goes in for good, what is raw is folded.
+
+        So a message pushed before is taken in, and whoever pushes later finds the token and is
+        refused: no message vanishes in between.
+        """
+        pair = self._pair
+        with pair.lock:
+            if pair.exit_reason is not None:
+                return False
+            effects = pair.catch_up()
+            if mode.stronger_than(pair.mode):
+                first = pair.mode is None
+                pair.mode = mode
+                self._reason = reason or self._reason or Normal()
+                if not pair.idle:
+                    pair.idle.append(pair)
+                if first:
+                    pair.close()
+            if not effects.seats:
+                pair.schedule(Event.STOP, effects)
+            else:
+                pair.apply(Event.STOP, effects)
+        pair.conclude(effects)
+        return True
+
+    def shut_down(self, reason: ExitReason) -> None:
+        """End for good because a supervisor says so: drain, unless told otherwise."""
+        self.request_stop(self.final_mode, reason)
+
+    def kill(self) -> None:
+        """End at once, whatever is going on."""
+        self.request_stop(StopMode.NOW, Killed(abandoned=bool(self._pair.active)))
+
+    def ended(self, generation: int) -> None:
+        """Note that `on_stop` has returned. In the lane's thread."""
+        pair = self._pair
+        with pair.lock:
+            if generation != pair.generation:
+                return
+            effects = pair.effects()
+            pair.cut_off(effects)
+            pair.apply(Event.ENDED, effects)
+        pair.conclude(effects)
+
+    def conclude(self, effects: Effects) -> None:
+        """Tell everybody what the last transition means for them. Outside the lock."""
+        pair = self._pair
+        if effects.dead:
+            reason = pair.exit_reason or Normal()
+            self._executor_reason = self._executor_reason or reason
+            if self.supervised:  # the half that is watched goes last
+                self._die(reason)
+                self._end_executor()
+            else:
+                self._end_executor()
+                self._die(reason)
+            self._release_starter(self.dead_error())
+        elif effects.executor_gone:
+            self._end_executor()
+        error = effects.error or self.dead_error()
+        for batch in effects.cut:
+            batch.resolve(error)
+        self.report()
+
+    def over(self) -> None:
+        """Note that the pair has ended without anybody to tell."""
+        self._over = True
+        self._notify(self._pair.exit_reason or Normal())
+
+    def forked(self) -> None:
+        """Be dead in a forked child."""
+        pair = self._pair
+        reason = Shutdown("it runs in the parent process, and this is a forked child")
+        if pair.exit_reason is None:
+            self._executor_reason = self._executor_reason or reason
+            pair.exit_reason = reason
+            pair.mode = StopMode.NOW
+            pair.state = PairState.DEAD
+            if not pair.idle:
+                pair.idle.append(pair)
+            self._over = True
+
+    def final_reason(self) -> ExitReason:
+        """Return why the pair ends, once it does."""
+        return self._reason or Normal()
+
+    def _end_executor(self) -> None:
+        executor, reason = self._executor, self._executor_reason or Shutdown()
+        self.refuse_mail()
+        if executor is not None:
+            executor.die(reason)
+
+    def _die(self, reason: ExitReason) -> None:
+        pair = self._pair
+        error = self.dead_error()
+        discarded = 0
+        with pair.lock:
+            pair.forget_timers()
+            try:
+                discarded = pair.core.abandon(error)
+            except Exception as failure:  # noqa: BLE001 - a broken behaviour keeps nobody waiting
+                pair.core.note_refusal((), failure)
+            blocked = pair.take_blocked()
+        if pair.settings.name is not None:
+            forget_name(pair.settings.name, pair.actor_ref)
+        self.refuse_mail()
+        for waiter in blocked:
+            waiter.resolve(error)
+        if discarded and not self.durable:
+            log.warning("messages discarded", worker=repr(pair), count=discarded)
+        pair.settings.lane.release()
+        ROSTER.discard(pair)
+        self._over = True
+        if self._stopped is not None:
+            self._stopped.set()
+        self._notify(reason)
+
+    def refuse_mail(self) -> None:
+        """Tell all who wait for an answer of the executor that none will come."""
+        executor = self._executor
+        if executor is not None:
+            executor.refuse_asked()
+        if self._pair.mail:
+            refuse(self._pair.mail, self.dead_error)  # type: ignore[arg-type]
+
+    def report(self) -> None:
+        """Log messages that were refused and for which nobody waits. Outside the lock."""
+        pair = self._pair
+        for messages, error in pair.core.take_refusals():
+            if not messages:
+                log.error("behaviour failed", worker=repr(pair), exc_info=error)
+            elif isinstance(error, Full) or self._warned:
+                if log.enabled(logging.DEBUG):
+                    log.debug(
+                        "rejected", worker=repr(pair), count=len(messages), error=brief(error)
+                    )
+            else:
+                self._warned = True
+                log.warning(
+                    "message rejected; further ones are only counted",
+                    worker=repr(pair), count=len(messages), error=brief(error),
+                )  # fmt: skip
+
+    def dead_error(self) -> WorkerStopped:
+        """Return the error for callers who come too late."""
+        pair = self._pair
+        reason = pair.exit_reason
+        if reason is None and pair.state in (PairState.ALONE, PairState.PARKED):
+            gone = self._executor_reason
+            text = f"the executor of {pair!r} has ended: {gone.describe() if gone else 'killed'}"
+            if isinstance(gone, Crash):
+                crashed = WorkerCrashed(text)
+                crashed.__cause__ = gone.exception
+                return crashed
+            return WorkerStopped(text)
+        if reason is None:
+            return WorkerStopped(f"{pair!r} is stopping and takes no more messages")
+        text = f"{pair!r} has ended: {reason.describe()}"
+        if isinstance(reason, Crash):
+            error: WorkerStopped = WorkerCrashed(text)
+            error.__cause__ = reason.exception
+            return error
+        return WorkerStopped(text)
+
+    # Watchers, and pykka's view of the pair.
+
+    @property
+    def executor(self) -> ExecutorActor:
+        """The actor that stands for the present executor."""
+        if self._executor is None:
+            self._executor = ExecutorActor(self._pair, self.subject)
+            if self._executor_reason is not None and self._pair.exit_reason is not None:
+                self._executor.die(self._executor_reason)
+        return self._executor
+
+    def watch(self, notice: Notice) -> None:
+        """Call `notice(ref, reason)` once: when the pair has ended, or now if it has."""
+        self._watchers.append(notice)
+        if self._over:
+            self._notify(self._pair.exit_reason or Normal())
+
+    def unwatch(self, notice: Notice) -> None:
+        """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
+        with contextlib.suppress(ValueError):
+            self._watchers.remove(notice)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody is to be told of the end."""
+        return bool(self._watchers) or self._executor is not None
+
+    def _notify(self, reason: ExitReason) -> None:
+        while self._watchers:
+            try:
+                notice = self._watchers.pop(0)
+            except IndexError:
+                return
+            try:
+                notice(self._pair.actor_ref, reason)
+            except BaseException as error:  # noqa: BLE001 - the others are told all the same
+                log.error("exit notice failed", worker=repr(self._pair), exc_info=error)
+
+    @property
+    def urn(self) -> str:
+        """The unique name of the accumulator in pykka's registry."""
+        if self._urn is None:
+            self._urn = uuid.uuid4().urn
+        return self._urn
+
+    @property
+    def stopped(self) -> threading.Event:
+        """An event that is set once the pair has ended."""
+        if self._stopped is None:
+            self._stopped = threading.Event()
+        if self._pair.exit_reason is not None:
+            self._stopped.set()
+        return self._stopped

@@ -1,0 +1,269 @@
+"""The options of a worker: written once, validated once, for `spawn`, `Worker` and all others.
+
+`WorkerOptions` is the schema. `Settings` is what the options of one call come to: immutable, and
+shared by all workers that were spawned alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from actorflow.runtime.clock import SYSTEM, Clock
+from actorflow.runtime.errors import BadJob, BadOption, near, refuse_unhashable
+from actorflow.runtime.lanes.lane import Lane
+from actorflow.runtime.lanes.loop import LOOP
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.lanes.thread import ThreadLane
+from actorflow.runtime.worker.failure import Breaker, Drop, FailurePolicy, failure_policy
+from actorflow.runtime.worker.jobs import Kind, kind_of
+from behaviours import Queue, Throttle
+from behaviours.arguments import choice, count, seconds
+from behaviours.base import adapt
+from behaviours.errors import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.runtime.worker.executor import Executor
+    from behaviours.base import Behaviour
+
+__all__ = ["DEFAULTS", "Settings", "WorkerOptions", "accumulation_of", "check_known", "settings_of"]
+
+
+class WorkerOptions(TypedDict, total=False):
+    """What `spawn`, `Worker` and `batched` take besides the job."""
+
+    state: Any
+    """The first state; an `Executor` finds it as `self.state`."""
+    behaviour: Any
+    """How messages accumulate: an instance, a class or a factory. By default `Queue`."""
+    name: Hashable | None
+    """A name to find the worker by with `whereis`."""
+    throttle: float | None
+    """Seconds from the start of one call to the start of the next, at least."""
+    executor: str | Lane
+    """`"pool"`, or `"thread"` for a thread of its own (or a lane, in tests)."""
+    concurrency: int
+    """How many batches may be in flight at once; more than 1 for jobs without state only."""
+    help: bool
+    """Let a caller of `push_block` without timeout run an idle worker's batch itself."""
+    idle_timeout: float | None
+    """Seconds without work after which `Executor.on_idle` is called, which by default stops it."""
+    on_failure: Any
+    """What becomes of a batch whose job raised: `"drop"`, `"retry"`, `"isolate"`, or `Drop()`,
+    `Retry(n)`, `Isolate(retries=n)`, or a policy of your own."""
+    breaker: Breaker | None
+    """Park the worker when its executor crashes too often. For supervised workers."""
+    verbose: bool
+    """Log each batch at debug level."""
+    clock: Clock
+    """Where time comes from; tests give a virtual one."""
+
+
+DEFAULTS: WorkerOptions = {
+    "state": None,
+    "behaviour": Queue,
+    "name": None,
+    "throttle": None,
+    "executor": "pool",
+    "concurrency": 1,
+    "help": False,
+    "idle_timeout": None,
+    "on_failure": "drop",
+    "breaker": None,
+    "verbose": False,
+    "clock": SYSTEM,
+}
+
+
+def check_known(options: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
+    """Refuse names that are no options.
+
+    Raises:
+        BadOption: the message names the nearest one.
+
+    """
+    for option in options:
+        if option not in known:
+            msg = f"{what} has no option {option!r}{near(option, known)}"
+            raise BadOption(msg)
+
+
+class Settings:
+    """The validated options of a job, apart from the state and the behaviour.
+
+    Raises:
+        BadJob, BadOption: something cannot work; the message shows the right call.
+
+    """
+
+    __slots__ = (
+        "asynchronous", "breaker", "checks", "clock", "concurrency", "executor", "handle",
+        "has_on_start", "has_on_stop", "help", "idle_timeout", "job", "lane", "name", "policy",
+        "reruns", "verbose",
+    )  # fmt: skip
+
+    def __init__(self, job: Any, given: WorkerOptions, what: str = "spawn") -> None:
+        check_known(given, DEFAULTS, what)
+        options: Any = {**DEFAULTS, **given}
+        kind = kind_of(job)
+        call = f"{what}(job, ".replace("Worker(job", "Worker(id, job")
+        self.job = job
+        self.executor = kind.executor
+        self.asynchronous = kind.asynchronous
+        self.has_on_start = kind.has_on_start
+        self.has_on_stop = kind.has_on_stop
+        self.name: Hashable | None = options["name"]
+        if self.name is not None:
+            refuse_unhashable(self.name, "name")
+        if options["throttle"] is not None:
+            seconds(options["throttle"], "throttle", f"{call}throttle=0.5)", error=BadOption)
+        self.idle_timeout: float | None = options["idle_timeout"]
+        if self.idle_timeout is not None:
+            example = f"{call}idle_timeout=60.0)"
+            seconds(self.idle_timeout, "idle_timeout", example, zero=False, error=BadOption)
+        self.breaker: Breaker | None = options["breaker"]
+        if self.breaker is not None and not isinstance(self.breaker, Breaker):
+            msg = f"breaker={brief(self.breaker)} must be a Breaker, as in breaker=Breaker()"
+            raise BadOption(msg)
+        self.concurrency = count(
+            options["concurrency"], "concurrency", f"{call}concurrency=4)", error=BadOption
+        )
+        if self.concurrency > 1:
+            self._refuse_state(options["state"])
+        self.policy: FailurePolicy = failure_policy(options["on_failure"])
+        self.reruns = not isinstance(self.policy, Drop)
+        self.clock: Clock = options["clock"]
+        if not (callable(getattr(self.clock, "now", None)) and hasattr(self.clock, "call_at")):
+            msg = f"clock={brief(self.clock)} must have now() and call_at(when, callback)"
+            raise BadOption(msg)
+        self.verbose = bool(options["verbose"])
+        self.lane = _lane(options["executor"], kind, self.name)
+        self.help = bool(options["help"])
+        if self.help and not (self.lane.can_help and self.concurrency == 1):
+            msg = (
+                "help=True lets callers run the job, which needs executor='pool', "
+                "concurrency=1 and a job that is no coroutine function"
+            )
+            raise BadOption(msg)
+        self.handle: Callable[[Any, Any], Any] | None = job if kind.executor is None else None
+        self.checks = self.concurrency > 1 or self.verbose
+
+    def _refuse_state(self, state: Any) -> None:
+        why = None
+        if self.executor is not None:
+            why = f"{self.executor.__name__} keeps what it likes between two batches"
+        elif state is not None:
+            why = f"state={brief(state)} would be changed by several batches at once"
+        if why is not None:
+            msg = (
+                f"concurrency={self.concurrency} is for jobs without state, and {why}; "
+                "use a function job(batch, state) with state=None, or concurrency=1"
+            )
+            raise BadOption(msg)
+
+    @property
+    def title(self) -> str:
+        """The name of the job, for logs and errors."""
+        job = self.job.func if isinstance(self.job, partial) else self.job
+        return str(getattr(job, "__qualname__", None) or brief(job))
+
+    @property
+    def owns_thread(self) -> bool:
+        """Whether the job has a thread of its own."""
+        return isinstance(self.lane, ThreadLane)
+
+    def renew_lane(self) -> None:
+        """Leave the thread to a job that hangs in it, and take another."""
+        self.lane.release()
+        self.lane = ThreadLane(str(self.name or "worker"))
+
+    def make_subject(self, state: Any) -> Executor | None:
+        """Make the user's executor, if the job is a class."""
+        if self.executor is None:
+            return None
+        subject: Executor = self.job()
+        subject.state = state
+        if self.idle_timeout is not None:
+            subject.idle_timeout = self.idle_timeout
+        return subject
+
+    def handle_of(self, subject: Executor | None) -> Callable[[Any, Any], Any] | None:
+        """Return what is called with a batch and the state."""
+        if subject is None:
+            return self.handle
+        handle = subject.handle
+
+        def call(batch: Any, _state: Any) -> Any:
+            return handle(batch)
+
+        return call
+
+    def checked(self, outcome: Any) -> Any:
+        """Return the new state, or a `BadJob` if there must not be one."""
+        if self.concurrency > 1 and outcome is not None:
+            return BadJob(
+                f"{self.title} runs with concurrency={self.concurrency}, so it keeps no state, "
+                f"but it returned {brief(outcome)}; return None, or Answers(None, answers)"
+            )
+        return outcome
+
+
+def _lane(executor: Any, kind: Kind, name: object) -> Lane:
+    """Find the lane that the option `executor` stands for; coroutines go to the event loop."""
+    if isinstance(executor, str):
+        choice(executor, "executor", ("pool", "thread"), error=BadOption)
+    elif not callable(getattr(executor, "submit", None)):
+        msg = f"executor={brief(executor)} must be 'pool', 'thread' or a lane"
+        raise BadOption(msg)
+    if kind.asynchronous:
+        if executor != "pool":
+            msg = f"a coroutine job runs on the event loop: leave executor={executor!r} out"
+            raise BadOption(msg)
+        return LOOP
+    if not isinstance(executor, str):
+        return executor  # type: ignore[no-any-return]
+    return POOL if executor == "pool" else ThreadLane(str(name or "worker"))
+
+
+_last: tuple[Any, WorkerOptions, Settings] | None = None
+_OWN = {"state", "behaviour", "throttle"}
+
+
+def settings_of(job: Any, options: WorkerOptions) -> Settings:
+    """Return the settings for these options; those of the last call if they are the same."""
+    global _last  # noqa: PLW0603 - a cache
+    last = _last
+    if last is not None and last[0] is job and _same(last[1], options):
+        return last[2]
+    settings = Settings(job, options)
+    if settings.name is None and not settings.owns_thread:
+        _last = (job, options, settings)
+    return settings
+
+
+def _same(some: Any, others: Any) -> bool:
+    """Return whether options come to the same settings. By identity: users own `__eq__`."""
+    if not some and not others:
+        return True
+    names = (some.keys() | others.keys()) - _OWN
+    if any(some.get(name, DEFAULTS.get(name)) is not others.get(name, DEFAULTS.get(name)) for name in names):  # type: ignore[misc] # fmt: skip
+        return False
+    # These are not kept, but they are checked when settings are made.
+    return all(some.get(name) is others.get(name) for name in ("throttle",)) and (
+        some.get("concurrency", 1) == 1
+    )
+
+
+def accumulation_of(options: WorkerOptions) -> Behaviour:
+    """Make and claim the behaviour that the options ask for.
+
+    Raises:
+        BadBehaviour, AlreadyUsed: it is none, or belongs to another worker.
+
+    """
+    behaviour = options.get("behaviour", Queue)
+    throttle = options.get("throttle")
+    return adapt(behaviour if throttle is None else Throttle(behaviour, throttle))

@@ -1,0 +1,392 @@
+"""The one run loop: what an executor does in its lane, step by step.
+
+A *seat* runs one task at a time: a batch, an answer to mail, or a hook. What the user's code
+returns may have to be waited for (a coroutine, a `Deferred`); then the loop ends here and goes on
+when that is done. No thread waits.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from functools import partial
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.actor.answers import reply, reply_error
+from actorflow.runtime.actor.current import CURRENT
+from actorflow.runtime.actor.lifespan import Stop
+from actorflow.runtime.actor.mailbox import is_stop
+from actorflow.runtime.errors import BadJob
+from actorflow.runtime.exits import Crash, Normal
+from actorflow.runtime.lanes.loop import LOOP
+from actorflow.runtime.log import log
+from actorflow.runtime.worker.accumulation import Batch
+from actorflow.runtime.worker.answers import Answers
+from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.machine import StopMode
+from behaviours.errors import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.runtime.worker.accumulator import Accumulator
+
+__all__ = ["current_batch", "help_with", "pause", "run"]
+
+_ROUNDS = 16  # tasks that a pair performs before it lets others run
+_PAUSE = 0.0
+
+pause = partial(time.sleep, _PAUSE)
+"""Let other threads have the interpreter."""
+
+
+class _Raised:
+    """What user code raised: a private type, which users cannot return by accident."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+_SPECIAL = (Answers, Deferred, Stop, _Raised, CoroutineType)
+
+
+def run(pair: Accumulator, seat: Any) -> None:
+    """Perform the seat's tasks, for a while. Only the lane calls this."""
+    before = CURRENT.set(seat)
+    try:
+        _perform(pair, seat, pair.generation, pair.begin(seat))
+    except BaseException as error:  # noqa: BLE001 - a policy or behaviour, outside the job
+        pair.life.crashed(pair.generation, error)
+    finally:
+        CURRENT.reset(before)
+
+
+def _perform(
+    pair: Accumulator, seat: Any, generation: int, task: Any, rounds: int = _ROUNDS
+) -> None:
+    """Perform tasks until there is none, one has to be waited for, or others want to run."""
+    for _ in range(rounds):
+        if type(task) is not Batch:
+            if task is None:
+                return
+            task = _do(pair, seat, generation, task)
+            continue
+        try:
+            outcome = pair.handle(_payload(pair, task) if pair.settings.reruns else task.payload, pair.value)  # type: ignore[misc] # fmt: skip
+        except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
+            outcome = _Raised(error)
+        if isinstance(outcome, _SPECIAL) or pair.settings.checks:
+            task = _settle(pair, seat, generation, task, outcome)
+            continue
+        batch, task = task, pair.done(seat, generation, task, outcome)
+        if batch.tickets is not None:
+            batch.resolve()
+    if task is not None:
+        pair.postpone(seat, generation, task)
+
+
+def help_with(pair: Accumulator, task: Any) -> None:
+    """Perform one task in the thread of a caller who waits for it; leave the rest to the lane."""
+    before = CURRENT.set(pair)
+    try:
+        _perform(pair, pair, pair.generation, task, rounds=1)
+    except BaseException as error:  # noqa: BLE001 - as in `run`
+        pair.life.crashed(pair.generation, error)
+    finally:
+        CURRENT.reset(before)
+
+
+def _payload(pair: Accumulator, batch: Batch) -> Any:
+    """Return a copy of what may be run again: a job may empty its batch before it raises."""
+    return batch.payload[:] if type(batch.payload) is list else batch.payload
+
+
+# Batches that end in another way than by returning a state.
+
+
+def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome: Any) -> Any:
+    """Finish a batch whose job raised, answers, wants to stop, or needs time; return what is next.
+
+    Also every batch of a job whose outcome has to be checked, because it keeps no state.
+    """
+    if isinstance(outcome, (CoroutineType, Deferred)):
+        if type(outcome) is CoroutineType and not pair.settings.asynchronous:
+            outcome.close()
+            outcome = _Raised(BadJob(_NEVER_AWAITED.format(pair.settings.title)))
+        else:
+            _wait(pair, outcome, partial(_settled_later, pair, seat, generation, batch))
+            return None
+    stop: Stop | None = None
+    if type(outcome) is _Raised and isinstance(outcome.error, Stop):
+        stop, outcome = outcome.error, None
+    elif isinstance(outcome, Stop):
+        stop, outcome = outcome, None
+    if type(outcome) is Answers:
+        return _answer(pair, seat, generation, batch, outcome)
+    if type(outcome) is not _Raised:
+        outcome = pair.settings.checked(outcome)
+    if type(outcome) is _Raised or isinstance(outcome, BadJob):
+        error = outcome if isinstance(outcome, BadJob) else outcome.error
+        return _recover(pair, seat, generation, batch, error)
+    if stop is not None:
+        pair.finished(seat, generation, batch, pair.value)
+        batch.resolve()
+        pair.life.stop_from_within(generation, stop.reason)
+        return pair.next(seat, generation)
+    return _processed(pair, seat, generation, batch, outcome)
+
+
+def _processed(pair: Accumulator, seat: Any, generation: int, batch: Batch, state: Any) -> Any:
+    if pair.settings.verbose:
+        log.debug("batch", worker=repr(pair), size=batch.size, reason=batch.reason.value)
+    if seat.parts:
+        pair.finished(seat, generation, batch, state)
+        batch.resolve()
+        return pair.next_part(seat, generation)
+    task = pair.done(seat, generation, batch, state)
+    batch.resolve()
+    return task
+
+
+_NEVER_AWAITED = (
+    "{} is a plain function that returned a coroutine, which nobody awaits; give the coroutine "
+    "function itself, or make the job an async def"
+)
+
+
+def _settled_later(
+    pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome: Any
+) -> None:
+    """Go on after a coroutine or a `Deferred`, in the thread that has finished it."""
+    if type(outcome) in (CoroutineType, Deferred):
+        outcome = _Raised(BadJob(f"the job of {pair!r} returned {brief(outcome)} in the end"))
+    task = _settle(pair, seat, generation, batch, outcome)
+    if task is not None:
+        pair.postpone(seat, generation, task)
+
+
+def _answer(pair: Accumulator, seat: Any, generation: int, batch: Batch, given: Answers) -> Any:
+    """Give each caller its own answer; exceptions among them are failures of those messages."""
+    messages = batch.messages()
+    problem = given.problem(messages, pair.settings.concurrency)
+    if problem is not None:
+        return _recover(pair, seat, generation, batch, BadJob(problem))
+    answers = given.answers
+    failures = [at for at, one in enumerate(answers) if isinstance(one, BaseException)]
+    if failures:
+        parts = batch.singles(failures)
+        failed: list[Batch] = []
+        for at, part in zip(failures, parts, strict=True):
+            part.attempt += 1
+            again = pair.settings.policy.parts(part)
+            if again:
+                failed += again
+            else:
+                _give_up(pair, generation, part, answers[at])
+        seat.parts = [*(seat.parts or ()), *reversed(failed)]
+    pair.finished(seat, generation, batch, given.state)
+    batch.answer(answers)
+    return pair.next_part(seat, generation)
+
+
+def _recover(
+    pair: Accumulator, seat: Any, generation: int, batch: Batch, error: BaseException
+) -> Any:
+    """Deal with a batch that failed, as the policy says; return what is next."""
+    if generation != pair.generation:
+        return None
+    policy = pair.settings.policy
+    batch.attempt += 1
+    contained = isinstance(error, Exception)  # SystemExit and the like always end the executor
+    parts = policy.parts(batch) if contained else None
+    if parts:
+        seat.parts = [*(seat.parts or ()), *reversed(parts)]
+        return pair.next_part(seat, generation)
+    if policy.buries and contained:
+        _give_up(pair, generation, batch, error)
+        return pair.next_part(seat, generation)
+    pair.life.crashed(generation, error, batch)
+    return None
+
+
+def _give_up(pair: Accumulator, generation: int, batch: Batch, error: BaseException) -> None:
+    """Count messages whose failure is theirs alone, and tell their callers."""
+    buries = pair.settings.policy.buries and isinstance(error, Exception)
+    if not pair.lost(generation, batch, buried=buries):
+        return
+    if buries:
+        pair.life.bury(batch, error)
+    else:
+        batch.resolve(error)
+
+
+# Mail and hooks.
+
+
+def _do(pair: Accumulator, seat: Any, generation: int, task: Any) -> Any:
+    """Perform a task that is no batch; return what is next."""
+    kind = getattr(task, "value", None)
+    subject = pair.life.subject
+    if kind is None:
+        pair.life.crashed(generation, task.error)
+        return None
+    if kind == "serve":
+        return _serve(pair, seat, generation)
+    hook: Callable[[], Any] = getattr(subject, kind, Stop if kind == "on_idle" else _nothing)
+    after = {"on_idle": _idled, "on_start": _started, "on_stop": _stopped}[kind]
+    return _call(pair, hook, partial(after, pair, seat, generation), seat, generation)
+
+
+def _nothing() -> None:
+    return
+
+
+def _call(
+    pair: Accumulator,
+    hook: Callable[[], Any],
+    after: Callable[[Any], Any],
+    seat: Any,
+    generation: int,
+) -> Any:
+    """Call user code other than the job; `after(outcome)` says what is next."""
+    try:
+        outcome = hook()
+    except BaseException as error:  # noqa: BLE001 - `after` knows what it means
+        outcome = _Raised(error)
+    if inspect.isawaitable(outcome) and pair.settings.asynchronous:
+        _wait(pair, outcome, partial(_go_on_later, pair, seat, generation, after))
+        return None
+    return after(outcome)
+
+
+def _go_on_later(
+    pair: Accumulator, seat: Any, generation: int, after: Callable[[Any], Any], outcome: Any
+) -> None:
+    task = after(outcome)
+    if task is _NEXT:
+        task = _serve(pair, seat, generation)
+    if task is not None:
+        pair.postpone(seat, generation, task)
+
+
+def _reason(outcome: Any) -> Any:
+    """Return why a hook wants the executor to end, if it does."""
+    if type(outcome) is _Raised:
+        if isinstance(outcome.error, Stop):
+            return outcome.error.reason
+        return Crash(outcome.error)
+    return outcome.reason if isinstance(outcome, Stop) else None
+
+
+def _started(pair: Accumulator, seat: Any, generation: int, outcome: Any) -> Any:
+    reason = _reason(outcome)
+    if reason is None:
+        return pair.life.started(seat, generation)
+    pair.life.start_failed(generation, reason)
+    return None
+
+
+def _idled(pair: Accumulator, seat: Any, generation: int, outcome: Any) -> Any:
+    reason = _reason(outcome)
+    if isinstance(reason, Crash):
+        pair.life.crashed(generation, reason.exception)
+        return None
+    if reason is not None:  # what has arrived meanwhile is not lost
+        pair.life.stop_from_within(generation, reason, StopMode.DRAIN)
+    return pair.next(seat, generation)
+
+
+def _stopped(pair: Accumulator, _seat: Any, generation: int, outcome: Any) -> None:
+    if type(outcome) is _Raised:
+        error = outcome.error
+        log.error("on_stop failed", worker=repr(pair), error=brief(error), exc_info=error)
+    pair.life.ended(generation)
+
+
+def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
+    """Answer what came by `tell`, `ask` or a proxy, one after the other."""
+    while pair.mail and generation == pair.generation:
+        try:
+            envelope = pair.mail.popleft()  # type: ignore[union-attr]
+        except IndexError:
+            break  # it was killed just now, and those who wait have been told
+        if is_stop(envelope):
+            _stop_asked(pair, envelope.reply_to)
+            continue
+        executor = pair.life.executor
+        executor.asked = envelope.reply_to
+        after = partial(_served, pair, seat, generation, envelope.reply_to)
+        task = _call(pair, partial(executor.receive, envelope.message), after, seat, generation)
+        if task is not _NEXT:
+            return task
+    return pair.next(seat, generation)
+
+
+_NEXT = object()
+
+
+def _served(pair: Accumulator, seat: Any, generation: int, reply_to: Any, outcome: Any) -> Any:
+    """Pass an answer on; return what is next: more mail, or nothing after a crash."""
+    executor = pair.life.executor
+    executor.asked = None
+    reason = _reason(outcome)
+    if reason is None:
+        if reply_to is not None:
+            reply(reply_to, outcome)
+    elif isinstance(reason, Crash):
+        error = reason.exception
+        if reply_to is not None:
+            reply_error(reply_to, error)
+        contained = isinstance(error, Exception) and executor.ask_failures == "reply"
+        if reply_to is None or not contained:
+            pair.life.crashed(generation, error)
+            return None
+    else:
+        pair.life.stop_from_within(generation, reason)
+        _stop_asked(pair, reply_to)
+    return _NEXT
+
+
+def _stop_asked(pair: Accumulator, reply_to: Any) -> None:
+    """Drain and end, as pykka's stop message asks; answer when that is done."""
+    if reply_to is not None:
+        pair.life.watch(lambda _ref, _reason: reply(reply_to, None))
+    pair.life.request_stop(StopMode.DRAIN, Normal())
+
+
+# Waiting without a thread.
+
+
+def _wait(pair: Accumulator, outcome: Any, then: Callable[[Any], None]) -> None:
+    """Call `then` with what a coroutine or a `Deferred` comes to."""
+    if type(outcome) is Deferred:
+        outcome.then(partial(_deferred, then))
+    else:
+        LOOP.spawn(partial(_await, outcome, then, CURRENT.get()))
+
+
+def _deferred(then: Callable[[Any], None], error: BaseException | None, result: Any) -> None:
+    then(result if error is None else _Raised(error))
+
+
+async def _await(outcome: Any, then: Callable[[Any], None], seat: Any) -> None:
+    CURRENT.set(seat)
+    result: Any
+    try:
+        result = await outcome
+    except BaseException as error:  # noqa: BLE001 - `then` knows what it means
+        result = _Raised(error)
+    then(result)
+
+
+def current_batch() -> Batch | None:
+    """Return the batch that the calling job is processing; `None` outside a job.
+
+    `reason` says why it left, `attempt` how often it was tried.
+    """
+    seat = CURRENT.get()
+    return getattr(seat, "batch", None)
+
