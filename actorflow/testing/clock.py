@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
+import math
 import threading
 from typing import TYPE_CHECKING
 
-from actorflow.runtime.clock import Timer
+from actorflow.runtime.clock import Timer, TimerHeap
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ __all__ = ["VirtualClock"]
 
 
 class VirtualClock:
-    """A clock that only `advance` moves. Calls that become due are made in the test's thread.
+    """A clock that only `advance` moves. Due calls are made in the thread that calls `advance`.
 
     >>> clock = VirtualClock()
     >>> timer = clock.call_at(2.0, lambda: print("due at", clock.now()))
@@ -29,39 +28,46 @@ class VirtualClock:
 
     def __init__(self, start: float = 0.0) -> None:
         self._now = start
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._number = itertools.count()
+        self._timers = TimerHeap()
         self._lock = threading.Lock()
 
     def now(self) -> float:
-        """Give the virtual time in seconds."""
+        """Return the virtual time in seconds."""
         return self._now
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called by the `advance` that reaches `when`."""
-        timer = Timer(when, callback)
+        """Schedule `callback` for the `advance` that reaches `when`. Thread-safe."""
+        timer = Timer(when, callback, self._on_cancel)
         with self._lock:
-            heapq.heappush(self._timers, (when, next(self._number), timer))
+            self._timers.push(timer)
         return timer
 
+    def _on_cancel(self) -> None:
+        if self._timers.count_cancelled():
+            with self._lock:
+                self._timers.compact()
+
     def next_time(self) -> float | None:
-        """Tell when the next call is due; `None` if there is none."""
+        """Return when the next call is due; `None` if there is none."""
         with self._lock:
-            while self._timers and self._timers[0][2].callback is None:
-                heapq.heappop(self._timers)
-            return self._timers[0][0] if self._timers else None
+            when = self._timers.next_time()
+            return None if when == math.inf else when
 
     def advance(self, seconds: float) -> None:
-        """Move time on, making the calls that become due, in order, each at its time."""
+        """Move time on, making the calls that become due, in order, each at its time.
+
+        Raises:
+            BadOption: `seconds` is negative.
+
+        """
         if seconds < 0:
-            msg = f"time does not go back: advance({seconds!r})"
+            msg = f"virtual time cannot go back: advance({seconds!r})"
             raise BadOption(msg)
         end = self._now + seconds
         while (when := self.next_time()) is not None and when <= end:
             with self._lock:
-                timer = heapq.heappop(self._timers)[2]
+                callback = self._timers.pop_due(when)
             self._now = max(self._now, when)
-            callback, timer.callback = timer.callback, None
             if callback is not None:
                 callback()
         self._now = end
