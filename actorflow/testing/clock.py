@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 import threading
 from typing import TYPE_CHECKING
 
-from actorflow.runtime.clock import Timer, TimerHeap
+from actorflow.runtime.clock import Timer
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
@@ -28,7 +30,11 @@ class VirtualClock:
 
     def __init__(self, start: float = 0.0) -> None:
         self._now = start
-        self._timers = TimerHeap()
+        # A heap of its own: tests pause threads inside the runtime's code, where this clock's lock
+        # must not be held.
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._number = itertools.count()
+        self._cancelled = 0
         self._lock = threading.Lock()
 
     def now(self) -> float:
@@ -39,19 +45,35 @@ class VirtualClock:
         """Schedule `callback` for the `advance` that reaches `when`. Thread-safe."""
         timer = Timer(when, callback, self._on_cancel)
         with self._lock:
-            self._timers.push(timer)
+            heapq.heappush(self._timers, (when, next(self._number), timer))
         return timer
 
     def _on_cancel(self) -> None:
-        if self._timers.count_cancelled():
-            with self._lock:
-                self._timers.compact()
+        with self._lock:
+            self._cancelled += 1
+            if 2 * self._cancelled > len(self._timers):
+                self._timers = [entry for entry in self._timers if entry[2].callback is not None]
+                heapq.heapify(self._timers)
+                self._cancelled = 0
 
     def next_time(self) -> float | None:
         """Return when the next call is due; `None` if there is none."""
         with self._lock:
-            when = self._timers.next_time()
-            return None if when == math.inf else when
+            self._prune()
+            if not self._timers or self._timers[0][0] == math.inf:
+                return None
+            return self._timers[0][0]
+
+    def _prune(self) -> None:
+        while self._timers and self._timers[0][2].callback is None:
+            heapq.heappop(self._timers)
+
+    def _pop_due(self, end: float) -> Timer | None:
+        with self._lock:
+            self._prune()
+            if not self._timers or self._timers[0][0] > end:
+                return None
+            return heapq.heappop(self._timers)[2]
 
     def advance(self, seconds: float) -> None:
         """Move time on, making the calls that become due, in order, each at its time.
@@ -64,10 +86,9 @@ class VirtualClock:
             msg = f"virtual time cannot go back: advance({seconds!r})"
             raise BadOption(msg)
         end = self._now + seconds
-        while (when := self.next_time()) is not None and when <= end:
-            with self._lock:
-                callback = self._timers.pop_due(when)
-            self._now = max(self._now, when)
+        while (timer := self._pop_due(end)) is not None:
+            self._now = max(self._now, timer.when)
+            callback, timer.callback = timer.callback, None
             if callback is not None:
                 callback()
         self._now = end
