@@ -7,6 +7,7 @@ again on the newer state. Steps say in which thread they happen; no thread waits
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ class Run:
         try:
             outcome = live.kind.run(live.id, live.state, self.batch, lambda: perf_counter() < end)
             if type(outcome) is not Outcome and inspect.isawaitable(outcome):
-                LOOP.loop.call_soon_threadsafe(LOOP.spawn, lambda: self._await(outcome))
+                LOOP.call_soon(partial(LOOP.spawn, lambda: self._await(outcome)))
                 return
             self._conclude(outcome)
         except BaseException:

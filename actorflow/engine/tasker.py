@@ -208,7 +208,7 @@ class Tasker:
                 deferred.resolve()
                 return
             if self._asynchronous:
-                LOOP.loop.call_soon_threadsafe(LOOP.spawn, partial(self._run_async, task))
+                LOOP.call_soon(partial(LOOP.spawn, partial(self._run_async, task)))
             else:
                 POOL.submit(_Call(self, task))
 

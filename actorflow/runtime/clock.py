@@ -3,110 +3,208 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
-import os
+import queue
 import threading
 import time
+from _thread import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any, Protocol
 
+from actorflow.runtime.fork import after_fork
+from actorflow.runtime.lanes.shelter import attend
+from actorflow.runtime.lanes.starting import (
+    AGENTS,
+    PENDING,
+    RETRY_EVERY,
+    retry,
+    retry_later,
+    start_thread,
+)
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SYSTEM", "Clock", "SystemClock", "Timer"]
+__all__ = ["SYSTEM", "Clock", "SystemClock", "Timer", "TimerHeap"]
+
+_FEW = 64  # cancelled timers that are not worth a pass over the heap
 
 
 class Timer:
-    """A call that is to be made at a moment. Cancelling it is O(1)."""
+    """A call to be made at a moment. Cancelling it is O(1) amortised."""
 
-    __slots__ = ("callback", "when")
+    __slots__ = ("_on_cancel", "callback", "when")
 
-    def __init__(self, when: float, callback: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[[], None],
+        on_cancel: Callable[[], None] | None = None,
+    ) -> None:
         self.when = when
         self.callback: Callable[[], None] | None = callback
+        self._on_cancel = on_cancel
 
     def cancel(self) -> None:
-        """Make the call not happen. Harmless when it has happened already."""
+        """Prevent the call. Thread-safe; does nothing when the call was made or cancelled."""
+        if self.callback is None:
+            return
         self.callback = None
+        if self._on_cancel is not None:
+            self._on_cancel()
 
 
 class Clock(Protocol):
     """What the runtime needs of time: to read it, and to be called at a moment."""
 
     def now(self) -> float:
-        """Give the monotonic time in seconds."""
+        """Return the monotonic time in seconds."""
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` once `now() >= when`, in a thread of the clock's: it must be short."""
+        """Call `callback` once `now() >= when`, in a thread of the clock: it must be short."""
+
+
+class TimerHeap:
+    """Pending timers in the order of their time; those for the same time in their order of arrival.
+
+    Cancelled timers are removed when they come first, and all at once when they are the majority,
+    so that they never take more space than twice that of the others. Not thread-safe.
+    """
+
+    __slots__ = ("_cancelled", "_entries", "_number")
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[float, int, Timer]] = []
+        self._number = 0
+        self._cancelled = 0  # an estimate: an entry that has left may be counted until `compact`
+
+    def __len__(self) -> int:
+        """Return the number of entries, cancelled ones included."""
+        return len(self._entries)
+
+    def push(self, timer: Timer) -> None:
+        """Add a timer. O(log n)."""
+        self._number += 1
+        heapq.heappush(self._entries, (timer.when, self._number, timer))
+
+    def next_time(self) -> float:
+        """Return when the first timer is due; infinity without one. O(log n) amortised."""
+        entries = self._entries
+        while entries:
+            if entries[0][2].callback is not None:
+                return entries[0][0]
+            heapq.heappop(entries)
+            self._cancelled -= 1
+        return math.inf
+
+    def pop_due(self, now: float) -> Callable[[], None] | None:
+        """Remove the first timer that is due and return its callback; `None` without one."""
+        while self.next_time() <= now and self._entries:
+            timer = heapq.heappop(self._entries)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is not None:  # else it was cancelled since `next_time` looked
+                return callback
+        return None
+
+    def count_cancelled(self) -> bool:
+        """Count a cancelled timer; return whether it is time to `compact`."""
+        self._cancelled += 1
+        return self._cancelled > _FEW and 2 * self._cancelled > len(self._entries)
+
+    def compact(self) -> None:
+        """Remove all cancelled timers. O(n)."""
+        live = [entry for entry in self._entries if entry[2].callback is not None]
+        heapq.heapify(live)
+        self._entries[:] = live
+        self._cancelled = 0
+
+    def check(self) -> None:
+        """Raise AssertionError if the heap is not in order."""
+        entries = self._entries
+        assert all(entries[(at - 1) // 2] <= entries[at] for at in range(1, len(entries)))  # noqa: S101
 
 
 class SystemClock:
-    """The machine's monotonic clock; one daemon thread makes the calls, started when needed."""
+    """The machine's monotonic clock; one daemon thread makes the calls, started when needed.
+
+    In a forked child it is as new: without the calls that the parent has asked for.
+    """
 
     def __init__(self) -> None:
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._number = itertools.count()
-        self._changed = threading.Condition(threading.Lock())
-        self._thread: threading.Thread | None = None
+        self._reset()
+        after_fork(self._reset)
+
+    def _reset(self) -> None:
+        self._heap = TimerHeap()
+        self._lock = threading.Lock()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._started = False
 
     now = staticmethod(time.monotonic)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` at `when`. O(log n) in the number of pending calls."""
-        timer = Timer(when, callback)
+        """Call `callback` at `when`. O(log n) in the number of pending calls; thread-safe."""
+        timer = Timer(when, callback, self._on_cancel)
         if when == math.inf:
             return timer  # never
-        with self._changed:
-            first = not self._timers or when < self._timers[0][0]
-            heapq.heappush(self._timers, (when, next(self._number), timer))
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="actorflow-clock", daemon=True
-                )
-                self._thread.start()
-            elif first:
-                self._changed.notify()
+        if not self._started:
+            attend(self._start)
+        with self._lock:
+            # The bell first: an interrupt between the two then rings for nothing, instead of
+            # leaving a timer that nobody waits for. The clock's thread waits for the lock.
+            if when < self._heap.next_time():
+                self._bell.put(None)
+            self._heap.push(timer)
         return timer
 
-    def _run(self) -> None:
-        while True:
-            timer = self._next_due()
-            callback, timer.callback = timer.callback, None
-            if callback is None:
-                continue
-            try:
-                callback()
-            except Exception:  # noqa: BLE001 - one bad call must not stop the clock
-                log.error("timer call failed", exc_info=True)
+    def _on_cancel(self) -> None:
+        if self._heap.count_cancelled():
+            with self._lock:
+                self._heap.compact()
 
-    def _next_due(self) -> Timer:
-        with self._changed:
-            while True:
-                while self._timers and self._timers[0][2].callback is None:
-                    heapq.heappop(self._timers)
-                if not self._timers:
-                    self._changed.wait()
+    def _start(self) -> None:
+        with self._lock:
+            if not self._started:
+                self._started = start_thread(self._run, name="actorflow-clock")
+            if not self._started:
+                retry_later(self._start)
+
+    def _run(self) -> None:
+        lock, heap, bell = self._lock, self._heap, self._bell
+        while True:
+            with lock:
+                callback = heap.pop_due(time.monotonic())
+                delay = heap.next_time() - time.monotonic()
+            if callback is not None:
+                self._call(callback)
+                del callback  # it may refer to much, and the next one may come late
+            elif delay > 0:
+                if PENDING:
+                    retry()
+                    delay = min(delay, RETRY_EVERY)
+                try:
+                    bell.get(timeout=None if delay == math.inf else min(delay, TIMEOUT_MAX))
+                except queue.Empty:
                     continue
-                delay = self._timers[0][0] - time.monotonic()
-                if delay <= 0:
-                    return heapq.heappop(self._timers)[2]
-                self._changed.wait(min(delay, threading.TIMEOUT_MAX))
+
+    def poke(self) -> None:
+        """Make the thread look for attempts that are pending. Thread-safe."""
+        if self._started:
+            self._bell.put(None)
+
+    @staticmethod
+    def _call(callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except BaseException:  # noqa: BLE001 - one bad call must not stop the clock
+            log.error("timer call failed", exc_info=True)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Copy and pickle the clock of the process as itself: specifications refer to it."""
         return "SYSTEM" if self is SYSTEM else super().__reduce__()
 
-    def _after_fork(self) -> None:
-        """Forget the thread, which does not exist in a forked child, and its calls."""
-        self._timers = []
-        self._changed = threading.Condition(threading.Lock())
-        self._thread = None
-
 
 SYSTEM = SystemClock()
 """The clock that workers use unless told otherwise."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=SYSTEM._after_fork)  # noqa: SLF001
+AGENTS.append(SYSTEM.poke)

@@ -1,68 +1,152 @@
-"""Logging: structlog events through the standard `actorflow` logger, quiet by default.
+"""Logging: events with their facts, written the way the program writes its own.
 
-Warnings and errors come through as with any library. What happens batch by batch is logged at
-debug level, and only for workers spawned with `verbose=True`. structlog is loaded when the first
-event is written, which keeps `import actorflow` light.
+A program that has called `structlog.configure` gets actorflow's events through its own processors.
+Any other gets them through the standard logger `actorflow`, as `key=value ...` with the traceback
+on its own lines. Warnings and errors appear as with any library; what happens batch by batch is
+logged at debug level, and only for workers spawned with `verbose=True`.
+
+structlog is never imported here, only found, which keeps `import actorflow` light.
 """
 
 from __future__ import annotations
 
 import logging
-from functools import cached_property
+import sys
 from typing import Any
 
-__all__ = ["log"]
+__all__ = ["EventLog", "log"]
 
 
 class EventLog:
-    """Writes events with their facts: `log.warning("rejected", worker="a", error="...")`."""
+    """Writes events with their facts: `log.warning("rejected", worker="a", error="...")`.
+
+    Writing never raises: whatever goes wrong while an event is rendered, be it in the `repr` of a
+    user's object or in a user's processor, is part of the event that is written instead.
+
+    Args:
+        name: of the standard logger, and of the logger that structlog is asked for.
+
+    """
 
     def __init__(self, name: str) -> None:
         self._standard = logging.getLogger(name)
 
-    @cached_property
-    def _structured(self) -> Any:
-        import structlog  # noqa: PLC0415 - heavy, and most programs never log an event
-
-        return structlog.wrap_logger(
-            self._standard,
-            processors=[
-                structlog.processors.StackInfoRenderer(),
-                structlog.processors.format_exc_info,
-                structlog.processors.KeyValueRenderer(key_order=["event"]),
-            ],
-            wrapper_class=structlog.stdlib.BoundLogger,
-            context_class=dict,
-        )
-
     def enabled(self, level: int) -> bool:
-        """Tell whether an event of that level would be written anywhere."""
-        return self._standard.isEnabledFor(level)
+        """Return whether an event of that level would be written. Never raises.
+
+        A level that is set on the standard logger counts for structlog too.
+        """
+        structlog = _configured_structlog()
+        if structlog is None:
+            return self._standard.isEnabledFor(level)
+        try:
+            return level >= self._standard.level and _lets_pass(self._bound(structlog), level)
+        except Exception:  # noqa: BLE001 - writing the event will say what is wrong
+            return True
 
     def debug(self, event: str, **facts: Any) -> None:
         """Write what happens in the normal course of things."""
-        if self.enabled(logging.DEBUG):
-            self._structured.debug(event, **facts)
+        self._write(logging.DEBUG, event, facts)
 
     def info(self, event: str, **facts: Any) -> None:
         """Write what an operator may want to know."""
-        if self.enabled(logging.INFO):
-            self._structured.info(event, **facts)
+        self._write(logging.INFO, event, facts)
 
     def warning(self, event: str, **facts: Any) -> None:
         """Write what somebody should look at."""
-        if self.enabled(logging.WARNING):
-            self._structured.warning(event, **facts)
+        self._write(logging.WARNING, event, facts)
 
     def error(self, event: str, **facts: Any) -> None:
         """Write what went wrong."""
-        if self.enabled(logging.ERROR):
-            self._structured.error(event, **facts)
+        self._write(logging.ERROR, event, facts)
 
     def critical(self, event: str, **facts: Any) -> None:
         """Write what must not happen."""
-        if self.enabled(logging.CRITICAL):
-            self._structured.critical(event, **facts)
+        self._write(logging.CRITICAL, event, facts)
+
+    def _write(self, level: int, event: str, facts: dict[str, Any]) -> None:
+        if not self.enabled(level):
+            return
+        if facts.get("exc_info") is True:  # while it is still the exception being handled
+            facts["exc_info"] = sys.exc_info()[1]
+        structlog = _configured_structlog()
+        try:
+            if structlog is None:
+                self._write_standard(level, event, facts)
+            else:
+                name = logging.getLevelName(level).lower()
+                getattr(self._bound(structlog), name)(event, **facts)
+        except Exception as error:  # noqa: BLE001 - logging must not disturb what is logged
+            self._write_failed(level, event, facts, error)
+
+    def _bound(self, structlog: Any) -> Any:
+        return structlog.get_logger(self._standard.name).bind()
+
+    def _write_standard(self, level: int, event: str, facts: dict[str, Any]) -> None:
+        facts = {**_context_variables(), **facts}
+        error = facts.pop("exc_info", None)
+        # The event is the template and the facts are its argument, because collectors of errors
+        # group records by template. Four frames up is the caller of `warning` and the others.
+        template = render({"event": event})
+        if facts:
+            template = template.replace("%", "%%") + " %s"
+            self._standard.log(level, template, render(facts), exc_info=error, stacklevel=4)
+        else:
+            self._standard.log(level, template, exc_info=error, stacklevel=4)
+
+    def _write_failed(
+        self, level: int, event: str, facts: dict[str, Any], failure: Exception
+    ) -> None:
+        try:
+            self._write_standard(level, event, {**facts, "logging_failed": safe_repr(failure)})
+        except Exception:  # noqa: BLE001 - a handler or a filter of the user's raises: give up
+            return
+
+
+def render(facts: dict[str, Any]) -> str:
+    """Return facts as one line.
+
+    >>> render({"event": "worker crashed", "worker": "mailer", "dropped": 3})
+    "event='worker crashed' worker='mailer' dropped=3"
+    """
+    return " ".join(f"{key}={safe_repr(value)}" for key, value in facts.items())
+
+
+def safe_repr(value: object) -> str:
+    """Return `repr(value)`, or what kind of object it is if that raises."""
+    try:
+        return repr(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a repr of the user's may raise anything
+        return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+
+
+def _configured_structlog() -> Any:
+    """Return structlog if the program has configured it, else `None`."""
+    structlog: Any = sys.modules.get("structlog")
+    try:
+        return structlog if structlog is not None and structlog.is_configured() else None
+    except AttributeError:  # it is just being imported
+        return None
+
+
+def _context_variables() -> dict[str, Any]:
+    """Return what the program has bound with `structlog.contextvars`."""
+    contextvars: Any = sys.modules.get("structlog.contextvars")
+    return {} if contextvars is None else contextvars.get_contextvars()
+
+
+def _lets_pass(bound: Any, level: int) -> bool:
+    """Return whether a bound logger of structlog would write an event of that level.
+
+    Methods are looked up on the class: some loggers of structlog make an event of any attribute.
+    """
+    if hasattr(type(bound), "is_enabled_for"):  # the filtering ones
+        return bool(bound.is_enabled_for(level))
+    if hasattr(type(bound), "isEnabledFor"):  # the standard library's
+        return bool(bound.isEnabledFor(level))
+    return True
 
 
 log = EventLog("actorflow")

@@ -15,7 +15,7 @@ __all__ = ["ManualLane"]
 
 
 class ManualLane:
-    """Keeps what is submitted until `run` is called.
+    """Holds what is submitted until `run` or `step` is called.
 
     >>> import actorflow as af
     >>> lane = ManualLane()
@@ -35,14 +35,14 @@ class ManualLane:
         self._ready: deque[Runnable] = deque()
 
     def submit(self, runnable: Runnable, /) -> None:
-        """Keep it for the next `run`."""
+        """Hold the runnable for the next `run`. Thread-safe."""
         self._ready.append(runnable)
 
     def release(self) -> None:
         """Do nothing: the lane may serve other actors too."""
 
     def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
-        """Run what is there until the ticket is resolved; tell whether it was.
+        """Run what was submitted until the ticket is resolved; return whether it was.
 
         Raises:
             WouldDeadlock: nothing is left to run and there is no timeout, so it never would be.
@@ -56,14 +56,14 @@ class ManualLane:
         return ticket.resolved
 
     def step(self) -> bool:
-        """Run what was submitted first; tell whether there was anything."""
+        """Run what was submitted first; return whether there was anything."""
         if not self._ready:
             return False
         self._ready.popleft().run()
         return True
 
     def run(self) -> None:
-        """Run everything that is there, and what comes of it."""
+        """Run everything that was submitted, and everything that this submits."""
         while self.step():
             pass
 

@@ -111,7 +111,7 @@ def test_a_coroutine_that_hangs_is_left_behind(reopen: Callable[..., Engine]) ->
     live.worker.actor.executor.watch(lambda _actor, _reason: ended.set())
     engine.close(timeout=0.05)
     again = reopen().worker("w", collect, state=[])
-    LOOP.loop.call_soon_threadsafe(go.set)
+    LOOP.call_soon(go.set)
     assert ended.wait(PATIENCE)
     again.push_block(2)
     assert again.state() == [1, 2]

@@ -1,18 +1,22 @@
-"""Logging: quiet by default, events with their facts on request, never in the way."""
+"""Logging: quiet by default, through the program's own configuration, never in the way."""
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+import structlog
+
 import actorflow as af
-from actorflow.runtime.log import EventLog
+from actorflow.runtime.log import EventLog, log
 from tests.runtime.worker.probe import ended
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable, Iterator
 
     from actorflow.testing import ManualLane
 
@@ -90,12 +94,244 @@ def test_each_level_is_written_only_where_it_is_enabled(caplog: pytest.LogCaptur
         assert all("fact=" in record.getMessage() for record in caplog.records)
 
 
-def test_structlog_is_not_loaded_until_something_is_logged() -> None:
+def test_structlog_is_never_loaded_by_us() -> None:
     script = (
         "import sys, actorflow as af\n"
+        "from actorflow.runtime.log import log\n"
         "with af.spawn(lambda batch, state: None) as worker:\n"
         "    worker.push_block(1)\n"
-        "assert 'structlog' not in sys.modules\n"
         "assert 'asyncio' not in sys.modules\n"
+        "log.error('something', number=1)\n"
+        "assert 'structlog' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert done.stderr == "event='something' number=1\n"
+
+
+# Without a configuration of structlog.
+
+
+class Hostile:
+    """An object whose repr and str raise."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __repr__(self) -> str:
+        raise self.error
+
+
+class HostileError(Exception):
+    """An error that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+def test_a_traceback_stands_on_its_own_lines(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        breaks([], None)
+    except ValueError:
+        log.error("it broke", worker="mailer", exc_info=True)
+    (record,) = caplog.records
+    assert record.getMessage() == "event='it broke' worker='mailer'"
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], ValueError)
+    text = caplog.text
+    assert "\nTraceback (most recent call last):\n" in text
+    assert text.endswith("\nValueError: broken\n")
+    assert record.funcName == "test_a_traceback_stands_on_its_own_lines"
+
+
+def test_an_error_may_be_given_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    log.error("it broke", exc_info=KeyError("k"))
+    log.error("nothing is being handled", exc_info=True)
+    first, second = caplog.records
+    assert first.exc_info is not None
+    assert isinstance(first.exc_info[1], KeyError)
+    assert not second.exc_info
+
+
+def test_events_with_percent_signs_and_without_facts(caplog: pytest.LogCaptureFixture) -> None:
+    log.error("100 % of %s", share="50 %d")
+    log.error("100 %")
+    assert [record.getMessage() for record in caplog.records] == [
+        "event='100 % of %s' share='50 %d'",
+        "event='100 %'",
+    ]
+    assert caplog.records[0].msg == "event='100 %% of %%s' %s"  # one template for one event
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), RecursionError()])
+def test_m22_what_cannot_be_shown_is_logged_all_the_same(
+    caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    log.error("odd", message=Hostile(error), count=1)
+    assert f"message=<Hostile whose repr raised {type(error).__name__}> count=1" in caplog.text
+
+
+def test_m22_an_error_that_cannot_be_shown_has_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fails() -> None:
+        raise HostileError
+
+    try:
+        fails()
+    except HostileError as error:
+        log.error("odd", error=error, exc_info=True)
+    assert "<HostileError whose repr raised ValueError>" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+def test_a_filter_of_the_program_that_raises_disturbs_nobody() -> None:
+    def refuse(record: logging.LogRecord) -> bool:
+        raise ValueError("no")
+
+    logger = logging.getLogger("actorflow.filtered")
+    logger.addFilter(refuse)
+    EventLog("actorflow.filtered").error("something")
+
+
+def test_bound_context_variables_are_part_of_events(caplog: pytest.LogCaptureFixture) -> None:
+    with structlog.contextvars.bound_contextvars(request="r-1"):
+        log.error("something", count=2)
+    assert "event='something' request='r-1' count=2" in caplog.text
+
+
+# With a configuration of structlog.
+
+
+@pytest.fixture
+def configure() -> Iterator[Callable[..., None]]:
+    """Return `structlog.configure`; the defaults are restored afterwards."""
+    yield structlog.configure
+    structlog.reset_defaults()
+
+
+def test_the_processors_of_the_program_apply(
+    configure: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = structlog.testing.LogCapture()
+    configure(processors=[structlog.contextvars.merge_contextvars, entries])
+    with structlog.contextvars.bound_contextvars(request="r-1"):
+        log.info("something", worker="mailer", count=2)
+    assert entries.entries == [
+        {"event": "something", "worker": "mailer", "count": 2, "request": "r-1",
+         "log_level": "info"}
+    ]  # fmt: skip
+    assert caplog.records == []
+
+
+def test_json_where_the_program_writes_json(
+    configure: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(),
+    )
+    try:
+        breaks([], None)
+    except ValueError:
+        log.error("it broke", worker="mailer", exc_info=True)
+    entry = json.loads(capsys.readouterr().out)
+    assert entry["event"] == "it broke"
+    assert entry["worker"] == "mailer"
+    assert entry["level"] == "error"
+    assert entry["exception"][0]["exc_type"] == "ValueError"
+
+
+def test_a_console_shows_the_traceback_readably(
+    configure: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(
+        processors=[
+            structlog.dev.ConsoleRenderer(
+                colors=False, exception_formatter=structlog.dev.plain_traceback
+            )
+        ],
+        logger_factory=structlog.PrintLoggerFactory(),
+    )
+    worker = af.spawn(breaks, name="fragile")
+    worker.push(1)
+    ended(worker)
+    text = capsys.readouterr().out
+    assert "fragile" in text
+    assert "\nTraceback (most recent call last):\n" in text
+    assert "\nValueError: broken\n" in text
+
+
+@pytest.mark.parametrize("kind", ["filtering", "standard"])
+def test_levels_are_those_of_the_program(
+    configure: Callable[..., None], caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    entries = structlog.testing.LogCapture()
+    if kind == "filtering":
+        configure(
+            processors=[entries],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        )
+    else:
+        configure(
+            processors=[structlog.stdlib.filter_by_level, entries],
+            wrapper_class=structlog.stdlib.BoundLogger,
+            logger_factory=structlog.stdlib.LoggerFactory(),
+        )
+        logging.getLogger("actorflow.levels").setLevel(logging.WARNING)
+    log = EventLog("actorflow.levels")
+    assert not log.enabled(logging.INFO)
+    assert log.enabled(logging.WARNING)
+    for name in ("debug", "info", "warning", "error", "critical"):
+        getattr(log, name)("something")
+    levels = [entry["log_level"] for entry in entries.entries]
+    assert levels == ["warning", "error", "critical"]
+
+
+def test_a_level_of_the_standard_logger_counts_for_structlog_too(
+    configure: Callable[..., None],
+) -> None:
+    entries = structlog.testing.LogCapture()
+    configure(processors=[entries])
+    logging.getLogger("actorflow.quiet").setLevel(logging.ERROR)
+    quiet = EventLog("actorflow.quiet")
+    quiet.warning("not this one")
+    quiet.error("this one")
+    assert [entry["event"] for entry in entries.entries] == ["this one"]
+
+
+def test_a_generic_logger_of_structlog_is_asked_no_questions(
+    configure: Callable[..., None],
+) -> None:
+    entries = structlog.testing.LogCapture()
+    configure(processors=[entries], wrapper_class=structlog.BoundLogger)
+    assert log.enabled(logging.DEBUG)
+    log.warning("something")
+    assert [entry["event"] for entry in entries.entries] == ["something"]
+
+
+def test_m22_a_processor_that_fails_does_not_lose_the_event(
+    configure: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    configure(processors=[structlog.processors.JSONRenderer()])
+    log.error("odd", message=Hostile(ValueError("no")))
+    assert "event='odd' message=<Hostile whose repr raised ValueError>" in caplog.text
+    assert "logging_failed=\"ValueError('no')\"" in caplog.text
+
+
+def test_a_configuration_that_cannot_work_here_does_not_lose_events(
+    configure: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_logger(*_: object) -> None:
+        raise RuntimeError("no running event loop")
+
+    configure(logger_factory=no_logger)
+    log.error("something")
+    assert "event='something' logging_failed=" in caplog.text

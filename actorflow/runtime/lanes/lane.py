@@ -1,7 +1,7 @@
-"""What a lane is: where actors run that have something to do.
+"""The protocol of lanes: where actors run that have something to do.
 
-An actor is submitted by whoever takes its idle token, so it is in a lane at most once at a time,
-and never runs in two threads at once.
+An actor is submitted by the thread that takes its idle token, so it is in a lane at most once at a
+time and never runs in two threads at once.
 """
 
 from __future__ import annotations
@@ -22,16 +22,20 @@ class Runnable(Protocol):
 
 
 class Lane(Protocol):
-    """Where actors run."""
+    """A place where actors run."""
 
     can_help: bool
     """Whether a caller may run an actor of this lane in its own thread instead."""
 
     def submit(self, runnable: Runnable, /) -> None:
-        """Have `runnable.run()` called soon, in one of the lane's threads. Never blocks."""
+        """Schedule one call of `runnable.run()` in a thread of the lane. Thread-safe.
+
+        Never blocks, never raises, and never loses the runnable: where the system refuses a
+        thread, the runnable waits until there is one.
+        """
 
     def release(self) -> None:
-        """Tell the lane that the actor it was made for has ended."""
+        """End what the lane holds for its only actor, which has ended."""
 
     def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
-        """Wait in the calling thread for an actor of the lane; tell whether it was in time."""
+        """Block the calling thread until the ticket is resolved; return whether it was in time."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import queue
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import WouldDeadlock
+from actorflow.runtime.fork import after_fork
+from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.lanes.starting import retry_later, start_thread
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,47 +23,68 @@ __all__ = ["LOOP", "LoopLane"]
 
 
 class LoopLane:
-    """One asyncio loop in a daemon thread, for jobs that are coroutine functions."""
+    """One asyncio event loop in a daemon thread, for jobs that are coroutine functions."""
 
     can_help = False
 
     def __init__(self, name: str = "actorflow-loop") -> None:
         self.name = name
+        self._inherited: list[object] = []
+        self._reset()
+        after_fork(self._after_fork)
+
+    def _reset(self) -> None:
         self._starting = threading.Lock()
+        self._waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._running = False  # the thread has been started
         self._tasks: set[asyncio.Task[None]] = set()
         self._ident: int | None = None
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop; it is started when first asked for."""
-        if self._loop is None:
-            with self._starting:
-                if self._loop is None:
-                    self._loop = self._start()
-        return self._loop
-
-    def _start(self) -> asyncio.AbstractEventLoop:
-        import asyncio  # noqa: PLC0415 - most programs never need it
-
-        loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=loop.run_forever, name=self.name, daemon=True)
-        thread.start()
-        self._ident = thread.ident
-        return loop
-
     def submit(self, runnable: Runnable, /) -> None:
-        """Have `runnable.run()` called on the loop."""
-        self.loop.call_soon_threadsafe(runnable.run)
+        """Schedule `runnable.run()` on the loop. Thread-safe."""
+        self.call_soon(runnable.run)
+
+    def call_soon(self, function: Callable[[], object], /) -> None:
+        """Schedule `function()` on the loop, which is started if need be. Thread-safe."""
+        if self._running and self._loop is not None:
+            self._loop.call_soon_threadsafe(function)
+        elif in_main_thread():  # one C call: an interrupt cannot separate the two steps
+            SHELTER.post(partial(self._call_first, function))
+        else:
+            self._call_first(function)
+
+    def _call_first(self, function: Callable[[], object]) -> None:
+        self._waiting.put(function)
+        self._start()
+
+    def _start(self) -> None:
+        """Start the loop, and hand over what was waiting for it. Idempotent, thread-safe."""
+        with self._starting:
+            try:
+                loop = self._loop = self._loop or _new_event_loop()
+            except OSError:  # no file descriptors left
+                retry_later(self._start)
+                return
+            if not self._running and not start_thread(self._work, loop, name=self.name):
+                retry_later(self._start)
+                return
+            self._running = True
+            while not self._waiting.empty():
+                loop.call_soon_threadsafe(self._waiting.get())
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ident = threading.get_ident()
+        loop.run_forever()
 
     def release(self) -> None:
         """Do nothing: the loop serves other actors too."""
 
     def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
-        """Wait for an actor of the loop.
+        """Wait for an actor of the loop; return whether it was in time.
 
         Raises:
-            WouldDeadlock: called on the loop itself, which could then do nothing any more.
+            WouldDeadlock: called on the loop itself, which this would block.
 
         """
         if threading.get_ident() == self._ident:
@@ -68,14 +93,27 @@ class LoopLane:
         return ticket.wait(timeout)
 
     def spawn(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start a coroutine from within the loop's thread, and keep it until it ends."""
-        task = self.loop.create_task(make())
+        """Start a coroutine, and refer to it until it ends. Called in the loop's thread."""
+        loop = self._loop
+        assert loop is not None  # noqa: S101 - this runs on it
+        task = loop.create_task(make())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _after_fork(self) -> None:
+        """Start afresh: the thread does not exist in the child."""
+        if self._loop is not None:
+            # Kept, because finalizers would close the loop, which removes its sockets from the
+            # selector of the parent (the child shares it), and complain about pending tasks.
+            self._inherited.append((self._loop, self._tasks))
+        self._reset()
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    import asyncio  # noqa: PLC0415 - most programs never need it
+
+    return asyncio.new_event_loop()
 
 
 LOOP = LoopLane()
 """The loop that coroutine jobs run on."""
-
-if hasattr(os, "register_at_fork"):  # the thread does not exist in the child
-    os.register_at_fork(after_in_child=LOOP.__init__)  # type: ignore[misc]

@@ -1,24 +1,36 @@
 """Many actors on few threads: an elastic pool.
 
 `Pool` starts with no thread at all and grows for two reasons only: work waits and there are
-fewer than `core` threads, or work waits while the threads that there are sit inside handlers
-without using the processor (they block: sleep, sockets, locks). A pool that computes does not
-grow, because threads that compete for the interpreter lock make each other slower; only where
-every thread has been in one and the same handler for 0.1 s does it get one more (the next after
-0.2 s, and so on), so that a few long computations do not hold up everybody else.
+fewer than `core` threads, or work waits while the existing threads sit inside handlers without
+using the processor (they block: sleep, sockets, locks). A pool that computes does not grow, because
+threads that compete for the interpreter lock make each other slower; only where every thread has
+been in one and the same handler for 0.1 s does it get one more (the next after 0.2 s, and so on),
+so that a few long computations do not hold up everybody else.
+
+Where the system refuses a thread, work waits for the threads that exist, and the start is tried
+again: by the watcher, by the threads between two runs, by callers that wait, by the next submit.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
 import queue
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from actorflow.runtime.errors import BadOption
+from actorflow.runtime.fork import after_fork
+from actorflow.runtime.lanes.shelter import SHELTER, attend, in_main_thread
+from actorflow.runtime.lanes.starting import (
+    AGENTS,
+    PENDING,
+    RETRY_EVERY,
+    retry,
+    retry_later,
+    start_thread,
+)
 from actorflow.runtime.log import log
 from behaviours.errors import brief
 
@@ -28,26 +40,26 @@ if TYPE_CHECKING:
 
 __all__ = ["POOL", "Pool", "PoolStatistics"]
 
-_TICK = 0.001  # how often a stalled pool is looked at
-_QUIET_TICKS = 20  # after so many looks without waiting work the watcher sleeps
+_TICK = 0.001  # seconds between two looks at a stalled pool
+_QUIET_TICKS = 20  # the watcher sleeps after so many looks without waiting work
 _BUSY_SHARE = 0.5  # of one processor: above it the process computes, and a wait may be for the GIL
-_STUCK = 0.1  # seconds that all threads are in one run each, after which there is another thread
+_STUCK = 0.1  # seconds in one run each, after which a pool that computes gets another thread
 
 
 class _Seat:
-    """One thread of the pool, as its watcher sees it."""
+    """One thread of the pool, as the watcher sees it."""
 
     __slots__ = ("clock", "cpu", "runs", "seen_runs", "since")
 
     def __init__(self) -> None:
-        self.runs = 0  # how many runs it has begun
+        self.runs = 0  # runs begun
         self.seen_runs = -1
         self.cpu = 0.0
-        self.since = 0.0  # when it was first seen in the run that it is in
+        self.since = 0.0  # when the current run was first seen
         self.clock: int | None = None
 
     def look(self, now: float) -> bool:
-        """Tell whether the thread has stood still since the last look."""
+        """Return whether the thread has stood still since the last look."""
         try:
             cpu = 0.0 if self.clock is None else time.clock_gettime(self.clock)
         except OSError:  # the thread has ended since its seat was found
@@ -71,10 +83,10 @@ class _Effort:
         self._cpu = time.process_time()
 
     def nap(self) -> bool:
-        """Sleep for a tick; tell what the process did meanwhile.
+        """Sleep for a tick; return whether the process computed meanwhile.
 
-        Who wakes late has waited for the interpreter lock, or for a processor to run on: then the
-        threads that stand still may do so too.
+        A thread that wakes late has waited for the interpreter lock, or for a processor: then the
+        threads that stand still may have done so too.
         """
         begin = time.monotonic()
         time.sleep(_TICK)
@@ -91,19 +103,25 @@ class PoolStatistics:
     """A pool at one moment."""
 
     threads: int
+    """Threads that run."""
     idle: int
+    """Those of them that wait for work."""
     waiting: int
+    """Actors that wait for a thread."""
     runs: int
+    """Runs begun since the pool was made."""
     grown: int
+    """Threads started since the pool was made."""
 
 
 class Pool:
-    """An elastic pool of daemon threads.
+    """An elastic pool of daemon threads. In a forked child it is as new.
 
     Args:
         core: threads that work may always have; they stay for good.
-        limit: threads that there may be at the most, when handlers block.
-        linger: seconds after which a thread beyond `core` with nothing to do ends.
+        limit: the largest number of threads, reached only while handlers block.
+        linger: seconds after which a thread beyond `core` without work ends.
+        name: how the threads are named: `name-1`, `name-2`, ...
 
     """
 
@@ -120,75 +138,105 @@ class Pool:
         self.linger = linger
         self.name = name
         self._reset()
+        after_fork(self._after_fork)
 
     def _reset(self) -> None:
         self._ready: queue.SimpleQueue[Runnable | None] = queue.SimpleQueue()
         self._idle: list[None] = []  # one entry for each thread that waits for work
-        self._seats: dict[int, _Seat] = {}
-        self._number = itertools.count(1)
+        self._seats: dict[int, _Seat] = {}  # of threads that have started
         self._growing = threading.Lock()
         self._asleep: list[None] = [None]  # token: the watcher sleeps
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._watcher: threading.Thread | None = None
+        self._watched = False  # the watcher has been started
         self._finished_runs = 0
         self._grown = 0
 
     def submit(self, runnable: Runnable, /) -> None:
-        """Have `runnable.run()` called soon. O(1)."""
+        """Schedule one call of `runnable.run()`. O(1), thread-safe."""
+        if not self._idle and self._asleep and in_main_thread():
+            # One C call: an interrupt cannot strike between the put and the look at the threads,
+            # which would leave the runnable in a pool without threads.
+            SHELTER.post(partial(self._submit, runnable))
+            return
         self._ready.put(runnable)
         if not self._idle and self._asleep:
-            self._ring()
+            attend(self._attend)
+
+    def _submit(self, runnable: Runnable) -> None:
+        self._ready.put(runnable)
+        self._attend()
 
     def release(self) -> None:
         """Do nothing: the pool serves other actors too."""
 
     def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
-        """Wait for an actor of the pool."""
+        """Wait for an actor of the pool; return whether it was in time."""
         return ticket.wait(timeout)
 
     def statistics(self) -> PoolStatistics:
-        """Count threads and work."""
-        seats = list(self._seats.values())
+        """Return the numbers of threads and of runs. Thread-safe."""
+        with self._growing:
+            seats = list(self._seats.values())
+            finished, grown = self._finished_runs, self._grown
         return PoolStatistics(
             threads=len(seats),
             idle=len(self._idle),
             waiting=self._ready.qsize(),
-            runs=self._finished_runs + sum(seat.runs for seat in seats),
-            grown=self._grown,
+            runs=finished + sum(seat.runs for seat in seats),
+            grown=grown,
         )
 
-    def _ring(self) -> None:
-        """Wake the watcher; the first threads are started here, so that nobody waits a tick."""
-        if len(self._seats) < self.core:
-            self._grow(1)
-            return
+    def close(self) -> None:
+        """End all threads once they have run what is waiting. For tests and short-lived pools."""
+        for _ in range(len(self._seats)):
+            self._ready.put(None)
+
+    def poke(self) -> None:
+        """Make an idle thread look for attempts that are pending. Thread-safe."""
+        if self._idle:
+            self._ready.put(_NOTHING)
+
+    # Growing.
+
+    def _attend(self) -> None:
+        """Make sure that waiting work gets a thread, or a watcher that decides about one.
+
+        The first threads are started here, so that work does not wait for a tick.
+        """
+        with self._growing:
+            if self._idle or self._ready.empty():
+                return  # an idle thread looks at the queue again once it has taken something
+            if len(self._seats) < self.core:
+                self._add_thread()
+                return
+            if not self._watched:
+                self._watched = start_thread(self._watch, name=f"{self.name}-watcher")
+            if not self._watched:
+                retry_later(self._attend)
+                return
         try:
             self._asleep.pop()
         except IndexError:
             return
-        if self._watcher is None:
-            with self._growing:
-                if self._watcher is None:
-                    self._watcher = threading.Thread(
-                        target=self._watch, name=f"{self.name}-watcher", daemon=True
-                    )
-                    self._watcher.start()
         self._bell.put(None)
 
     def _grow(self, count: int) -> None:
-        for _ in range(count):
-            with self._growing:
-                if len(self._seats) >= self.limit:
+        with self._growing:
+            for _ in range(count):
+                if len(self._seats) >= self.limit or not self._add_thread():
                     return
-                number = next(self._number)
-                self._seats[number] = _Seat()
-                self._grown += 1
-            threading.Thread(
-                target=self._work, args=(number,), name=f"{self.name}-{number}", daemon=True
-            ).start()
 
-    def _work(self, number: int) -> None:
-        seat = self._seats[number]
+    def _add_thread(self) -> bool:
+        """Start a thread and list it; return whether the system let it start. Under the lock."""
+        number, seat = self._grown + 1, _Seat()
+        if not start_thread(self._work, number, seat, name=f"{self.name}-{number}"):
+            retry_later(self._attend)
+            return False
+        self._grown = number
+        self._seats[number] = seat
+        return True
+
+    def _work(self, number: int, seat: _Seat) -> None:
         if hasattr(time, "pthread_getcpuclockid"):
             seat.clock = time.pthread_getcpuclockid(threading.get_ident())
         ready, idle = self._ready, self._idle
@@ -197,17 +245,19 @@ class Pool:
         while True:
             idle.append(None)
             try:
-                runnable = get(timeout=patience)
+                runnable = get(timeout=RETRY_EVERY if PENDING else patience)
             except queue.Empty:
                 idle.pop()
-                if ready.empty():
+                if PENDING:
+                    retry()
+                elif patience is not None and ready.empty():
                     break
-                continue  # somebody saw this thread idle, and relies on it
+                continue  # a submit has seen this thread idle, and relies on it
             idle.pop()
             if runnable is None:
                 break
             if self._asleep and not idle and not ready.empty():
-                self._ring()
+                self._attend()
             seat.runs += 1
             try:
                 runnable.run()
@@ -215,8 +265,8 @@ class Pool:
                 log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
             del runnable
         with self._growing:
-            del self._seats[number]
-            self._finished_runs += seat.runs
+            if self._seats.pop(number, None) is not None:  # else the thread was left by a fork
+                self._finished_runs += seat.runs
 
     def _watch(self) -> None:
         while True:
@@ -233,7 +283,7 @@ class Pool:
                 self._consider(waiting, time.monotonic(), computing=computing)
             self._asleep.append(None)
             if self._ready.qsize() and not self._idle:
-                self._ring()
+                self._attend()
 
     def _consider(self, waiting: int, now: float, *, computing: bool) -> None:
         seats = list(self._seats.values())
@@ -244,18 +294,27 @@ class Pool:
             self._grow(min(waiting, len(seats)))
         elif all(now - seat.since > _STUCK * (len(seats) - self.core + 1) for seat in seats):
             # They compute, or wait for the interpreter lock, and each for long: others must not
-            # wait for the end of that. But more threads make each of them slower, so each time
-            # it takes longer.
+            # wait for the end of that. But more threads make each of them slower, so it takes
+            # longer each time.
             self._grow(1)
 
-    def close(self) -> None:
-        """End all threads once they have done what is waiting. For tests and short-lived pools."""
-        for _ in range(len(self._seats)):
-            self._ready.put(None)
+    def _after_fork(self) -> None:
+        """Start afresh: the threads do not exist in the child, and the parent runs its actors."""
+        old = self._ready
+        self._reset()
+        while not old.empty():
+            old.get()
+        old.put(None)  # if it was a thread of the pool that forked, it ends after its run
 
+
+class _Nothing:
+    def run(self) -> None:
+        pass
+
+
+_NOTHING = _Nothing()
 
 POOL = Pool()
 """The pool that actors run on unless told otherwise."""
 
-if hasattr(os, "register_at_fork"):  # the threads do not exist in the child
-    os.register_at_fork(after_in_child=POOL._reset)  # noqa: SLF001
+AGENTS.append(POOL.poke)

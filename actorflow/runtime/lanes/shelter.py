@@ -15,13 +15,14 @@ from _thread import allocate_lock, get_ident, start_new_thread
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.fork import after_fork
+from actorflow.runtime.lanes.starting import AGENTS, PENDING, RETRY_EVERY, retry
 from actorflow.runtime.log import log
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SHELTER", "Shelter", "in_main_thread"]
+__all__ = ["SHELTER", "Shelter", "attend", "in_main_thread"]
 
 _main = threading.main_thread().ident
 
@@ -101,6 +102,11 @@ class Shelter:
         else:
             self._inbox.put(function)
 
+    def poke(self) -> None:
+        """Make the thread look for attempts that are pending. Thread-safe."""
+        if not self._vacant:
+            self._inbox.put(_do_nothing)
+
     def _start(self) -> bool:
         """Start the thread; return whether that was possible."""
         try:
@@ -118,7 +124,14 @@ class Shelter:
             return
         threading.current_thread().name = "actorflow-shelter"
         get = inbox.get
-        while (function := get()) is not None:
+        while True:
+            try:
+                function = get(timeout=RETRY_EVERY if PENDING else None)
+            except queue.Empty:
+                retry()
+                continue
+            if function is None:
+                return
             _guarded(function)
             del function  # it may refer to much, and the next one may come late
 
@@ -133,6 +146,10 @@ class Shelter:
         old.put(None)  # if it was the shelter's own thread that forked, it ends
 
 
+def _do_nothing() -> None:
+    pass
+
+
 def _guarded(function: Callable[[], object]) -> None:
     try:
         function()
@@ -142,3 +159,16 @@ def _guarded(function: Callable[[], object]) -> None:
 
 SHELTER = Shelter()
 """The shelter of the process."""
+
+AGENTS.append(SHELTER.poke)
+
+
+def attend(function: Callable[[], None]) -> None:
+    """Call a function that never raises where no signal interrupts it.
+
+    In the main thread it is only handed over, so this never blocks.
+    """
+    if get_ident() == _main:
+        SHELTER.post(function)
+    else:
+        function()

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import queue
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
+from actorflow.runtime.fork import after_fork
+from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.lanes.starting import PENDING, RETRY_EVERY, retry, retry_later, start_thread
 from actorflow.runtime.log import log
 from behaviours.errors import brief
 
@@ -17,39 +21,64 @@ __all__ = ["ThreadLane"]
 
 
 class ThreadLane:
-    """A thread of its own for one actor (`executor="thread"`)."""
+    """A thread of its own for one actor (`executor="thread"`), started with its first run.
+
+    In a forked child the lane is as new: without a thread, and without what was submitted.
+    """
 
     can_help = False
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._reset()
+        after_fork(self._reset)
+
+    def _reset(self) -> None:
         self._ready: queue.SimpleQueue[Runnable | None] = queue.SimpleQueue()
-        self._unstarted: list[None] = [None]  # who pops this starts the thread
+        self._starting = threading.Lock()
+        self._started = False
 
     def submit(self, runnable: Runnable, /) -> None:
-        """Have `runnable.run()` called in this lane's thread; the first time starts it."""
+        """Schedule `runnable.run()` in this lane's thread; the first call starts it."""
+        if self._started:
+            self._ready.put(runnable)
+        elif in_main_thread():  # one C call: an interrupt cannot separate the two steps
+            SHELTER.post(partial(self._submit_first, runnable))
+        else:
+            self._submit_first(runnable)
+
+    def _submit_first(self, runnable: Runnable) -> None:
         self._ready.put(runnable)
-        if self._unstarted:
-            self._start()
+        self._start()
 
     def _start(self) -> None:
-        try:
-            self._unstarted.pop()
-        except IndexError:
-            return
-        threading.Thread(target=self._work, name=f"actorflow-{self._name}", daemon=True).start()
+        with self._starting:
+            if not self._started:
+                self._started = start_thread(
+                    self._work, self._ready, name=f"actorflow-{self._name}"
+                )
+            if not self._started:
+                retry_later(self._start)
 
     def release(self) -> None:
-        """End the thread."""
+        """End the thread once it has run what was submitted before."""
         self._ready.put(None)
 
     def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
-        """Wait for the actor of this lane."""
+        """Wait for the actor of this lane; return whether it was in time."""
         return ticket.wait(timeout)
 
-    def _work(self) -> None:
-        while (runnable := self._ready.get()) is not None:
+    def _work(self, ready: queue.SimpleQueue[Runnable | None]) -> None:
+        while True:
+            try:
+                runnable = ready.get(timeout=RETRY_EVERY if PENDING else None)
+            except queue.Empty:
+                retry()
+                continue
+            if runnable is None:
+                return
             try:
                 runnable.run()
             except BaseException:  # noqa: BLE001 - a run must not raise: this is a bug of ours
                 log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
+            del runnable  # it may refer to much, and the next one may come late

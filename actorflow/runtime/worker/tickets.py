@@ -1,11 +1,17 @@
-"""Callers who wait: one object for a thread, one for a task of any asyncio loop."""
+"""Callers that wait: one object for a thread, one for a task of any asyncio loop.
+
+A ticket is resolved with an error or with an answer. The first resolution counts, and any later one
+does nothing: an interrupt may make a thread repeat a step.
+"""
 
 from __future__ import annotations
 
+import time
 from _thread import TIMEOUT_MAX, allocate_lock
-from collections import deque
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+
+from actorflow.runtime.lanes.shelter import attend
+from actorflow.runtime.lanes.starting import PENDING, RETRY_EVERY, retry
 
 if TYPE_CHECKING:
     import asyncio
@@ -17,78 +23,136 @@ __all__ = ["AsyncTicket", "ThreadTicket", "resolve_many"]
 class ThreadTicket:
     """A thread that waits. A bare lock: an `Event` costs more than the whole hand-over."""
 
-    __slots__ = ("_lock", "answer", "error")
+    __slots__ = ("_answer", "_lock", "_outcomes")
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._lock.acquire()
-        self.error: BaseException | None = None
-        self.answer: Any = None
+        # What it was resolved with. The first entry counts; an append is atomic, so an interrupt
+        # or another thread finds either no outcome or a complete one.
+        self._outcomes: list[tuple[BaseException | None, Any]] = []
+        self._answer: Any = None
 
     @property
     def resolved(self) -> bool:
         """Whether the wait is over."""
-        return not self._lock.locked()
+        return bool(self._outcomes)
 
-    def resolve(self, error: BaseException | None = None) -> None:
-        """Let the thread go on. Called exactly once, from any thread."""
-        self.error = error
-        self._lock.release()
+    @property
+    def error(self) -> BaseException | None:
+        """What to raise to the caller; `None` before the resolution, and without an error."""
+        return self._outcomes[0][0] if self._outcomes else None
+
+    @property
+    def answer(self) -> Any:
+        """What to return to the caller: given to `resolve`, or set before it."""
+        answer = self._outcomes[0][1] if self._outcomes else None
+        return self._answer if answer is None else answer
+
+    @answer.setter
+    def answer(self, answer: Any) -> None:
+        self._answer = answer
+
+    def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
+        """Release the waiting thread with an error or an answer. Thread-safe, idempotent."""
+        self._outcomes.append((error, answer))
+        try:
+            self._lock.release()
+        except RuntimeError:  # resolved before, and nobody has waited yet
+            return
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until resolved; tell whether it was in time."""
+        """Wait until resolved; return whether it was in time."""
+        if PENDING and not self._outcomes:
+            return self._wait_and_retry(timeout)
         if timeout is None:
-            return self._lock.acquire()
+            return bool(self._outcomes) or self._lock.acquire()
+        if self._outcomes:
+            return True
         return self._lock.acquire(timeout=min(max(timeout, 0.0), TIMEOUT_MAX))
+
+    def _wait_and_retry(self, timeout: float | None) -> bool:
+        """Like `wait`, while the system refuses threads: there may be no other to try again."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = RETRY_EVERY if end is None else min(RETRY_EVERY, end - time.monotonic())
+            if self._lock.acquire(timeout=max(left, 0.0)):
+                return True
+            if end is not None and time.monotonic() >= end:
+                return False
+            attend(retry)
 
 
 _MANY = 100  # timeouts of different length that are kept apart for one event loop
 _LATE = object()  # the result of a future whose time is up
+_TABLE = "_actorflow_deadlines"  # attribute of an event loop
 
 
 class _Deadlines:
-    """The futures of one event loop that have the same time to wait: they end in their order.
+    """The futures of one event loop that have the same time to wait, in the order of their ends.
 
-    One timer for all of them, and none that is cancelled: a timer of its own would cost each
-    caller more than the rest of its wait.
+    One timer serves all of them, because a timer of its own would cost each caller more than the
+    rest of its wait. It is never cancelled, but refers to no future that is not pending.
     """
 
-    __slots__ = ("_futures", "_loop", "_set", "_timeout")
+    __slots__ = ("_ends", "_loop", "_set", "_timeout")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
         self._loop = loop
         self._timeout = timeout
-        self._futures: deque[tuple[float, asyncio.Future[Any]]] = deque()
+        self._ends: dict[asyncio.Future[Any], float] = {}
         self._set = False
 
     def add(self, future: asyncio.Future[Any]) -> None:
-        """Give a future its time. O(1) amortised; those that are done by now go."""
-        futures = self._futures
-        while futures and futures[0][1].done():
-            futures.popleft()
-        futures.append((self._loop.time() + self._timeout, future))
+        """End a future with `_LATE` unless it is removed in time. O(1)."""
+        end = self._ends[future] = self._loop.time() + self._timeout
         if not self._set:
             self._set = True
-            self._loop.call_at(futures[0][0], self._on_due)
+            self._loop.call_at(end, self._on_due)
+
+    def remove(self, future: asyncio.Future[Any]) -> None:
+        """Forget a future. O(1)."""
+        self._ends.pop(future, None)
 
     def _on_due(self) -> None:
-        futures, now = self._futures, self._loop.time()
-        while futures and (futures[0][1].done() or futures[0][0] <= now):
-            _, future = futures.popleft()
+        now = self._loop.time()
+        due: list[asyncio.Future[Any]] = []
+        self._set = False
+        for future, end in self._ends.items():
+            if end > now:
+                self._set = True
+                self._loop.call_at(end, self._on_due)
+                break
+            due.append(future)
+        for future in due:
+            del self._ends[future]
             if not future.done():
                 future.set_result(_LATE)
-        self._set = bool(futures)
-        if futures:
-            self._loop.call_at(futures[0][0], self._on_due)
 
 
-_DEADLINES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[float, _Deadlines]] = (
-    WeakKeyDictionary()
-)
+def _deadlines(loop: asyncio.AbstractEventLoop, timeout: float) -> _Deadlines:
+    """Return the table of a loop for that timeout.
+
+    It is an attribute of the loop, so that it dies with it. A weak dictionary would keep the loop
+    alive, because futures refer to their loop.
+    """
+    own: dict[float, _Deadlines] | None = getattr(loop, _TABLE, None)
+    if own is None:
+        own = {}
+        try:
+            setattr(loop, _TABLE, own)
+        except AttributeError:  # a loop with slots: each wait gets a timer of its own
+            return _Deadlines(loop, timeout)
+    found = own.get(timeout)
+    if found is None:
+        if len(own) >= _MANY:
+            own.clear()  # each keeps itself alive for as long as it has a timer
+        found = own[timeout] = _Deadlines(loop, timeout)
+    return found
 
 
 class AsyncTicket:
-    """A task that waits, on whatever loop it runs. Make it on that loop."""
+    """A task that waits. Create it on the event loop that the task runs on."""
 
     __slots__ = ("_loop", "future")
 
@@ -98,56 +162,80 @@ class AsyncTicket:
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self._loop.create_future()
 
-    def resolve(self, error: BaseException | None = None) -> None:
-        """Let the task go on. Called exactly once, from any thread."""
+    @property
+    def answer(self) -> Any:
+        """What to return to the caller. Read it after a successful `wait`."""
+        answer = self.future.result()
+        return None if answer is _LATE else answer
+
+    def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
+        """Release the waiting task with an error or an answer. Thread-safe, idempotent."""
         try:
-            self._loop.call_soon_threadsafe(self._settle, error)
+            self._loop.call_soon_threadsafe(self._settle, error, answer)
         except RuntimeError:  # the loop is closed, so nobody waits any more
             return
 
     async def wait(self, timeout: float | None) -> bool:
-        """Wait until resolved; tell whether it was in time.
+        """Wait until resolved; return whether it was in time. Cancellation leaves nothing behind.
 
         Raises:
             BaseException: what it was resolved with.
 
         """
-        if timeout is not None:
-            own = _DEADLINES.get(self._loop)
-            if own is None:
-                own = _DEADLINES[self._loop] = {}
-            deadlines = own.get(timeout)
-            if deadlines is None:
-                if len(own) >= _MANY:
-                    own.clear()  # each keeps itself alive for as long as it has a timer
-                deadlines = own[timeout] = _Deadlines(self._loop, timeout)
-            deadlines.add(self.future)
-        return await self.future is not _LATE
+        future = self.future
+        if PENDING:
+            self._retry()
+        if timeout is None or future.done():
+            return await future is not _LATE
+        deadlines = _deadlines(self._loop, timeout)
+        deadlines.add(future)
+        try:
+            return await future is not _LATE
+        finally:
+            deadlines.remove(future)
 
-    def _settle(self, error: BaseException | None) -> None:
-        from asyncio import CancelledError  # noqa: PLC0415 - as above
+    def _retry(self) -> None:
+        """Try again to start threads for as long as this task waits and the system refuses them."""
+        if PENDING and not self.future.done():
+            attend(retry)
+            self._loop.call_later(RETRY_EVERY, self._retry)
 
-        if self.future.done():  # the task was cancelled, or its time was up
+    def _settle(self, error: BaseException | None, answer: Any = None) -> None:
+        """End the future, unless it was cancelled, is late, or has ended. On the loop."""
+        if self.future.done():
             return
         if error is None:
-            self.future.set_result(None)
-        elif isinstance(error, (StopIteration, CancelledError)):
-            # A future cannot hold the one, and the other would look as if this task was cancelled.
-            wrapped = RuntimeError(f"the job raised {type(error).__name__}")
-            wrapped.__cause__ = error
-            self.future.set_exception(wrapped)
+            self.future.set_result(answer)
         else:
-            self.future.set_exception(error)
+            self.future.set_exception(_acceptable(error))
 
 
-def resolve_many(tickets: Iterable[tuple[Any, BaseException | None]]) -> None:
-    """Resolve many tickets, each with its error; each event loop is woken once for all of its."""
-    loops: dict[asyncio.AbstractEventLoop, list[tuple[AsyncTicket, BaseException | None]]] = {}
-    for ticket, error in tickets:
+def _acceptable(error: BaseException) -> BaseException:
+    """Return the error, wrapped if a future cannot hold it."""
+    from asyncio import CancelledError  # noqa: PLC0415 - as above
+
+    if not isinstance(error, (StopIteration, CancelledError)):
+        return error
+    # A future refuses the one, and the other would look as if the waiting task was cancelled.
+    wrapped = RuntimeError(f"the job raised {type(error).__name__}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def resolve_many(outcomes: Iterable[tuple[Any, ...]]) -> None:
+    """Resolve many tickets; each event loop is woken once for all of its tickets.
+
+    Args:
+        outcomes: `(ticket, error)` or `(ticket, error, answer)` for each ticket.
+
+    """
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[Any, ...]]] = {}
+    for outcome in outcomes:
+        ticket = outcome[0]
         if type(ticket) is AsyncTicket:
-            loops.setdefault(ticket._loop, []).append((ticket, error))  # noqa: SLF001
+            loops.setdefault(ticket._loop, []).append(outcome)  # noqa: SLF001
         else:
-            ticket.resolve(error)
+            ticket.resolve(*outcome[1:])
     for loop, own in loops.items():
         try:
             loop.call_soon_threadsafe(_settle_all, own)
@@ -155,6 +243,6 @@ def resolve_many(tickets: Iterable[tuple[Any, BaseException | None]]) -> None:
             continue
 
 
-def _settle_all(tickets: list[tuple[AsyncTicket, BaseException | None]]) -> None:
-    for ticket, error in tickets:
-        ticket._settle(error)  # noqa: SLF001
+def _settle_all(outcomes: list[tuple[Any, ...]]) -> None:
+    for outcome in outcomes:
+        outcome[0]._settle(*outcome[1:])  # noqa: SLF001

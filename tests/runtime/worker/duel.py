@@ -120,10 +120,10 @@ class Once(ThreadTicket):
         super().__init__()
         self.times = 0
 
-    def resolve(self, error: BaseException | None = None) -> None:
+    def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
         self.times += 1
         if self.times == 1:
-            super().resolve(error)
+            super().resolve(error, answer)
 
 
 class Arena:

@@ -1,4 +1,4 @@
-"""Many tickets at once: each hears its own, each event loop is woken once."""
+"""Many tickets at once: each gets its own outcome, each event loop is woken once."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def outcomes(loop: Loop, waiting: list[AsyncTicket]) -> list[Any]:
     return loop.run_until_complete(asyncio.wait_for(gather(), PATIENCE))
 
 
-class Told:
-    """A ticket of another kind: it notes what it hears, and when."""
+class Recorder:
+    """A ticket of another kind: it records its resolutions."""
 
-    def __init__(self, heard: list[Any]) -> None:
-        self._heard = heard
+    def __init__(self, record: list[Any]) -> None:
+        self._record = record
 
-    def resolve(self, error: BaseException | None = None) -> None:
-        self._heard.append((self, error))
+    def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
+        self._record.append((self, error, answer))
 
 
-def test_each_hears_its_own_outcome_and_each_loop_is_woken_once() -> None:
+def test_each_gets_its_own_outcome_and_each_loop_is_woken_once() -> None:
     first, second = Loop(), Loop()
     here, there = tickets(first, 100), tickets(second, 50)
     thread = ThreadTicket()
@@ -72,13 +72,35 @@ def test_each_hears_its_own_outcome_and_each_loop_is_woken_once() -> None:
     second.close()
 
 
-def test_others_are_told_one_by_one_in_their_order() -> None:
-    heard: list[Any] = []
-    told = [Told(heard) for _ in range(5)]
+def test_other_tickets_are_resolved_one_by_one_in_their_order() -> None:
+    record: list[Any] = []
+    recorders = [Recorder(record) for _ in range(5)]
     errors = [None, ValueError(), None, KeyError(), None]
-    resolve_many(zip(told, errors, strict=True))
-    assert heard == list(zip(told, errors, strict=True))
+    resolve_many(zip(recorders, errors, strict=True))
+    assert record == list(zip(recorders, errors, [None] * 5, strict=True))
     resolve_many([])
+
+
+def test_answers_are_delivered_with_the_resolution() -> None:
+    loop = Loop()
+    here = tickets(loop, 3)
+    thread, record = ThreadTicket(), list[Any]()
+    recorder = Recorder(record)
+    error = ValueError("no")
+    resolve_many(
+        [
+            (here[0], None, "a"),
+            (here[1], error, None),
+            (here[2], None),
+            (thread, None, "b"),
+            (recorder, None, "c"),
+        ]
+    )
+    assert outcomes(loop, here) == ["a", error, None]
+    assert here[0].answer == "a"
+    assert thread.answer == "b"
+    assert record == [(recorder, None, "c")]
+    loop.close()
 
 
 def test_a_loop_that_is_closed_does_not_keep_the_others_waiting() -> None:
@@ -93,7 +115,7 @@ def test_a_loop_that_is_closed_does_not_keep_the_others_waiting() -> None:
     open_.close()
 
 
-def test_a_task_that_has_given_up_is_passed_over() -> None:
+def test_a_cancelled_task_is_skipped() -> None:
     loop = Loop()
     gone, there = tickets(loop, 2)
     gone.future.cancel()

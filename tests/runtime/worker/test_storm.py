@@ -343,8 +343,7 @@ class Note:
 def test_a_pool_thread_that_gives_up_takes_what_came_in_that_moment() -> None:
     pool, note = Pool(core=1, name="storm-linger"), Note()
     pool._ready = LateQueue(note)  # type: ignore[assignment]
-    pool._seats[2] = _Seat()
-    pool._work(2)
+    pool._work(2, _Seat())
     assert note.ran
 
 
