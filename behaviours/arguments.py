@@ -206,7 +206,5 @@ def _real(value: Any) -> float | None:
     return real if real == real else None  # noqa: PLR0124 - NaN is not itself
 
 
-def _refusal(
-    value: Any, name: str, what: str, example: str, error: type[Exception]
-) -> Exception:
+def _refusal(value: Any, name: str, what: str, example: str, error: type[Exception]) -> Exception:
     return error(f"{name}={brief(value)}: {name} must be {what}, as in {example}")

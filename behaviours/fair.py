@@ -95,13 +95,11 @@ class Fair(Behaviour):
                     groups[key] = [message]
                 else:
                     group.append(message)
+            lines = list(map(self._lines.get, groups))
         except BaseException:  # noqa: BLE001 - one of them is malformed: find out which
             return super().extend(messages)
-        for key, group in groups.items():
-            line = self._lines.get(key)
-            if line is None:
-                line = self._line(key)
-            line.extend(group)
+        for line, (key, group) in zip(lines, groups.items(), strict=True):
+            (self._line(key) if line is None else line).extend(group)
         self._count += len(messages)
         return ()
 
