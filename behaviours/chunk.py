@@ -6,7 +6,7 @@ from itertools import compress
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from behaviours.arguments import amount, count, function, shown
+from behaviours.arguments import count, function, number, shown
 from behaviours.contract import Reason, Refusal, Tally, unusable, unwrap
 from behaviours.errors import Malformed, brief
 from behaviours.wrapper import Wrapper
@@ -38,7 +38,7 @@ class Chunk(Wrapper):
         if weight is None:
             self._size: float = count(size, "size", _EXAMPLE)
         else:
-            self._size = amount(size, "size", _EXAMPLE)
+            self._size = number(size, "size", _EXAMPLE, above=0)
             weight = function(weight, "weight", _EXAMPLE)
         self._weight = weight
         self._rejected = 0

@@ -1,16 +1,15 @@
-"""`Coalesce`: messages of one key melt into one."""
+"""`Coalesce`: messages of one key are merged into one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import function, shown
-from behaviours.contract import Item, Tally, unwrap
-from behaviours.errors import Malformed
+from behaviours.contract import Item, Refusal, Tally, unusable, unwrap
 from behaviours.keyed import Keyed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _EXAMPLE = "Coalesce(key=0, merge=lambda old, new: (old[0], old[1] + new[1]))"
 _NOTHING = object()
@@ -20,8 +19,8 @@ class Coalesce(Keyed):
     """One message per key: `merge(old, new)` makes one of the held message and the next.
 
     A key keeps its place in line. If `merge` raises or returns None, the new message is refused
-    alone, with `Malformed`. Nothing is displaced by merging: whoever waits for either message
-    waits for the merged one, whose age is that of the newer.
+    alone, with `Malformed`. Nothing is displaced by merging: a caller that waits for either
+    message waits for the merged one, whose age is that of the newer.
 
     >>> coalesce = Coalesce(key=0, merge=lambda old, new: (old[0], old[1] + new[1]))
     >>> for message in ("a", 1), ("b", 2), ("a", 3):
@@ -49,16 +48,58 @@ class Coalesce(Keyed):
         >>> coalesce.take()
         ['aA']
         """
-        key = self._key_of(message)
-        old = self._table.get(key, _NOTHING)
+        key, old = self._find(message, _NOTHING)
         if old is _NOTHING:
-            self._table[key] = message
+            self._put(key, message)
         else:
-            self._table[key] = self._melt(old, message)
+            merged = self._merge_items(old, message)
+            self._put(key, merged)
             self._merged += 1
+        if type(message) is Item:
+            self._wrapped = True
+
+    def extend(self, messages: list[Any]) -> Sequence[Refusal]:
+        """Merge many messages, in one tight loop. O(k) + `merge`.
+
+        >>> coalesce = Coalesce(key=0, merge=lambda old, new: (old[0], old[1] + new[1]))
+        >>> coalesce.extend([("a", 1), ("b", 2), ("a", 3)])
+        ()
+        >>> coalesce.take()
+        [('a', 4), ('b', 2)]
+        """
+        if self._items_about(messages):
+            return super().extend(messages)
+        table, key_of, merge = self._table, self._key, self._merge
+        held = table.get
+        refused: list[Refusal] = []
+        pending = iter(messages)
+        before = len(table)
+        message: Any = None
+        while True:
+            try:
+                for message in pending:
+                    key = key_of(message)
+                    old = held(key, _NOTHING)
+                    if old is _NOTHING:
+                        table[key] = message
+                        continue
+                    try:
+                        merged = merge(old, message)
+                    except BaseException as error:  # noqa: BLE001 - see below
+                        refused.append(((message,), self._no_merge(message, error)))
+                        continue
+                    if merged is None:
+                        refused.append(((message,), self._no_merge(message)))
+                    else:
+                        table[key] = merged
+                break
+            except BaseException as error:  # noqa: BLE001 - that message alone; go on behind it
+                refused.append(((message,), self._no_key(message, error)))
+        self._merged += len(messages) - len(refused) - (len(table) - before)
+        return refused or ()
 
     def tally(self) -> Tally:
-        """Count what was merged and rejected. O(1).
+        """Return what was merged and rejected. O(1).
 
         >>> coalesce = Coalesce(key=str.lower, merge=lambda old, new: old + new)
         >>> _ = coalesce.extend(["a", "A", "b"])
@@ -67,27 +108,29 @@ class Coalesce(Keyed):
         """
         return Tally(merged=self._merged, rejected=self._rejected)
 
-    def _melt(self, old: Any, new: Any) -> Any:
-        """Make one of two; if either is wrapped, so is the result.
+    def _merge_items(self, old: Any, new: Any) -> Any:
+        """Return one message made of two; if either is wrapped, so is the result.
 
         Raises:
             Malformed: `merge` raised, or forgot to return something.
 
         """
-        cause: Exception | None = None
         try:
             merged = self._merge(unwrap(old), unwrap(new))
-            why = f"merge={shown(self._merge)} returned None; it must return the merged message"
-        except Exception as error:  # noqa: BLE001 - whatever the user's function does
-            merged = None
-            why = f"merge={shown(self._merge)} raised {error!r}"
-            cause = error
+        except BaseException as error:
+            raise self._no_merge(new, error) from error
         if merged is None:
-            self._rejected += 1
-            raise Malformed(unwrap(new), why) from cause
+            raise self._no_merge(new)
         if type(new) is Item:
             before = old.tickets if type(old) is Item else ()
             return Item(merged, before + new.tickets, new.born)
         if type(old) is Item:
             return Item(merged, old.tickets, old.born)
         return merged
+
+    def _no_merge(self, message: Any, error: BaseException | None = None) -> Exception:
+        self._rejected += 1
+        merge = f"merge={shown(self._merge)}"
+        if error is None:
+            return unusable(message, f"{merge} returned None; it must return the merged message")
+        return unusable(message, f"{merge} raised", error)

@@ -9,8 +9,23 @@ from __future__ import annotations
 from reprlib import Repr
 from typing import Any
 
-_BRIEF = Repr()
-_BRIEF.maxstring = _BRIEF.maxother = 200
+
+class _Brief(Repr):
+    """A `repr` that is short, and that nothing can make raise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 200
+
+    def repr1(self, x: Any, level: int) -> str:
+        """Return the text for one value, which may be a part of another."""
+        try:
+            return super().repr1(x, level)
+        except BaseException as error:  # noqa: BLE001 - the text of an error must not be another
+            return f"<{type(x).__name__} whose repr() raised {type(error).__name__}>"
+
+
+_BRIEF = _Brief()
 
 
 def brief(value: object) -> str:
@@ -24,10 +39,7 @@ def brief(value: object) -> str:
     >>> brief(Rude())
     '<Rude whose repr() raised SystemExit>'
     """
-    try:
-        return _BRIEF.repr(value)
-    except BaseException as error:  # noqa: BLE001 - the text of an error must not be another error
-        return f"<{type(value).__name__} whose repr() raised {type(error).__name__}>"
+    return _BRIEF.repr(value)
 
 
 class ActorflowError(Exception):

@@ -7,8 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import key_function, shown
-from behaviours.contract import Behaviour, Item, Refusal, Tally, Traits
-from behaviours.errors import Malformed
+from behaviours.contract import Behaviour, Item, Refusal, Tally, Traits, unusable, unwrap
 from behaviours.queue import Queue
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Fair(Behaviour):
         return self._count
 
     def __iter__(self) -> Iterator[Any]:
-        """Give the messages held, key by key. O(n)."""
+        """Iterate over the messages held, key by key. O(n)."""
         return chain.from_iterable(self._lines.values())
 
     def add(self, message: Any) -> None:
@@ -67,15 +66,14 @@ class Fair(Behaviour):
         >>> fair.take()
         ['a', 'b', 'A']
         """
-        plain = message.message if type(message) is Item else message
         try:
-            key = self._key(plain)
+            key = self._key(unwrap(message))
             line = self._lines.get(key)
-        except Exception as error:
+            if line is None:
+                line = self._line(key)
+        except BaseException as error:
             self._rejected += 1
-            raise Malformed(plain, f"no key={shown(self._given)}: {error!r}") from error
-        if line is None:
-            line = self._line(key)
+            raise unusable(message, f"no key={shown(self._given)}:", error) from error
         line.add(message)
         self._count += 1
 
@@ -97,13 +95,11 @@ class Fair(Behaviour):
                     groups[key] = [message]
                 else:
                     group.append(message)
-        except Exception:  # noqa: BLE001 - one of them is malformed: find out which
+            lines = list(map(self._lines.get, groups))
+        except BaseException:  # noqa: BLE001 - one of them is malformed: find out which
             return super().extend(messages)
-        for key, group in groups.items():
-            line = self._lines.get(key)
-            if line is None:
-                line = self._line(key)
-            line.extend(group)
+        for line, (key, group) in zip(lines, groups.items(), strict=True):
+            (self._line(key) if line is None else line).extend(group)
         self._count += len(messages)
         return ()
 
@@ -161,7 +157,7 @@ class Fair(Behaviour):
         return forgotten
 
     def tally(self) -> Tally:
-        """Count what was rejected. O(1).
+        """Return what was rejected. O(1).
 
         >>> Fair().tally().rejected
         0
@@ -184,7 +180,7 @@ class Fair(Behaviour):
 
 
 def _deal(lines: list[list[Any]]) -> list[Any]:
-    """Give one message of each line in turn until all are empty. O(n), most of it in C.
+    """Return one message of each line in turn until all are empty. O(n), most of it in C.
 
     As long as no line runs out, whole columns are dealt at once.
     """

@@ -6,8 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import key_function, shown
-from behaviours.contract import Behaviour, Item, Traits, unwrap
-from behaviours.errors import Malformed
+from behaviours.contract import Behaviour, Item, Traits, unusable, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,12 +17,12 @@ _TRAITS = Traits(ordered=True, divisible=True, shrinks=True, trackable=True)
 class Keyed(Behaviour):
     """A dict from key to message; a key that is there keeps its place in line.
 
-    A dict gives its first entry slowly once many before it were deleted. So when keys are taken
-    in parts, `_order` holds a copy of the keys, oldest at the end, and they leave from there;
-    keys that come later wait in the dict for the next copy.
+    Finding the first entry of a dict is slow once many before it were deleted. So when keys are
+    taken in parts, `_order` holds a copy of the keys, oldest at the end, and they leave from
+    there; keys that come later wait in the dict for the next copy.
     """
 
-    __slots__ = ("_given", "_key", "_order", "_rejected", "_table", "_turned")
+    __slots__ = ("_given", "_key", "_order", "_rejected", "_table", "_turned", "_wrapped")
 
     traits = _TRAITS
 
@@ -37,6 +36,7 @@ class Keyed(Behaviour):
         self._order = None
         self._turned = 0
         self._rejected = 0
+        self._wrapped = False  # whether a message in the table may be an Item
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(key={shown(self._given)})"
@@ -45,11 +45,11 @@ class Keyed(Behaviour):
         return len(self._table)
 
     def __iter__(self) -> Iterator[Any]:
-        """Give the messages held, in line. O(n)."""
+        """Iterate over the messages held, in line. O(n)."""
         return iter(self._table.values())
 
     def grows(self, message: Any) -> bool:
-        """Whether the key of `message` is new. O(1).
+        """Return whether the key of `message` is new. O(1).
 
         >>> from behaviours import Unique
         >>> unique = Unique()
@@ -59,7 +59,7 @@ class Keyed(Behaviour):
         """
         try:
             return self._key(unwrap(message)) not in self._table
-        except Exception:  # noqa: BLE001 - add will refuse it, so it does not grow
+        except BaseException:  # noqa: BLE001 - add will refuse it, so it does not grow
             return False
 
     def take(self, limit: int | None = None) -> list[Any]:
@@ -76,6 +76,7 @@ class Keyed(Behaviour):
             self._table = {}
             self._order = None
             self._turned = 0
+            self._wrapped = False
             return batch
         keys = self._leave(limit)
         return list(map(self._table.pop, keys))
@@ -141,9 +142,9 @@ class Keyed(Behaviour):
             assert line == self._order[::-1], "the copied keys differ from the line"  # noqa: S101
 
     def _line(self) -> list[Any]:
-        """Give the copy of the keys, oldest at the end, never empty unless the table is.
+        """Return the copy of the keys, oldest at the end, never empty unless the table is.
 
-        It may put a new table in the place of the old one.
+        May replace the table by a new one.
         """
         if not self._order:
             if self._turned > len(self._table):
@@ -155,7 +156,7 @@ class Keyed(Behaviour):
         return self._order
 
     def _leave(self, count: int) -> list[Any]:
-        """Give the first `count` keys, which the caller deletes from the table."""
+        """Return the first `count` keys, which the caller deletes from the table."""
         line = self._line()
         keys = line[-count:]
         keys.reverse()
@@ -166,19 +167,33 @@ class Keyed(Behaviour):
             self._order = None
         return keys
 
-    def _key_of(self, message: Any) -> Any:
-        """Give the key of a message.
+    def _items_about(self, messages: list[Any]) -> bool:
+        """Return whether a message in the table or in the list may be an `Item`."""
+        if self.gone is None:
+            return False
+        if not self._wrapped:
+            self._wrapped = Item in map(type, messages)
+        return self._wrapped
+
+    def _find(self, message: Any, missing: Any) -> tuple[Any, Any]:
+        """Return the key of a message, and what is held under it.
 
         Raises:
-            Malformed: the key function raised, or gave something that cannot be a key.
+            Malformed: the key function raised, or returned something that cannot be a key.
 
         """
-        if type(message) is Item:
-            message = message.message
         try:
-            key = self._key(message)
-            hash(key)
-        except Exception as error:
-            self._rejected += 1
-            raise Malformed(message, f"no key={shown(self._given)}: {error!r}") from error
-        return key
+            key = self._key(unwrap(message))
+            return key, self._table.get(key, missing)
+        except BaseException as error:
+            raise self._no_key(message, error) from error
+
+    def _put(self, key: Any, message: Any) -> None:
+        try:
+            self._table[key] = message
+        except BaseException as error:  # its == raised, after all
+            raise self._no_key(message, error) from error
+
+    def _no_key(self, message: Any, error: BaseException) -> Exception:
+        self._rejected += 1
+        return unusable(message, f"no key={shown(self._given)}:", error)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sortedcontainers import SortedList
 
 from behaviours.arguments import key_function, shown
-from behaviours.contract import Behaviour, Item, Refusal, Tally, Traits
-from behaviours.errors import Malformed
+from behaviours.contract import Behaviour, Item, Refusal, Tally, Traits, unusable, unwrap
+from behaviours.errors import brief
 from behaviours.queue import Queue
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _PLAIN = {int, float}
 class Priority(Behaviour):
     """All messages, higher priority first, in order of arrival among equals.
 
-    `key` gives the priority, a real number: a function of the message or the index of an
+    `key` returns the priority, a real number: a function of the message or the index of an
     element; by default the first element. A message without one is refused alone.
 
     >>> priority = Priority()
@@ -33,8 +33,8 @@ class Priority(Behaviour):
     [(3, 'e'), (2, 'c'), (1, 'b'), (1, 'd')]
 
     What arrives is kept as it comes, beside its priority. If all of it leaves at once, one
-    stable sort does; if it leaves in parts, there is one line per priority, and the priorities
-    are kept in order.
+    stable sort is enough; if it leaves in parts, there is one line per priority, and the
+    priorities are kept in order.
     """
 
     __slots__ = ("_fresh", "_given", "_key", "_lines", "_order", "_ranks", "_rejected", "_settled")
@@ -61,7 +61,7 @@ class Priority(Behaviour):
         return len(self._fresh) + self._settled
 
     def __iter__(self) -> Iterator[Any]:
-        """Give the messages held, in no particular order. O(n)."""
+        """Iterate over the messages held, in no particular order. O(n)."""
         for line in self._lines.values():
             yield from line
         yield from self._fresh
@@ -159,7 +159,7 @@ class Priority(Behaviour):
         return forgotten
 
     def tally(self) -> Tally:
-        """Count what was rejected. O(1).
+        """Return what was rejected. O(1).
 
         >>> Priority().tally().rejected
         0
@@ -175,16 +175,16 @@ class Priority(Behaviour):
         assert list(self._order or ()) == sorted(lines), "the priorities are out of order"  # noqa: S101
 
     def _sort(self) -> list[Any]:
-        """Give what has arrived, sorted; nothing else is held."""
+        """Return what has arrived, sorted; nothing else is held."""
         batch, ranks = self._fresh, self._ranks
         self._fresh, self._ranks = [], []
-        # The sort asks for the key of each element once, in order: next(iterator, element) gives
-        # it from the list at hand, without asking the user's function a second time.
+        # The sort asks for the key of each element once, in order: next(iterator, element) takes
+        # it from the list at hand, without calling the user's function a second time.
         batch.sort(key=partial(next, iter(ranks)), reverse=True)
         return batch
 
     def _settle(self) -> SortedList[Any]:
-        """Put what has arrived into the lines of its priorities; give those in order."""
+        """Put what has arrived into the lines of its priorities; return those in order."""
         order = self._order
         if order is None:
             order = self._order = SortedList()
@@ -206,28 +206,24 @@ class Priority(Behaviour):
         return order
 
     def _rank(self, message: Any) -> Any:
-        """Give the priority of one message.
+        """Return the priority of one message as a plain number, which always compares.
 
         Raises:
             Malformed: there is none, or it is not a real number.
 
         """
-        if type(message) is Item:
-            message = message.message
-        cause: Exception | None = None
         try:
-            rank = self._key(message)
-            if type(rank) is int or (isinstance(rank, Real) and rank == rank):  # noqa: PLR0124 - NaN
-                return rank
-            why = f"the priority must be a real number, not {rank!r:.100}"
-        except Exception as error:  # noqa: BLE001 - whatever the user's function does
-            why = f"no priority key={shown(self._given)}: {error!r}"
-            cause = error
+            rank = self._key(unwrap(message))
+            if isinstance(rank, Real) and rank == rank:  # noqa: PLR0124 - NaN is not itself
+                return int(rank) if isinstance(rank, int) else float(rank)
+        except BaseException as error:
+            self._rejected += 1
+            raise unusable(message, f"no priority key={shown(self._given)}:", error) from error
         self._rejected += 1
-        raise Malformed(message, why) from cause
+        raise unusable(message, f"the priority must be a real number, not {brief(rank)}")
 
     def _all_ranks(self, messages: list[Any]) -> list[Any] | None:
-        """Give the priorities of many plain messages, or None if they must be looked at singly."""
+        """Return the priorities of many messages, or None if they must be looked at singly."""
         plain = messages
         if self.gone is not None:
             plain = [item.message if type(item) is Item else item for item in messages]
@@ -241,13 +237,13 @@ class Priority(Behaviour):
                 total = sum(ranks)
                 if total != total:  # noqa: PLR0124
                     return None
-        except Exception:  # noqa: BLE001 - one of them is malformed: find out which
+        except BaseException:  # noqa: BLE001 - one of them is malformed: find out which
             return None
         return ranks
 
 
 def _queue(line: list[Any] | Queue) -> Queue:
-    """Give a line as a queue: only one that leaves in parts needs to be one."""
+    """Return a line as a queue: only one that leaves in parts needs to be one."""
     if isinstance(line, Queue):
         return line
     queue = Queue()

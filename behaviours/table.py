@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import choice, key_function, shown
-from behaviours.contract import Behaviour, Fate, Item, Refusal, Tally, Traits, unwrap
-from behaviours.errors import Malformed
+from behaviours.contract import Behaviour, Fate, Item, Refusal, Tally, Traits, unusable, unwrap
+from behaviours.errors import BadBehaviour, Malformed
+from behaviours.table_names import OTHER, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
+    from sqlite3 import Connection
 
 _TRAITS = Traits(ordered=True, divisible=True, shrinks=True, trackable=True)
 _SCHEMA = """
@@ -34,23 +35,30 @@ _PUT = """
 INSERT INTO held (place, key, message) VALUES (?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET message = excluded.message, born = NULL
 """
-_WIDE = 2**63
-"""Integers from here on do not fit in a column."""
-_OTHER = object()
+_NEAR = 4_096
+"""So many keys are held in memory before the table is used."""
 _PROTOCOL = pickle.HIGHEST_PROTOCOL
+_PLAIN_KEYS = frozenset({int, str})
+_SCALARS = frozenset({int, str, float, bool, bytes, type(None)})
+_TUPLE = frozenset({tuple})
+
+Row = tuple[int, bytes, float | None]
 
 
 class TableUnique(Behaviour):
-    """As `Unique`, but messages are pickled into a private SQLite table: memory stays small.
+    """Like `Unique`, but messages are pickled into a private SQLite table: memory stays small.
 
     Ten million keys cost disk, not ten million Python objects. The table lives in a temporary
-    file that is nobody else's and vanishes with the behaviour; `database=":memory:"` keeps it
-    in memory. The job gets equal copies of the messages, not the objects that were pushed; a
-    message that cannot be pickled is refused alone, with `Malformed`.
+    file that is private and vanishes with the behaviour; `database=":memory:"` keeps it in
+    memory. The job gets equal copies of the messages, not the objects that were pushed; a
+    message that does not survive pickling and unpickling is refused alone, with `Malformed`.
 
     Keys are compared by value, as `Unique` does, numbers and strings and tuples of them in the
     table, others through their pickled copies. Keys of unlike types that happen to be equal
     are one key only among int, float and bool.
+
+    While there are few keys, messages that cannot change (tuples of numbers and strings) are
+    held in a dict, and move to the table when there are more.
 
     >>> table = TableUnique()
     >>> for message in ("a", 1), ("b", 2), ("a", 3):
@@ -60,8 +68,8 @@ class TableUnique(Behaviour):
     """
 
     __slots__ = (
-        "_count", "_database", "_dropped", "_given", "_key", "_place", "_rejected", "_replaced",
-        "_table", "_tickets",
+        "_count", "_database", "_dropped", "_given", "_key", "_near", "_place", "_rejected",
+        "_replaced", "_table", "_tickets",
     )  # fmt: skip
 
     traits = _TRAITS
@@ -73,12 +81,13 @@ class TableUnique(Behaviour):
         )
         self._given = key
         self._database = choice(database, "database", ("", ":memory:"))
-        # The owner calls from one thread at a time, not always the same.
         import sqlite3  # noqa: PLC0415 - slow to load, and few need this behaviour
 
+        # The owner calls from one thread at a time, not always the same.
         self._table = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
         self._table.executescript(_SCHEMA)
-        self._count = 0
+        self._near: dict[Any, Any] = {}  # empty unless the table is
+        self._count = 0  # rows of the table
         self._place = 0
         self._tickets: dict[int, tuple[Any, ...]] = {}
         self._replaced = self._rejected = self._dropped = 0
@@ -92,7 +101,7 @@ class TableUnique(Behaviour):
         return f"TableUnique(key={shown(self._given)}{database})"
 
     def __len__(self) -> int:
-        return self._count
+        return self._count or len(self._near)
 
     def add(self, message: Any) -> None:
         """Put a message in the place of an older one with its key, or last in line. O(log n).
@@ -104,25 +113,12 @@ class TableUnique(Behaviour):
         ['A']
         """
         plain = unwrap(message)
-        key, name = self._names(plain)
-        blob = self._pickled(plain, plain)
-        born = message.born if type(message) is Item else None
-        place = self._find(key, name)
-        if place is None:
-            self._place = place = self._place + 1
-            row: tuple[Any, ...] = (place, name, None, None, blob, born)
-            if name is _OTHER:
-                row = (place, None, hash(key), self._pickled(key, plain), blob, born)
-            self._table.execute("INSERT INTO held VALUES (?, ?, ?, ?, ?, ?)", row)
-            self._count += 1
+        key = self._key_of(plain)
+        if plain is message and type(key) in _PLAIN_KEYS and self._keeps_near([plain]):
+            self._put_near([key], [plain])
         else:
-            self._displace(place)
-            self._table.execute(
-                "UPDATE held SET message = ?, born = ? WHERE place = ?", (blob, born, place)
-            )
-            self._replaced += 1
-        if type(message) is Item and message.tickets:
-            self._tickets[place] = message.tickets
+            self._spill()
+            self._insert(key, message)
 
     def extend(self, messages: list[Any]) -> Sequence[Refusal]:
         """Add many messages in one transaction. O(k log n).
@@ -133,17 +129,26 @@ class TableUnique(Behaviour):
         >>> len(table)
         2
         """
-        self._table.execute("BEGIN")
-        try:
-            if not self._tickets and (self.gone is None or Item not in map(type, messages)):
-                keys = self._plain_keys(messages)
-                if keys is not None and self._put(keys, messages):
+        if self.gone is None or Item not in map(type, messages):
+            keys = self._plain_keys(messages)
+            if keys is not None:
+                if self._keeps_near(messages):
+                    self._put_near(keys, messages)
                     return ()
-            # One of them is special or malformed. Adding again those that are in already
-            # changes nothing: the newest wins.
-            return super().extend(messages)
-        finally:
-            self._table.execute("COMMIT")
+                self._spill()
+                if not self._tickets and self._put(keys, messages):
+                    return ()
+        # One of them is special or malformed. Adding again those that are in already changes
+        # nothing: the newest wins.
+        self._spill()
+        refused: list[Refusal] = []
+        with _Transaction(self._table):
+            for message in messages:
+                try:
+                    self._insert(self._key_of(unwrap(message)), message)
+                except Malformed as error:
+                    refused.append(((message,), error))
+        return refused
 
     def take(self, limit: int | None = None) -> list[Any]:
         """Hand over one message per key, or the first `limit` in line. O(k log n).
@@ -153,13 +158,32 @@ class TableUnique(Behaviour):
         >>> table.take(1), table.take()
         ([('a', 3)], [('b', 2)])
         """
-        rows = self._rows(limit)
-        if len(rows) == self._count:
-            self._table.execute("DELETE FROM held")
-        elif rows:
-            self._table.execute("DELETE FROM held WHERE place <= ?", (rows[-1][0],))
-        self._count -= len(rows)
-        return self._restored(rows)
+        near = self._near
+        if near:
+            if limit is None or limit >= len(near):
+                self._near = {}
+                return list(near.values())
+            return [near.pop(key) for key in list(islice(near, limit))]
+        batch: list[Any] = []
+        error: BaseException | None = None
+        while not batch:
+            rows = self._rows(limit)
+            if not rows:
+                if error is None:
+                    return batch
+                msg = f"{self!r} holds nothing but messages that no longer unpickle"
+                raise BadBehaviour(msg) from error
+            if len(rows) == self._count:
+                self._table.execute("DELETE FROM held")
+            else:
+                self._table.execute("DELETE FROM held WHERE place <= ?", (rows[-1][0],))
+            self._count -= len(rows)
+            for row in rows:
+                try:
+                    batch.append(self._restored(row))
+                except Malformed as lost:
+                    error = lost
+        return batch
 
     def peek(self) -> Any:
         """Return the first message in line. O(log n).
@@ -169,10 +193,12 @@ class TableUnique(Behaviour):
         >>> table.peek()
         ('a', 1)
         """
-        for place, blob, born in self._rows(1):
-            message = pickle.loads(blob)  # noqa: S301 - our own table
-            tickets = self._tickets.get(place, ())
-            return message if born is None else Item(message, tickets, born)
+        for message in self._near.values():
+            return message
+        while rows := self._rows(1):
+            with suppress(Malformed):
+                return self._restored(rows[0], keep=True)
+            self._remove(rows[0][0])
         msg = f"peek at an empty {self!r}"
         raise IndexError(msg)
 
@@ -184,8 +210,7 @@ class TableUnique(Behaviour):
         >>> table.drop_oldest()
         ('a', 3)
         """
-        dropped = self.take(1)
-        return dropped[0] if dropped else None
+        return self.take(1)[0]
 
     def drop_many(self, count: int) -> Sequence[Any]:
         """Forget the messages of the `count` keys that have waited longest. O(count log n).
@@ -195,19 +220,23 @@ class TableUnique(Behaviour):
         >>> table.drop_many(2)
         [('a', 1), ('b', 2)]
         """
-        return self.take(count)
+        return self.take(count) if count else ()
 
     def grows(self, message: Any) -> bool:
-        """Whether the key of `message` is new. O(log n).
+        """Return whether the key of `message` is new. O(log n).
 
         >>> table = TableUnique()
         >>> table.add(("a", 1))
         >>> table.grows(("a", 2)), table.grows(("b", 1))
         (False, True)
         """
-        rejected = self._rejected
+        plain, rejected = unwrap(message), self._rejected
         try:
-            return self._find(*self._names(unwrap(message))) is None
+            key = self._key_of(plain)
+            if self._near and type(key) in _PLAIN_KEYS:
+                return key not in self._near
+            self._spill()
+            return self._find(key, plain)[1] is None
         except Malformed:
             self._rejected = rejected
             return False
@@ -220,18 +249,22 @@ class TableUnique(Behaviour):
         >>> table.forget(lambda message: message[1] < 2)
         [('a', 1)]
         """
+        self._spill()
         forgotten: list[Any] = []
         for row in self._rows(None):
-            for message in self._restored([row], keep=True):
-                if dead(message):
-                    forgotten.append(message)
-                    self._tickets.pop(row[0], None)
-                    self._table.execute("DELETE FROM held WHERE place = ?", (row[0],))
-        self._count -= len(forgotten)
+            try:
+                message = self._restored(row, keep=True)
+            except Malformed:
+                self._remove(row[0])
+                continue
+            if dead(message):
+                forgotten.append(message)
+                self._tickets.pop(row[0], None)
+                self._remove(row[0])
         return forgotten
 
     def tally(self) -> Tally:
-        """Count what was replaced and rejected; dropped is what could not be unpickled. O(1).
+        """Return what was replaced and rejected; dropped is what no longer unpickles. O(1).
 
         >>> table = TableUnique()
         >>> _ = table.extend([("a", 1), ("a", 2)])
@@ -245,9 +278,10 @@ class TableUnique(Behaviour):
         places = {place for (place,) in self._table.execute("SELECT place FROM held")}
         assert len(places) == self._count, "the count differs from the table"  # noqa: S101
         assert self._tickets.keys() <= places, "a ticket without a message"  # noqa: S101
+        assert not (self._near and places), "messages in two places"  # noqa: S101
 
-    def _names(self, plain: Any) -> tuple[Any, Any]:
-        """Give the key of a message and its name in the table, or `_OTHER`.
+    def _key_of(self, plain: Any) -> Any:
+        """Return the key of a message.
 
         Raises:
             Malformed: there is no key, or one that cannot be a key.
@@ -256,48 +290,117 @@ class TableUnique(Behaviour):
         try:
             key = self._key(plain)
             hash(key)
-            name = _name(key)
-        except Exception as error:
-            self._rejected += 1
-            raise Malformed(plain, f"no key={shown(self._given)}: {error!r}") from error
-        return key, name
+        except BaseException as error:
+            raise self._no_key(plain, error) from error
+        return key
+
+    def _no_key(self, plain: Any, error: BaseException) -> Malformed:
+        self._rejected += 1
+        return unusable(plain, f"no key={shown(self._given)}:", error)
 
     def _pickled(self, value: Any, message: Any) -> bytes:
-        try:
-            return pickle.dumps(value, _PROTOCOL)
-        except Exception as error:
-            self._rejected += 1
-            raise Malformed(message, f"it cannot be pickled: {error!r}") from error
+        """Return the pickle of a value that unpickles again.
 
-    def _find(self, key: Any, name: Any) -> int | None:
-        """Give the place of a key."""
-        if name is not _OTHER:
-            found = self._table.execute("SELECT place FROM held WHERE key = ?", (name,)).fetchone()
-            return None if found is None else found[0]
-        query = "SELECT place, pickled FROM held WHERE hash = ?"
-        for place, pickled in self._table.execute(query, (hash(key),)).fetchall():
-            if pickle.loads(pickled) == key:  # noqa: S301 - our own table
-                return place  # type: ignore[no-any-return]
-        return None
+        Raises:
+            Malformed: it does not.
+
+        """
+        try:
+            return _verified(value)
+        except BaseException as error:
+            self._rejected += 1
+            raise unusable(message, "it cannot be pickled and unpickled:", error) from error
+
+    def _find(self, key: Any, plain: Any) -> tuple[Any, int | None]:
+        """Return the name of a key in the table, and its place if it is there.
+
+        Raises:
+            Malformed: the key cannot be compared.
+
+        """
+        try:
+            name = name_of(key)
+            if name is not OTHER:
+                query = "SELECT place FROM held WHERE key = ?"
+                found = self._table.execute(query, (name,)).fetchone()
+                return name, None if found is None else found[0]
+            query = "SELECT place, pickled FROM held WHERE hash = ?"
+            for place, pickled in self._table.execute(query, (hash(key),)).fetchall():
+                if pickle.loads(pickled) == key:  # noqa: S301 - our own table
+                    return name, place
+        except BaseException as error:
+            raise self._no_key(plain, error) from error
+        return name, None
+
+    def _insert(self, key: Any, message: Any) -> None:
+        """Put one message into the table, in the place of an older one or last in line."""
+        plain = unwrap(message)
+        blob = self._pickled(plain, plain)
+        name, place = self._find(key, plain)
+        born = message.born if type(message) is Item else None
+        if place is None:
+            place = self._place + 1
+            row: tuple[Any, ...] = (place, name, None, None, blob, born)
+            if name is OTHER:
+                row = (place, None, hash(key), self._pickled(key, plain), blob, born)
+            self._table.execute("INSERT INTO held VALUES (?, ?, ?, ?, ?, ?)", row)
+            self._place = place
+            self._count += 1
+        else:
+            self._displace(place)
+            update = "UPDATE held SET message = ?, born = ? WHERE place = ?"
+            self._table.execute(update, (blob, born, place))
+            self._replaced += 1
+        if type(message) is Item and message.tickets:
+            self._tickets[place] = message.tickets
 
     def _plain_keys(self, messages: list[Any]) -> list[Any] | None:
-        """Give the keys if the table can compare them as they are."""
+        """Return the keys if the table can compare them as they are."""
         try:
             keys = list(map(self._key, messages))
-        except Exception:  # noqa: BLE001 - one of them is malformed: find out which
+        except BaseException:  # noqa: BLE001 - one of them is malformed: find out which
             return None
-        return keys if set(map(type, keys)) in ({int}, {str}) else None
+        return keys if _PLAIN_KEYS.issuperset(map(type, keys)) else None
+
+    def _keeps_near(self, messages: list[Any]) -> bool:
+        """Return whether messages with plain keys can be held in memory."""
+        return not self._count and len(self._near) <= _NEAR and _are_plain(messages)
+
+    def _put_near(self, keys: list[Any], messages: list[Any]) -> None:
+        near = self._near
+        before = len(near)
+        near.update(zip(keys, messages, strict=True))
+        self._replaced += len(messages) - (len(near) - before)
+        if len(near) > _NEAR:
+            self._spill()
+
+    def _spill(self) -> None:
+        """Move what is held in memory to the table."""
+        near, self._near = self._near, {}
+        if near and not self._put(list(near), list(near.values())):
+            with _Transaction(self._table):
+                for key, message in near.items():
+                    self._insert(key, message)
 
     def _put(self, keys: list[Any], messages: list[Any]) -> bool:
-        """Put many messages with plain keys; False if one of them is unfit."""
-        start = self._place
-        self._place += len(messages)
-        blobs = (pickle.dumps(message, _PROTOCOL) for message in messages)
-        fit = True
+        """Put many messages with plain keys into the table; False if one of them is unfit."""
         try:
-            self._table.executemany(_PUT, zip(count(start + 1), keys, blobs))
-        except Exception:  # noqa: BLE001 - too wide a number, a lone surrogate, no pickle
-            fit = False
+            if _are_plain(messages):
+                blobs = [pickle.dumps(message, _PROTOCOL) for message in messages]
+            else:
+                blobs = list(map(_verified, messages))
+        except BaseException:  # noqa: BLE001 - one of them is malformed: find out which
+            return False
+        newest = dict(zip(keys, blobs, strict=True))
+        start = self._place
+        self._place += len(newest)
+        fit = True
+        with _Transaction(self._table):
+            try:
+                rows = zip(count(start + 1), newest, newest.values(), strict=False)
+                self._table.executemany(_PUT, rows)
+            except Exception:  # noqa: BLE001 - too wide a number, a lone surrogate
+                fit = False
         query = "SELECT count(*) FROM held WHERE place > ?"
         new: int = self._table.execute(query, (start,)).fetchone()[0]
         self._count += new
@@ -309,95 +412,72 @@ class TableUnique(Behaviour):
         return fit
 
     def _displace(self, place: int) -> None:
-        """Report who waits for the message that is about to be replaced."""
+        """Report a message with waiting callers that is about to be replaced."""
         tickets = self._tickets.pop(place, None)
         if tickets and self.gone is not None:
-            query = "SELECT message, born FROM held WHERE place = ?"
-            blob, born = self._table.execute(query, (place,)).fetchone()
-            message = pickle.loads(blob)  # noqa: S301 - our own table
-            self.gone.append((Item(message, tickets, born), Fate.REPLACED))
+            query = "SELECT place, message, born FROM held WHERE place = ?"
+            row = self._table.execute(query, (place,)).fetchone()
+            try:
+                message = pickle.loads(row[1])  # noqa: S301 - our own table
+            except BaseException:  # noqa: BLE001 - it is on its way out in any case
+                message = row[1]
+            self.gone.append((Item(message, tickets, row[2]), Fate.REPLACED))
 
-    def _rows(self, limit: int | None) -> list[tuple[int, bytes, float | None]]:
+    def _rows(self, limit: int | None) -> list[Row]:
         query = "SELECT place, message, born FROM held ORDER BY place LIMIT ?"
         return self._table.execute(query, (-1 if limit is None else limit,)).fetchall()
 
-    def _restored(
-        self, rows: Iterable[tuple[int, bytes, float | None]], *, keep: bool = False
-    ) -> list[Any]:
-        """Give the messages of rows that are no longer in the table."""
-        batch: list[Any] = []
-        for place, blob, born in rows:
-            tickets = self._tickets.get(place, ()) if keep else self._tickets.pop(place, ())
-            try:
-                message = pickle.loads(blob)  # noqa: S301 - our own table
-            except Exception as error:  # noqa: BLE001 - whatever its class does
-                self._lose(blob, tickets, error)
-                continue
-            batch.append(message if born is None else Item(message, tickets, born))
-        return batch
+    def _remove(self, place: int) -> None:
+        self._table.execute("DELETE FROM held WHERE place = ?", (place,))
+        self._count -= 1
 
-    def _lose(self, blob: bytes, tickets: tuple[Any, ...], error: Exception) -> None:
-        """Give up a message that was pickled but cannot be unpickled."""
-        self._dropped += 1
-        if tickets and self.gone is not None:
-            self.gone.append((Item(blob, tickets), Fate.DROPPED))
-        warnings.warn(
-            f"{self!r} drops a message that cannot be unpickled: {error!r}",
-            RuntimeWarning,
-            stacklevel=4,
-        )
+    def _restored(self, row: Row, *, keep: bool = False) -> Any:
+        """Return the message of a row; `keep` its tickets if it stays in the table.
+
+        Raises:
+            Malformed: it does not unpickle any more, although it did when it was accepted. It
+                has been counted as dropped, and the caller removes the row.
+
+        """
+        place, blob, born = row
+        tickets = self._tickets.get(place, ()) if keep else self._tickets.pop(place, ())
+        try:
+            message = pickle.loads(blob)  # noqa: S301 - our own table
+        except BaseException as error:
+            self._dropped += 1
+            self._tickets.pop(place, None)
+            if tickets and self.gone is not None:
+                self.gone.append((Item(blob, tickets), Fate.DROPPED))
+            raise unusable(blob, "it no longer unpickles:", error) from error
+        return message if born is None else Item(message, tickets, born)
 
 
-def _name(key: Any) -> Any:
-    """Give a value that SQLite compares as Python compares the key, or `_OTHER`."""
-    if key is None:
-        return b"n"
-    kind = type(key)
-    for base, name in _NAMES:
-        if _is_plain(kind, base):
-            return name(key)
-    return _OTHER
+class _Transaction:
+    """Commits whatever was done: each statement is whole in itself, and this makes them fast."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: Connection) -> None:
+        self._table = table
+
+    def __enter__(self) -> None:
+        self._table.execute("BEGIN")
+
+    def __exit__(self, *_: object) -> None:
+        self._table.execute("COMMIT")
 
 
-def _is_plain(kind: type, base: type) -> bool:
-    """Whether objects of this kind compare as those of the built-in type do."""
-    if kind is base:
-        return True
-    same = kind.__eq__ is base.__eq__ and kind.__hash__ is base.__hash__
-    return issubclass(kind, base) and same
+def _verified(value: Any) -> bytes:
+    """Return the pickle of a value after unpickling it once."""
+    blob = pickle.dumps(value, _PROTOCOL)
+    if type(value) not in _SCALARS:
+        pickle.loads(blob)  # noqa: S301 - made a moment ago
+    return blob
 
 
-def _text(text: str) -> str | bytes:
-    """Give the text itself; if it has lone surrogates, which are not text for SQLite, bytes."""
-    text = str.__str__(text)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return b"s" + text.encode("utf-8", "surrogatepass")
-    return text
-
-
-def _whole(number: int) -> int | bytes:
-    number = int(number)
-    return number if -_WIDE <= number < _WIDE else b"i%d" % number
-
-
-def _real(number: float) -> float | bytes:
-    if number != number:  # noqa: PLR0124 - NaN is not itself
-        msg = "NaN equals nothing, not even itself"
-        raise ValueError(msg)
-    return _whole(int(number)) if number.is_integer() else float(number)
-
-
-def _tuple(key: tuple[Any, ...]) -> Any:
-    names = [_name(element) for element in key]
-    return _OTHER if _OTHER in names else b"t" + repr(names).encode()
-
-
-_NAMES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
-    (str, _text),
-    (int, _whole),  # bool, too
-    (float, _real),
-    (bytes, lambda key: b"b" + key),
-    (tuple, _tuple),
-)
+def _are_plain(messages: list[Any]) -> bool:
+    """Return whether all messages are, or are tuples of, values that cannot change."""
+    kinds = set(map(type, messages))
+    if kinds == _TUPLE:
+        kinds = set(map(type, chain.from_iterable(messages)))
+    return kinds <= _SCALARS

@@ -27,6 +27,7 @@ from behaviours import (
     Traits,
     bounded,
     line,
+    table,
 )
 from tests.behaviours.compositions import (
     LEAVES,
@@ -226,7 +227,8 @@ def test_bulk_paths_are_their_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "_FEW", 1)
     monkeypatch.setattr(bounded, "_SLICE", 2)
     monkeypatch.setattr(line, "_SLICE", 1)
-    for drawn in parts("Bounded"), compositions:
+    monkeypatch.setattr(table, "_NEAR", 1)
+    for drawn in parts("Bounded"), parts("TableUnique"), compositions:
         run_state_machine_as_test(machine(drawn), settings=QUICK)
 
 

@@ -8,6 +8,7 @@ import threading
 from collections import namedtuple
 from decimal import Decimal
 from enum import Enum, StrEnum
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from behaviours import BadBehaviour, Bounded, Expire, Item, Malformed, TableUnique, Unique
+from behaviours import (
+    BadBehaviour,
+    Bounded,
+    Expire,
+    Fate,
+    Item,
+    Malformed,
+    TableUnique,
+    Unique,
+    table,
+)
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - as users have them
 
@@ -90,16 +101,84 @@ class Stubborn:
         return (int, ("no number",))
 
 
-def test_a_message_that_cannot_be_unpickled_is_dropped_and_told() -> None:
+class Interrupting:
+    """Unpickles by way of an interrupt."""
+
+    def __reduce__(self) -> Any:
+        return (_interrupt, ())
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stubborn", [Stubborn(), Interrupting()])
+def test_w25_a_message_that_does_not_unpickle_is_refused_alone(stubborn: Any) -> None:
+    table = TableUnique()
+    with pytest.raises(Malformed, match="pickled and unpickled") as caught:
+        table.add(("a", stubborn))
+    assert isinstance(caught.value.__cause__, (ValueError, KeyboardInterrupt))
+    [(refused, _)] = table.extend([("a", 1), ("a", stubborn), ("b", 1)])
+    assert list(refused) == [("a", stubborn)]
+    assert table.take() == [("a", 1), ("b", 1)]
+    assert table.tally().rejected == 2
+    with pytest.raises(Malformed):
+        table.add((stubborn, "as a key"))
+    assert len(table) == 0
+
+
+class Fickle:
+    """Unpickles as often as it is allowed to."""
+
+    left = 0
+
+    def __reduce__(self) -> Any:
+        return (_unpickled, ())
+
+
+def _unpickled() -> Fickle:
+    Fickle.left -= 1
+    if Fickle.left < 0:
+        raise ValueError
+    return Fickle()
+
+
+def test_m5_a_message_that_no_longer_unpickles_is_dropped_and_reported() -> None:
     gone: list[Any] = []
     table = TableUnique()
     table.track(gone)
-    table.add(Item(("a", Stubborn()), ("ticket",)))
+    Fickle.left = 1
+    table.add(Item(("a", Fickle()), ("ticket",)))
     table.add(("b", 1))
-    with pytest.warns(RuntimeWarning, match="cannot be unpickled"):
-        assert table.take() == [("b", 1)]
-    assert table.tally().dropped == 1
-    assert [item.tickets for item, _ in gone] == [("ticket",)]
+    assert table.peek() == ("b", 1)
+    assert len(table) == 1
+    assert table.take() == [("b", 1)]
+    assert [(item.tickets, fate) for item, fate in gone] == [(("ticket",), Fate.DROPPED)]
+    Fickle.left = 2
+    table.extend([("a", Fickle()), ("b", Fickle()), ("c", 1)])
+    assert table.drop_oldest() == ("c", 1)
+    assert table.tally().dropped == 3
+    Fickle.left = 1
+    table.add(("a", Fickle()))
+    table.add(("b", 1))
+    assert table.forget(lambda message: message[0] == "b") == [("b", 1)]
+    assert (len(table), table.tally().dropped) == (0, 4)
+    Fickle.left = 1
+    table.add(("a", Fickle()))
+    with pytest.raises(BadBehaviour, match="no longer unpickle"):
+        table.take()
+    assert (len(table), table.tally().dropped) == (0, 5)
+    table.check()
+
+
+def test_a_replaced_message_that_no_longer_unpickles_is_reported() -> None:
+    gone: list[Any] = []
+    table = TableUnique()
+    table.track(gone)
+    Fickle.left = 1
+    table.add(Item(("a", Fickle()), ("ticket",)))
+    table.add(("a", 1))
+    assert [(item.tickets, fate) for item, fate in gone] == [(("ticket",), Fate.REPLACED)]
 
 
 def test_it_works_from_several_threads_one_at_a_time() -> None:
@@ -152,3 +231,30 @@ def test_a_large_table_is_taken_in_parts_in_line() -> None:
         taken += table.take(700)
     assert [number for number, _ in taken] == list(range(5_000))
     assert {value for number, value in taken if number % 2 == 0} == {"new"}
+
+
+@pytest.mark.parametrize("near", [-1, 0, 3, 10_000])
+def test_few_keys_in_memory_and_many_in_the_table_are_the_same(
+    near: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "_NEAR", near)
+    random = Random(3)
+    real, unique = TableUnique(), Unique()
+    values = [1, "x", None, 2.5, (1, 2), b"y", [3], {"z": 1}]
+    for serial in range(400):
+        some = [
+            (random.choice([0, 1, "a", "b", 2**70, "\ud800", True, 7.5]), serial, value)
+            for value in random.choices(values, k=random.randrange(6))
+        ]
+        assert not real.extend(list(some))
+        assert not unique.extend(list(some))
+        real.check()
+        assert [real.grows(message) for message in some] == [False] * len(some)
+        if len(unique) and random.random() < 0.5:
+            limit = random.choice([None, 1, 2])
+            assert real.peek() == unique.peek()
+            assert real.take(limit) == unique.take(limit)
+        if len(unique) and random.random() < 0.1:
+            assert real.drop_oldest() == unique.drop_oldest()
+        assert len(real) == len(unique)
+        assert real.tally() == unique.tally()
