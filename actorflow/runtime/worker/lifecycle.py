@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.clock import Clock, Timer
     from actorflow.runtime.lanes.lane import Lane
-    from actorflow.runtime.supervision.intensity import RestartWindow
+    from actorflow.runtime.supervision.strategies import RestartWindow
     from actorflow.runtime.worker.accumulation import Accumulation, Batch, Ticket
     from actorflow.runtime.worker.accumulator import Accumulator
     from actorflow.runtime.worker.executor import Executor

@@ -28,7 +28,7 @@ from actorflow.runtime.supervision.actions import (
     Ready,
     Refused,
     Reply,
-    Retry,
+    ScheduleRetry,
     StartChild,
     Started,
     StopChildren,
@@ -403,7 +403,7 @@ class Shell:
         self.trace: list[object] = []
         self.logs: list[tuple[str, str]] = []
         self.answers: dict[int, tuple[object, ...]] = {}
-        self.retries: list[Retry] = []
+        self.retries: list[ScheduleRetry] = []
         self.ready = False
         self.exit: Exit | None = None
 
@@ -500,7 +500,7 @@ class Shell:
             match action:
                 case StartChild() | StopChildren():
                     step.append(action)
-                case Retry():
+                case ScheduleRetry():
                     self.retries.append(action)
                 case Reply(to, answer):
                     assert to not in self.answers

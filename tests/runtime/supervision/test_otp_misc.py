@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 def test_child_unlink_s29(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a"))
     child = ref(supervisor, "a")
-    for notice in list(child.actor._watchers):
-        if getattr(notice, "func", None) is None:  # nothing but the supervisor's own watches it
-            child.actor.unwatch(notice)
+    child.actor.watch(print)
+    child.actor.unwatch(print)  # takes away a watcher of ours, not the supervisor's
     supervisor.stop()
     assert not child.is_alive()
 
@@ -105,8 +104,8 @@ def test_ids_of_dynamic_workers_are_not_kept_s49(stage: Stage) -> None:
     for number in range(10):
         worker = supervisor.start_child(stage.worker(number, lambda batch, state: None)).ref
         supervisor.terminate_child(worker)
-    pairs = supervisor.actor.pairs
-    assert (len(pairs), pairs._keys, pairs._loose) == (0, {}, set())
+    handles = supervisor.actor.handles
+    assert (len(handles), handles._by_ref, handles._newest) == (0, {}, {})
 
 
 # Waiting for oneself: S41.
