@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.supervision.spec import Child, ChildType, Grace, RestartType
 
 __all__ = [
+    "SHUTDOWN",
     "Action",
     "Answer",
     "ChildInfo",
@@ -46,6 +47,10 @@ __all__ = [
 
 Incarnation: TypeAlias = Any
 """One start of a child: opaque to the family, hashable, never used for two starts."""
+
+
+SHUTDOWN = Shutdown()
+"""What children that are stopped end with, unless there is more to say."""
 
 
 class ChildState(Enum):
@@ -176,7 +181,7 @@ class StopChildren:
 
     refs: tuple[Incarnation, ...]
     shutdown: Grace
-    reason: ExitReason = Shutdown()
+    reason: ExitReason = SHUTDOWN
     """What they are to end with."""
     final: bool = True
     """False: they will be restarted, so what a worker has accumulated is kept."""

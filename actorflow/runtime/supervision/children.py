@@ -203,7 +203,10 @@ class Children:
         )
         restarting = sum(record.state is ChildState.RESTARTING for record in records)
         _hold(self._restarting == restarting, "children that wait for a retry are counted")
-        _hold(not any(record.is_alive for record in self._ended), "ended children are not alive")
+        _hold(
+            not any(record in self and record.is_alive for record in self._ended),
+            "children whose incarnation has ended are not alive",
+        )
         _hold(
             self._supervisors == sum(r.child.type is ChildType.SUPERVISOR for r in records),
             "supervisors are counted",

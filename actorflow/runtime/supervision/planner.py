@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from actorflow.runtime.errors import ActorflowError
 from actorflow.runtime.exits import ExitReason, FailedToStart, GaveUp, Normal, Shutdown
 from actorflow.runtime.supervision.actions import (
+    SHUTDOWN,
     Action,
     Answer,
     ChildState,
@@ -94,7 +95,7 @@ class Planner:
         reason = None if self.leaving is None else self.leaving.reason
         if isinstance(reason, Shutdown) and isinstance(reason.detail, GaveUp | FailedToStart):
             return reason
-        return Shutdown()
+        return SHUTDOWN
 
     def say(self, action: Action) -> None:
         """Add an action whose outcome is not waited for."""

@@ -67,9 +67,7 @@ def test_s3_restart_is_permanent_unless_said() -> None:
         "transient",
         "temporary",
     ]
-    with pytest.raises(
-        BadChild, match=r"child 'a': restart='always': restart must be one of 'permanent'"
-    ):
+    with pytest.raises(BadChild, match="restart='always': restart must be one of"):
         child("a", restart="always")
 
 
@@ -93,9 +91,7 @@ def test_s6_significant_goes_with_neither_permanent_nor_never_nor_dynamic() -> N
     assert not child("a").significant
     with pytest.raises(BadChild, match=r"child 'a': a permanent child cannot be significant"):
         child("a", significant=True)
-    with pytest.raises(
-        BadChild, match=r"child 'a': significant=1: significant must be True or False"
-    ):
+    with pytest.raises(BadChild, match="significant=1: significant must be True or False"):
         child("a", restart="transient", significant=1)
     significant = child("a", restart="transient", significant=True)
     with pytest.raises(BadChild, match=r"'a' is significant, but .* auto_shutdown='never'"):
