@@ -20,6 +20,7 @@ from actorflow.runtime.errors import (
     Dropped,
     Expired,
     Full,
+    LoopBlocked,
     Malformed,
     NotParked,
     PushTimeout,
@@ -37,6 +38,7 @@ from actorflow.runtime.exits import (
     Crash,
     ExitReason,
     FailedToStart,
+    GaveUp,
     Killed,
     Normal,
     Shutdown,
@@ -47,21 +49,25 @@ from actorflow.runtime.supervision.actions import (
     ChildState,
     Counts,
     Ignored,
-    Refusal,
+    RequestRefusal,
     Started,
 )
 from actorflow.runtime.supervision.run import ExitCode, run
 from actorflow.runtime.supervision.spec import Backoff, BadChild, BadFlags, Child
 from actorflow.runtime.supervision.supervisor import IGNORE, Supervisor, SupervisorRef
 from actorflow.runtime.supervision.tree import Tree
+from actorflow.runtime.worker.answers import Answers
+from actorflow.runtime.worker.dead_letters import DeadLetter, DeadLetters
 from actorflow.runtime.worker.deferred import Deferred
 from actorflow.runtime.worker.embedded import Workers
 from actorflow.runtime.worker.executor import Executor
-from actorflow.runtime.worker.failure import Breaker, DeadLetter, DeadLetters, Drop, Isolate, Retry
+from actorflow.runtime.worker.failure import Breaker, Drop, Isolate, Retry
+from actorflow.runtime.worker.machine import PairState
 from actorflow.runtime.worker.metrics import WorkerStatistics
-from actorflow.runtime.worker.orders import WorkerStatus
-from actorflow.runtime.worker.ref import Worker, WorkerRef, spawn
+from actorflow.runtime.worker.ref import WorkerRef
+from actorflow.runtime.worker.runner import current_batch
 from actorflow.runtime.worker.server import Restart, Server
+from actorflow.runtime.worker.spec import Worker, spawn
 
 if TYPE_CHECKING:
     from actorflow.application import Engine
@@ -78,6 +84,7 @@ __all__ = [
     "ActorflowError",
     "AlreadyStarted",
     "AlreadyUsed",
+    "Answers",
     "Backoff",
     "BadBehaviour",
     "BadChild",
@@ -104,16 +111,19 @@ __all__ = [
     "FailedToStart",
     "FlowTask",
     "Full",
+    "GaveUp",
     "Ignored",
     "Isolate",
     "Killed",
+    "LoopBlocked",
     "Malformed",
     "Normal",
     "NotParked",
+    "PairState",
     "PushTimeout",
-    "Refusal",
     "Rejected",
     "Replaced",
+    "RequestRefusal",
     "RequestRefused",
     "Restart",
     "Retry",
@@ -131,10 +141,10 @@ __all__ = [
     "WorkerCrashed",
     "WorkerRef",
     "WorkerStatistics",
-    "WorkerStatus",
     "WorkerStopped",
     "Workers",
     "WouldDeadlock",
+    "current_batch",
     "record",
     "run",
     "spawn",

@@ -35,6 +35,7 @@ __all__ = [
     "Dropped",
     "Expired",
     "Full",
+    "LoopBlocked",
     "Malformed",
     "NotParked",
     "PushTimeout",
@@ -104,6 +105,10 @@ class NotParked(ActorflowError):
 
 class WouldDeadlock(ActorflowError):
     """The call would wait for the very actor that makes it."""
+
+
+class LoopBlocked(ActorflowError, BlockingIOError):
+    """The call would have to wait, and block the event loop that is running in this thread."""
 
 
 class BadJob(ActorflowError, TypeError):

@@ -1,8 +1,10 @@
 """Why an actor ended: a closed set of reasons, shared by actors, monitors and supervisors.
 
 There are four. `Normal` and `Shutdown` are clean: the actor was done, or was asked to stop.
-`Killed` and `Crash` are not. A supervisor decides by `is_clean` whether a transient child is
-started again; a person reads `describe()`.
+`Killed` and `Crash` are not. A supervisor decides by `is_clean` whether to restart a transient
+child; people read `describe()`. The `detail` of a supervisor's `Shutdown` says why it ended:
+`FailedToStart` if one of its first children did not start, `GaveUp` if it reached its limit of
+restarts.
 
 All of them are immutable and safe to share between threads.
 """
@@ -12,10 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from behaviours.errors import brief
+
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-__all__ = ["Crash", "ExitReason", "FailedToStart", "Killed", "Normal", "Shutdown"]
+__all__ = ["Crash", "ExitReason", "FailedToStart", "GaveUp", "Killed", "Normal", "Shutdown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,11 @@ class Normal:
 
     @property
     def is_clean(self) -> bool:
-        """A transient child that ends like this is not started again."""
+        """Whether a transient child that ends like this stays ended: yes."""
         return True
 
     def describe(self) -> str:
-        """Say it in one line."""
+        """Return the reason in one line."""
         return "normal"
 
 
@@ -40,8 +44,8 @@ class Normal:
 class Shutdown:
     """The actor was asked to stop, or it is a supervisor that gave up; `detail` may say more.
 
-    A supervisor that reached its limit of restarts ends like this as well, after logging why.
-    So a transient supervisor is *not* started again by its own supervisor, a permanent one is.
+    A supervisor that reached its limit of restarts ends like this as well, with a `GaveUp`. So
+    a transient supervisor is *not* restarted by its own supervisor, a permanent one is.
 
     >>> Shutdown("deploy").is_clean, Shutdown("deploy").describe()
     (True, 'shutdown: deploy')
@@ -51,11 +55,11 @@ class Shutdown:
 
     @property
     def is_clean(self) -> bool:
-        """A transient child that ends like this is not started again."""
+        """Whether a transient child that ends like this stays ended: yes."""
         return True
 
     def describe(self) -> str:
-        """Say it in one line."""
+        """Return the reason in one line."""
         return "shutdown" if self.detail is None else f"shutdown: {_text(self.detail)}"
 
 
@@ -63,8 +67,8 @@ class Shutdown:
 class Killed:
     """The actor was ended from outside without a chance to clean up.
 
-    `abandoned` says that it could not really be ended: a thread cannot be killed in Python, so
-    it was cut off from its inbox and left behind.
+    `abandoned` says that its code may still be running: Python cannot kill a thread, so the
+    actor was cut off from its inbox and its thread was left behind.
 
     >>> Killed().is_clean, Killed(abandoned=True).describe()
     (False, 'killed (its thread was abandoned)')
@@ -74,11 +78,11 @@ class Killed:
 
     @property
     def is_clean(self) -> bool:
-        """A transient child that ends like this is started again."""
+        """Whether a transient child that ends like this stays ended: no."""
         return False
 
     def describe(self) -> str:
-        """Say it in one line."""
+        """Return the reason in one line."""
         return "killed (its thread was abandoned)" if self.abandoned else "killed"
 
 
@@ -96,11 +100,11 @@ class Crash:
 
     @property
     def is_clean(self) -> bool:
-        """A transient child that ends like this is started again."""
+        """Whether a transient child that ends like this stays ended: no."""
         return False
 
     def describe(self) -> str:
-        """Say it in one line."""
+        """Return the reason in one line."""
         text = _text(self.exception)
         name = type(self.exception).__name__
         return f"crash: {name}: {text}" if text else f"crash: {name}"
@@ -122,7 +126,38 @@ class FailedToStart:
     reason: ExitReason
 
     def __str__(self) -> str:
-        return f"child {self.id!r} failed to start: {self.reason.describe()}"
+        return f"child {brief(self.id)} failed to start: {self.reason.describe()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaveUp:
+    """The `detail` of a supervisor's `Shutdown` when its children crash too often.
+
+    The children that it stops for this end with the same `Shutdown`, down to the last descendant,
+    so that each of their errors names the child that started it all.
+
+    >>> gave_up = GaveUp(
+    ...     child="db", reason=Crash(OSError("disk full")), restarts=4, max_restarts=3, within=5.0
+    ... )
+    >>> print(Shutdown(gave_up).describe())
+    shutdown: gave up on child 'db' (crash: OSError: disk full): 4 restarts within 5.0 s, limit 3
+    """
+
+    child: Hashable
+    """The id of the child whose failure was one too many."""
+    reason: ExitReason
+    """How that child ended, or why it did not start again."""
+    restarts: int
+    """Restarts within the window, including the one that was not made any more."""
+    max_restarts: int
+    within: float
+
+    def __str__(self) -> str:
+        plural = "" if self.restarts == 1 else "s"
+        return (
+            f"gave up on child {brief(self.child)} ({self.reason.describe()}): "
+            f"{self.restarts} restart{plural} within {self.within} s, limit {self.max_restarts}"
+        )
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from actorflow.runtime.errors import WouldDeadlock
+from actorflow.runtime.lanes.token import hand_over
 
 if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Runnable
@@ -37,6 +38,10 @@ class ManualLane:
     def submit(self, runnable: Runnable, /) -> None:
         """Hold the runnable for the next `run`. Thread-safe."""
         self._ready.append(runnable)
+
+    def claim(self, idle: list[Runnable]) -> bool:
+        """Move a token from `idle` to this lane; return whether there was one. Thread-safe."""
+        return hand_over(idle, self._ready.append)
 
     def release(self) -> None:
         """Do nothing: the lane may serve other actors too."""

@@ -34,6 +34,12 @@ class Lane(Protocol):
         thread, the runnable waits until there is one.
         """
 
+    def claim(self, idle: list[Runnable]) -> bool:
+        """Move a token from `idle` to the lane, which runs it; return whether there was one.
+
+        The token is the runnable itself. No interrupt can separate the two steps. Thread-safe.
+        """
+
     def release(self) -> None:
         """End what the lane holds for its only actor, which has ended."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.runtime.errors import WouldDeadlock
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.lanes.token import hand_over, shelter
 from actorflow.runtime.lanes.starting import retry_later, start_thread
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ class LoopLane:
     def submit(self, runnable: Runnable, /) -> None:
         """Schedule `runnable.run()` on the loop. Thread-safe."""
         self.call_soon(runnable.run)
+
+    def claim(self, idle: list[Runnable]) -> bool:
+        """Move a token from `idle` to the loop; return whether there was one."""
+        if in_main_thread():
+            return shelter(idle, self.submit)
+        return hand_over(idle, self.submit)
 
     def call_soon(self, function: Callable[[], object], /) -> None:
         """Schedule `function()` on the loop, which is started if need be. Thread-safe."""

@@ -102,6 +102,12 @@ class Shelter:
         else:
             self._inbox.put(function)
 
+    def door(self) -> Callable[[Any], object] | None:
+        """Return a C function that hands over what is to be called; `None` without a thread."""
+        if (self._vacant and not self._start()) or sys.is_finalizing():
+            return None
+        return self._inbox.put
+
     def poke(self) -> None:
         """Make the thread look for attempts that are pending. Thread-safe."""
         if not self._vacant:

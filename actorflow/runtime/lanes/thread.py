@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.lanes.token import hand_over, shelter
 from actorflow.runtime.lanes.starting import PENDING, RETRY_EVERY, retry, retry_later, start_thread
 from actorflow.runtime.log import log
 from behaviours.errors import brief
@@ -46,6 +47,12 @@ class ThreadLane:
             SHELTER.post(partial(self._submit_first, runnable))
         else:
             self._submit_first(runnable)
+
+    def claim(self, idle: list[Runnable]) -> bool:
+        """Move a token from `idle` to this lane; return whether there was one."""
+        if self._started:
+            return hand_over(idle, self._ready.put)
+        return shelter(idle, self._submit_first)
 
     def _submit_first(self, runnable: Runnable) -> None:
         self._ready.put(runnable)

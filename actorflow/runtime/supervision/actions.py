@@ -1,7 +1,7 @@
-"""What a `Family` wants done, and what it answers: the words between strategy and supervisor.
+"""The vocabulary between the pure `Family` and the supervisor actor around it.
 
-The strategy (`strategy.py`) is pure: it never starts, stops, waits or logs. It returns a list of
-these actions, to be performed in order by the supervisor around it.
+A `Family` never starts, stops, waits or logs. It returns a list of *actions*, which the supervisor
+performs in order, and *answers* to the requests that it was asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from actorflow.runtime.exits import Shutdown
+
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.supervision.spec import Child, ChildType, Grace, RestartType
 
 __all__ = [
+    "SHUTDOWN",
     "Action",
     "Answer",
     "ChildInfo",
@@ -26,43 +29,48 @@ __all__ = [
     "Exit",
     "FamilyStatistics",
     "Ignored",
+    "Incarnation",
     "Log",
     "LogKind",
     "Phase",
     "Ready",
-    "Ref",
-    "Refusal",
     "Refused",
+    "Release",
     "Reply",
-    "Retry",
+    "RequestRefusal",
+    "ScheduleRetry",
     "StartChild",
     "Started",
     "StopChildren",
     "Why",
 ]
 
-Ref: TypeAlias = Any
-"""One incarnation of a child: opaque and hashable, never used for two of them."""
+Incarnation: TypeAlias = Any
+"""One start of a child: opaque to the family, hashable, never used for two starts."""
+
+
+SHUTDOWN = Shutdown()
+"""What children that are stopped end with, unless there is more to say."""
 
 
 class ChildState(Enum):
-    """What is known of a child. OTP shows three of these; the others last for one step."""
+    """The state of a child. OTP shows three of these; the others last for one step."""
 
     STARTING = auto()
-    """Its start was asked for and has not been reported yet."""
+    """Its start was requested and has not been reported yet."""
     RUNNING = auto()
     STOPPING = auto()
     """It was asked to stop and its exit has not been reported yet."""
     EXITED = auto()
-    """It died by itself while something else was being done; its turn comes."""
+    """It ended by itself during another plan; its exit is handled after that plan."""
     RESTARTING = auto()
-    """It did not start again; a `Retry` is under way."""
+    """It failed to start again; a retry is scheduled."""
     STOPPED = auto()
     """It is known but not running (OTP: undefined)."""
 
 
 class Phase(Enum):
-    """Where a family is in its life."""
+    """The phases in the life of a family."""
 
     NEW = auto()
     STARTING = auto()
@@ -84,36 +92,36 @@ class Why(Enum):
 
 
 class LogKind(Enum):
-    """The events of a supervisor that are worth a line in the log."""
+    """The events of a supervisor that are logged."""
 
     PROGRESS = auto()
     """A child has started."""
     CHILD_TERMINATED = auto()
-    """A child died by itself; not for clean exits of children that stay ended."""
+    """A child ended by itself; not for clean exits of children that stay ended."""
     START_ERROR = auto()
     SHUTDOWN_ERROR = auto()
-    """A child that was stopped ended in another way than it was told to."""
+    """A child that was stopped ended for another reason than the stop."""
     TOO_MANY_RESTARTS = auto()
     """The supervisor gives up (OTP: reached_max_restart_intensity)."""
 
 
-class Refusal(Enum):
-    """Why a request was not granted; the value says it, and what to do."""
+class RequestRefusal(Enum):
+    """Why a request was refused; the value says so, and what to do."""
 
     ALREADY_STARTED = "a child of that id is running: use it, or terminate and delete it first"
-    """`ref` is the one that runs."""
+    """`ref` is the running child."""
     ALREADY_PRESENT = "a child of that id is known but not running: restart_child or delete_child"
     NOT_FOUND = "there is no such child: which_children() lists them"
     RUNNING = "the child is running: terminate_child first"
     RESTARTING = "the child is being restarted: wait, or terminate_child first"
     MAX_CHILDREN = "there are as many children as max_children allows"
     START_FAILED = "the child did not start"
-    """`reason` says how."""
-    DYNAMIC = "dynamic children are known by their refs, not by an id"
-    NOT_DYNAMIC = "only children of a dynamic supervisor are known by their refs: give the id"
+    """`reason` says why."""
+    DYNAMIC = "dynamic children are found by their refs, not by an id"
+    NOT_DYNAMIC = "only children of a dynamic supervisor are found by their refs: pass the id"
     TEMPLATE = "this supervisor starts copies of its template only: use start_copy"
     NO_TEMPLATE = "this supervisor has no template to start copies of: use start_child"
-    STOPPING = "the supervisor is ending, or has ended"
+    STOPPING = "the supervisor is stopping, or has ended"
 
 
 # Answers to requests
@@ -121,9 +129,9 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The child is running; `extra` is what its start gave besides the ref."""
+    """The child is running; `extra` is what its start returned besides the ref."""
 
-    ref: Ref
+    ref: Incarnation
     extra: Any = None
 
 
@@ -139,10 +147,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The request was not granted, and nothing has changed."""
+    """The request was refused, and nothing has changed."""
 
-    why: Refusal
-    ref: Ref = None
+    why: RequestRefusal
+    ref: Incarnation = None
     reason: ExitReason | None = None
 
 
@@ -154,7 +162,7 @@ Answer: TypeAlias = Started | Ignored | Done | Refused
 
 @dataclass(frozen=True, slots=True)
 class StartChild:
-    """Call `child.start(*child.args, **child.kwargs)` and report what came of it.
+    """Call `child.start(*child.args, **child.kwargs)` and report the outcome.
 
     Report with `started`, `start_ignored` or `start_failed`, each with this `key`.
     """
@@ -165,23 +173,37 @@ class StartChild:
 
 @dataclass(frozen=True, slots=True)
 class StopChildren:
-    """Tell all of these at once to stop, and kill those that live on after `shutdown` seconds.
+    """Ask all of these at once to stop, and kill those still alive after `shutdown` seconds.
 
-    One timer serves all. "brutal_kill" kills at once, `math.inf` waits for ever. Report each
-    death with `exited`, as any other death: there is no other report.
+    One timer serves all. "brutal_kill" kills at once, `math.inf` waits without a limit. Report
+    each end with `exited`, like any other end: there is no separate report.
     """
 
-    refs: tuple[Ref, ...]
+    refs: tuple[Incarnation, ...]
     shutdown: Grace
+    reason: ExitReason = SHUTDOWN
+    """What they are to end with."""
     final: bool = True
-    """False: they only make way for a restart, so what waits for them is kept."""
+    """False: they will be restarted, so what a worker has accumulated is kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """Hand this very object to `retry()` after `after` seconds, behind what has arrived by then.
+class Release:
+    """Free what outlives an incarnation: it has ended, and its child will not be restarted.
 
-    There is no need to cancel it: a retry that is out of date does nothing.
+    Of a worker that is the accumulator. Not said for children that are left when the family
+    itself ends.
+    """
+
+    ref: Incarnation
+    reason: ExitReason
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRetry:
+    """Pass this very object to `retry()` after `after` seconds, behind what has arrived by then.
+
+    It need not be cancelled: a retry that is out of date does nothing.
     """
 
     key: Hashable
@@ -191,7 +213,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Give `answer` to the caller of a request; `to` is what the request came with."""
+    """Pass `answer` to the caller of a request; `to` is the `caller` of that request."""
 
     to: Any
     answer: Answer
@@ -204,7 +226,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """All children are down: end the supervisor with this reason. It is the last action."""
+    """All children have ended: end the supervisor with this reason. Always the last action."""
 
     reason: ExitReason
     why: Why
@@ -212,19 +234,19 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Write this to the log, together with the name of the supervisor."""
+    """Log this, together with the name of the supervisor."""
 
     kind: LogKind
     child: Child
-    ref: Ref = None
+    ref: Incarnation = None
     reason: ExitReason | None = None
     restarts: int = 0
-    """How often the supervisor has started this child again."""
+    """How often the supervisor has restarted this child."""
     requested: bool = False
-    """PROGRESS only: somebody asked for this start, so it is no news (debug level)."""
+    """PROGRESS only: the start was requested, so it is logged at debug level."""
 
 
-Action: TypeAlias = StartChild | StopChildren | Retry | Reply | Ready | Exit | Log
+Action: TypeAlias = StartChild | StopChildren | Release | ScheduleRetry | Reply | Ready | Exit | Log
 
 
 # Views
@@ -236,19 +258,19 @@ class ChildInfo:
 
     id: Hashable
     state: ChildState
-    ref: Ref
+    ref: Incarnation
     """None unless the child is alive."""
     type: ChildType
     restart: RestartType
     restarts: int
-    """How often the supervisor has started it again, for its own sake or a sibling's."""
+    """How often the supervisor has restarted it, for its own sake or a sibling's."""
     started_at: float | None
     last_exit: ExitReason | None
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many children there are. A dynamic supervisor with a template has one spec."""
+    """The number of children by kind. A dynamic supervisor with a template has one spec."""
 
     specs: int
     active: int
@@ -266,4 +288,4 @@ class FamilyStatistics:
     restarts: int
     """Attempts to restart since the beginning: what counts against `max_restarts`."""
     waiting: int
-    """Requests and exits that arrived while something else was being done."""
+    """Requests and exits that arrived during a plan and have not been handled yet."""

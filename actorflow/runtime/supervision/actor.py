@@ -1,26 +1,27 @@
-"""A running supervisor: it performs what its `Family` decides.
+"""A running supervisor: an actor that performs what its `Family` decides.
 
-It starts children, tells them to stop and kills those that do not, hears of their ends, keeps the
-time, answers callers and logs. It is itself an actor: one event after another, on a lane.
+It starts children, asks them to stop and kills those that do not, is notified of their ends, keeps
+the timers, answers callers and logs. Being an actor, it handles one event after another, on a lane.
 
-Only `kill` reaches in from outside: it ends the supervisor in the killer's thread, whatever that
-is doing. So whoever registers something (a child, a caller) looks afterwards whether the
-supervisor still lives, and whoever kills looks at what is registered after saying so.
+Only `kill` reaches in from outside: it ends the supervisor in the caller's thread, whatever the
+supervisor is doing. So code that registers something (a child, a caller, a timer) checks afterwards
+whether the supervisor is still alive, and `_clean_up` looks at what is registered after the exit
+reason was set. Either way, nothing that is registered is forgotten.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pykka
 from pykka._envelope import Envelope
 
-from actorflow.runtime.actor.actor import CURRENT, FrameworkActor, Ref
-from actorflow.runtime.errors import RequestRefused, StartFailed, WorkerStopped, WouldDeadlock
+from actorflow.runtime.actor.actor import FrameworkActor
+from actorflow.runtime.errors import RequestRefused, StartFailed, WorkerStopped
 from actorflow.runtime.exits import (
     Crash,
     ExitReason,
@@ -37,55 +38,54 @@ from actorflow.runtime.supervision.actions import (
     Log,
     LogKind,
     Ready,
-    Refusal,
     Refused,
+    Release,
     Reply,
-    Retry,
+    RequestRefusal,
+    ScheduleRetry,
     StartChild,
     StopChildren,
     Why,
 )
 from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.handles import Pair, Pairs
-from actorflow.runtime.supervision.spec import BadChild, Child, Strategy
-from actorflow.runtime.supervision.tree import Tree
-from actorflow.runtime.worker.ref import Worker, WorkerRef
+from actorflow.runtime.supervision.handles import IGNORE, Handles, RunningChild
+from actorflow.runtime.supervision.spec import Child, Strategy
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from actorflow.runtime.clock import Clock
+    from actorflow.runtime.clock import Clock, Timer
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.supervision.actions import Action
     from actorflow.runtime.supervision.spec import Flags
 
-__all__ = ["IGNORE", "SupervisorActor"]
-
-
-class _Ignore:
-    """What a child's start returns to say that there is nothing to run."""
-
-    def __repr__(self) -> str:
-        return "IGNORE"
-
-
-IGNORE = _Ignore()
-"""Return this from a child's start function if the child is not to run."""
+__all__ = ["Caller", "SupervisorActor"]
 
 
 class _Event:
-    """Something to be done in the supervisor's turn; only the supervisor's own code makes one."""
+    """A function to be called in the supervisor's turn; only code of this module makes one."""
 
-    __slots__ = ("do",)
+    __slots__ = ("call",)
 
-    def __init__(self, do: Callable[[], None]) -> None:
-        self.do = do
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call = call
+
+
+class Caller(ThreadTicket):
+    """A thread that waits for an answer of the supervisor."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = ""
+        """The request, for the text of an error."""
 
 
 class SupervisorActor(FrameworkActor):
-    """A running supervisor: performs what its `Family` decides."""
+    """A running supervisor. See the module."""
 
     def __init__(
         self,
@@ -101,107 +101,156 @@ class SupervisorActor(FrameworkActor):
         self.clock = clock
         self.flags = flags
         self.family = Family(children, flags)
+        self.handles = Handles(self)
         self.dynamic = flags.strategy is Strategy.DYNAMIC
         self.why: Why | None = None
-        """Why it ended, in a word."""
-        self.pairs = Pairs(self, self._notice_pair)
-        self._ready: list[ThreadTicket] = []  # who waits for the start
-        self._callers: set[ThreadTicket] = set()  # who takes one out answers it
+        """Which decision ended it."""
+        self._starters: list[ThreadTicket] = []  # atomic: the thread that pops it resolves it
+        self._callers: set[Caller] = set()  # atomic: the thread that removes one resolves it
+        self._round = 0  # the round of stops that `_deadlines` belong to
+        self._deadlines: list[Timer] = []
+        self._retries: dict[Hashable, Timer] = {}
+        self.watch(self._clean_up)  # the first watcher: the others find the children ended
 
     def __repr__(self) -> str:
         name = self.__dict__.get("child_id") if self.name is None else self.name
-        return f"supervisor {self.actor_urn[9:17]}" if name is None else f"supervisor {name!r}"
+        return f"supervisor {self.actor_urn[9:17]}" if name is None else f"supervisor {brief(name)}"
 
-    # Events: all of them come through the inbox.
+    # Events: all of them pass through the inbox.
 
-    def begin(self, ready: ThreadTicket) -> None:
-        """Start the children. Called once, by whoever starts the supervisor."""
-        self._ready.append(ready)
+    def begin(self, starter: ThreadTicket) -> None:
+        """Start the children; `starter` is resolved when they are up. Called once."""
+        self._starters.append(starter)
         ROSTER.add(self)
         self.mailbox.open()
-        self._try_post(self._begin)
+        self._post(self._begin)
 
     def _begin(self) -> None:
         self._perform(self.family.begin(now=self.clock.now()))
 
-    def post(self, event: Callable[[], None]) -> None:
-        """Have something done in the supervisor's turn. Any thread.
-
-        Raises:
-            WorkerStopped: it has ended.
-
-        """
-        self.put(Envelope(_Event(event)))
-
     def on_receive(self, message: Any) -> Any:
-        """Do what was posted; anything else is a stranger's message."""
+        """Perform an event; anything else was sent by a user."""
         if type(message) is _Event:
-            message.do()
+            message.call()
             return None
         return super().on_receive(message)
 
-    def request(
-        self, method: str, caller: ThreadTicket, args: tuple[Any, ...], options: dict[str, Any]
-    ) -> None:
-        """Hand a request to the family; its answer comes as a `Reply`."""
-        asked = ", ".join(brief(getattr(arg, "id", arg)) for arg in args)
-        caller.answer = f"{method}({asked})"  # until there is another: an error can name it
-        self._callers.add(caller)
-        if self.exit_reason is not None:
-            self._refuse_callers()
-            return
-        try:
-            actions = getattr(self.family, method)(*args, caller=caller, **options)
-        except Exception as error:  # noqa: BLE001 - the caller's mistake
-            self._tell(caller, error)
-        else:
-            self._perform(actions)
-
-    def terminate_ref(self, ref: Any, caller: ThreadTicket) -> None:
-        """Stop the child with that ref; of a worker, whichever executor it has by now."""
-        known = self.pairs.inward(ref)
-        # One of ours that is gone when its turn comes has ended, whoever stopped it.
-        stranger = self.family.which_child(known) is Refusal.NOT_FOUND
-        options = {"alive": stranger and ref.is_alive()}
-        self.request("terminate_ref", caller, (known,), options)
-
-    def view(self, look: Callable[[Family], Any], caller: ThreadTicket) -> None:
-        """Answer a question about the family."""
-        try:
-            caller.answer = self.given_out(look(self.family))
-        except Exception as error:  # noqa: BLE001 - the caller's mistake
-            caller.resolve(error)
-        else:
-            caller.resolve()
+    def _post(self, event: Callable[[], None]) -> None:
+        """Call a function in the supervisor's turn, unless it has ended. Thread-safe."""
+        with contextlib.suppress(WorkerStopped):
+            self.put(Envelope(_Event(event)))
 
     def shut_down(self, reason: ExitReason) -> None:
-        """Stop the children, then end with this reason. Any thread."""
-        self._try_post(partial(self._leave, reason))
+        """Stop the children, then end with this reason. Thread-safe."""
+        self._post(partial(self._leave, reason))
 
     def _leave(self, reason: ExitReason) -> None:
         self._perform(self.family.shutdown(reason))
 
     def _finish_stop(self) -> None:
-        """End on pykka's stop message, as on any other."""
+        """Stop the children on pykka's stop message, too."""
         self._leave(self._stopping or Normal())
 
-    def _notice(self, ref: Any, _ref: Any, reason: ExitReason) -> None:
-        """Hear that a child has ended. In the thread where it ended."""
-        self._try_post(partial(self._exited, ref, reason))
+    def _child_ended(self, running: RunningChild, reason: ExitReason) -> None:
+        """Handle the exit notice of a child. In the thread where it ended."""
+        self._post(partial(self._exited, running, reason))
 
-    def _notice_pair(self, pair: Pair, reason: ExitReason) -> None:
-        """Hear that a worker's accumulator has ended; its executor may be at work still."""
-        self._try_post(partial(self._pair_ended, pair, reason))
+    def _exited(self, running: RunningChild, reason: ExitReason) -> None:
+        actions = self.family.exited(running, reason, now=self.clock.now())
+        if self._deadlines and self.family.round != self._round:
+            self._cancel_deadlines()
+        self._perform(actions)
 
-    def _pair_ended(self, pair: Pair, reason: ExitReason) -> None:
-        self._exited(pair.incarnation, reason)
-
-    def _exited(self, ref: Any, reason: ExitReason) -> None:
-        self.pairs.exited(ref)
-        self._perform(self.family.exited(ref, reason, now=self.clock.now()))
-
-    def _retry(self, retry: Retry) -> None:
+    def _retry(self, retry: ScheduleRetry) -> None:
+        self._retries.pop(retry.key, None)
         self._perform(self.family.retry(retry, now=self.clock.now()))
+
+    # Callers.
+
+    def call(self, event: Callable[[Caller], None]) -> Any:
+        """Call `event(caller)` in the supervisor's turn and wait for the answer. Thread-safe.
+
+        Raises:
+            WorkerStopped: the supervisor has ended.
+            Exception: what the caller was answered with.
+
+        """
+        caller = Caller()
+        self._callers.add(caller)
+        try:
+            self.put(Envelope(_Event(partial(event, caller))))
+            if self.exit_reason is not None:
+                self._refuse_callers()
+            self.lane.wait(caller, None)
+        finally:
+            self._callers.discard(caller)
+        if caller.error is not None:
+            raise caller.error
+        return caller.answer
+
+    def request(
+        self, method: str, args: tuple[Any, ...], options: dict[str, Any], caller: Caller
+    ) -> None:
+        """Pass a request to the family, which answers it with a `Reply`."""
+        caller.asked = f"{method}({', '.join(brief(getattr(arg, 'id', arg)) for arg in args)})"
+        try:
+            actions = getattr(self.family, method)(*args, caller=caller, **options)
+        except Exception as error:  # noqa: BLE001 - the caller's mistake
+            self._answer(caller, error=error)
+        else:
+            self._perform(actions)
+
+    def terminate_ref(self, ref: Any, caller: Caller) -> None:
+        """Stop the child with that ref; of a worker, whichever executor it has by now."""
+        known = self.handles.known(ref)
+        # A child of ours that is not known any more has ended, whoever stopped it.
+        unknown = self.family.which_child(known) is RequestRefusal.NOT_FOUND
+        options = {"alive": unknown and ref.is_alive()}
+        self.request("terminate_ref", (known,), options, caller)
+
+    def view(self, look: Callable[[Family], Any], caller: Caller) -> None:
+        """Answer a question about the family."""
+        try:
+            answer = self.shown(look(self.family))
+        except Exception as error:  # noqa: BLE001 - the caller's mistake
+            self._answer(caller, error=error)
+        else:
+            self._answer(caller, answer)
+
+    def shown(self, answer: Any) -> Any:
+        """Return an answer of the family with refs in place of incarnations."""
+        if isinstance(answer, list):
+            return [self.shown(each) for each in answer]
+        running = getattr(answer, "ref", None)
+        if isinstance(running, RunningChild):
+            return dataclasses.replace(answer, ref=running.ref)
+        return answer
+
+    def _reply(self, caller: Caller, answer: Answer) -> None:
+        answer = self.shown(answer)
+        if not isinstance(answer, Refused):
+            self._answer(caller, answer)
+            return
+        refused = RequestRefused(
+            answer.why, ref=answer.ref, reason=answer.reason, asked=caller.asked, of=repr(self)
+        )
+        if answer.reason is not None:
+            refused.__cause__ = _cause(answer.reason)
+        self._answer(caller, error=refused)
+
+    def _answer(
+        self, caller: Caller, answer: Any = None, *, error: BaseException | None = None
+    ) -> None:
+        try:
+            self._callers.remove(caller)
+        except KeyError:
+            return  # it was refused meanwhile, or has stopped waiting
+        caller.answer = answer
+        caller.resolve(error)
+
+    def _refuse_callers(self) -> None:
+        for caller in list(self._callers):
+            self._answer(caller, error=self.dead_error())
 
     # Actions.
 
@@ -212,136 +261,115 @@ class SupervisorActor(FrameworkActor):
             match action:
                 case StartChild(key, child):
                     todo.extendleft(reversed(self._start_child(key, child)))
-                case StopChildren(refs, grace, final):
-                    self._stop_children(refs, grace, final=final)
-                case Retry():
+                case StopChildren():
+                    self._stop_children(action)
+                case Release(running, reason):
+                    self.handles.drop(running)
+                    running.handle.stop(reason, final=True)
+                case ScheduleRetry():
                     self._schedule(action)
                 case Reply(caller, answer):
                     self._reply(caller, answer)
                 case Ready():
-                    self._become_ready(None)
+                    self._resolve_starter(None)
                 case Exit(reason, why):
                     self._end(reason, why)
                 case Log():
                     self._log(action)
-        if self.pairs.is_loose and self.family.is_settled:
-            self.pairs.settle(self.family)
 
     def _start_child(self, key: Hashable, child: Child) -> list[Action]:
-        """Start a child in this thread, and report what came of it."""
+        """Start a child in this thread, and report the outcome to the family."""
         reason: ExitReason
+        handle = self.handles.of(key, child)
         try:
-            outcome = self._call_start(key, child)
-            ref, extra = outcome if _is_pair(outcome) else (outcome, None)
-            if ref is not IGNORE and not _is_ours(ref):
-                raise BadChild(_no_child(child, outcome))  # noqa: TRY301 - one way to fail
+            extra = handle.start(child)
+            if extra is IGNORE:
+                return self.family.start_ignored(key, now=self.clock.now())
+            running = RunningChild(key, child, handle, self._child_ended)
+            self.handles.add(running)
         except StartFailed as error:
-            reason = _why_not(error)
+            reason = _failure(error)
         except BaseException as error:  # noqa: BLE001 - the strategy decides what it means
             reason = Crash(error)
         else:
-            now = self.clock.now()
-            if ref is IGNORE:
-                return self.family.start_ignored(key, now=now)
-            ref.lifespan.__dict__.update(supervisor=self, child_id=child.id)
-            actions = self.family.started(key, ref, extra, now=now)
-            ref.watch(partial(self._notice, ref))
+            actions = self.family.started(key, running, extra, now=self.clock.now())
+            handle.watch(running)
             if self.exit_reason is not None:  # killed while the child was starting
-                self._kill_all()
+                self._kill_children()
             return actions
         return self.family.start_failed(key, reason, now=self.clock.now())
 
-    def _call_start(self, key: Hashable, child: Child) -> Any:
-        start = child.start
-        if isinstance(start, Worker):
-            if child.args:
-                raise BadChild(_no_arguments(child))
-            spec = start.with_options(**child.kwargs) if child.kwargs else start
-            return self.pairs.start(key, child.id, spec)
-        if isinstance(start, type) and issubclass(start, pykka.Actor):
-            return start.start(*child.args, **child.kwargs)
-        return start(*child.args, **child.kwargs)
-
-    def _stop_children(self, refs: tuple[Any, ...], grace: float | str, *, final: bool) -> None:
-        if grace == "brutal_kill":
-            self._kill(refs)
+    def _stop_children(self, stop: StopChildren) -> None:
+        if stop.shutdown == "brutal_kill":
+            for running in stop.refs:
+                running.handle.kill()
             return
-        for ref in refs:
-            if not self.pairs.stop(ref, final=final):
-                ref.lifespan.shut_down(Shutdown())
-        if float(grace) < math.inf:
-            when = self.clock.now() + float(grace)
-            self.clock.call_at(when, partial(self._overdue, refs))
-
-    def _overdue(self, refs: tuple[Any, ...]) -> None:
-        """Kill who has not obeyed in time. In the clock's thread."""
-        alive = tuple(ref for ref in refs if ref.is_alive())
-        if alive:
-            self._try_post(partial(self._kill, alive))
-
-    def _kill(self, refs: Iterable[Any]) -> None:
-        for ref in refs:
-            if ref.is_alive() and not self.pairs.kill(ref):
-                ref.kill()
-
-    def _schedule(self, retry: Retry) -> None:
-        if retry.after > 0:
-            again = partial(self._try_post, partial(self._retry, retry))
-            self.clock.call_at(self.clock.now() + retry.after, again)
-        else:
-            self._try_post(partial(self._retry, retry))
-
-    def _try_post(self, event: Callable[[], None]) -> None:
-        try:
-            self.post(event)
-        except WorkerStopped:
-            return
-
-    def _reply(self, caller: Any, answer: Answer) -> None:
-        if isinstance(answer, Refused):
-            ref = self.pairs.outward(answer.ref)
-            refused = RequestRefused(
-                answer.why, ref=ref, reason=answer.reason, asked=caller.answer, of=repr(self)
+        for running in stop.refs:
+            running.handle.stop(stop.reason, final=stop.final)
+        if stop.shutdown < math.inf:
+            # The timer knows the round, not the children: those that have ended can be freed.
+            self._round = self.family.round
+            overdue = partial(self._overdue, stop.shutdown, self._round)
+            timer = self.clock.call_at(
+                self.clock.now() + stop.shutdown, partial(self._post, overdue)
             )
-            if answer.reason is not None:
-                refused.__cause__ = _cause(answer.reason)
-            self._tell(caller, refused)
-        else:
-            caller.answer = self.given_out(answer)
-            self._tell(caller)
+            self._deadlines.append(timer)
+            self._cancel_if_ended()
 
-    def _tell(self, caller: ThreadTicket, error: BaseException | None = None) -> None:
-        """Let a caller go on, unless somebody else has."""
-        try:
-            self._callers.remove(caller)
-        except KeyError:
+    def _overdue(self, shutdown: float, number: int) -> None:
+        """Kill the children that did not stop in time."""
+        if number == self.family.round:
+            for running in self.family.stopping(shutdown):
+                running.handle.kill()
+
+    def _schedule(self, retry: ScheduleRetry) -> None:
+        event = partial(self._retry, retry)
+        if retry.after <= 0:
+            self._post(event)
             return
-        caller.resolve(error)
+        before = self._retries.pop(retry.key, None)
+        if before is not None:
+            before.cancel()
+        when = self.clock.now() + retry.after
+        self._retries[retry.key] = self.clock.call_at(when, partial(self._post, event))
+        self._cancel_if_ended()
 
-    def _become_ready(self, error: BaseException | None) -> None:
+    def _cancel_deadlines(self) -> None:
+        timers, self._deadlines = self._deadlines, []
+        for timer in timers:
+            timer.cancel()
+
+    def _cancel_if_ended(self) -> None:
+        """Cancel all timers if the supervisor was killed: they would keep it in memory."""
+        if self.exit_reason is not None:
+            self._cancel_deadlines()
+            for timer in list(self._retries.values()):
+                timer.cancel()
+
+    def _resolve_starter(self, error: BaseException | None) -> None:
         try:
-            ready = self._ready.pop()
+            starter = self._starters.pop()
         except IndexError:
             return
-        ready.resolve(error)
+        starter.resolve(error)
 
     def _end(self, reason: ExitReason, why: Why) -> None:
         self.why = why
+        starters: list[ThreadTicket] = []
         if why is Why.START_FAILED:
-            ready, self._ready = self._ready, []
-            failure = StartFailed(repr(self), reason.describe())
+            # Taken now, so that `_clean_up` leaves them to the better error below.
+            starters, self._starters = self._starters, starters
+        self.die(reason)
+        for starter in starters:
+            failure = StartFailed(self.title, reason.describe())
             failure.reason = reason
             failure.__cause__ = _cause(reason)
-            self.die(reason)
-            for starter in ready:
-                starter.resolve(failure)
-        else:
-            self.die(reason)
+            starter.resolve(failure)
 
     def _log(self, event: Log) -> None:
         facts: dict[str, Any] = {
-            "supervisor": repr(self),
-            "child": event.child.id,
+            "supervisor": self.title,
+            "child": _plain(event.child.id),
             "restart": event.child.restart.value,
             "restarts": event.restarts,
         }
@@ -349,116 +377,34 @@ class SupervisorActor(FrameworkActor):
             facts["reason"] = event.reason.describe()
         if event.ref is not None:
             facts["ref"] = repr(event.ref)
-        if event.kind is LogKind.PROGRESS:
-            (log.debug if event.requested else log.info)("child started", **facts)
-        else:
-            log.error(_EVENTS[event.kind], **facts)
+        try:
+            if event.kind is LogKind.PROGRESS:
+                (log.debug if event.requested else log.info)("child started", **facts)
+            else:
+                log.error(_EVENTS[event.kind], **facts)
+        except Exception:  # noqa: BLE001 - a log handler of the user's: the supervisor goes on
+            return
 
     # Ending.
 
     def kill(self) -> None:
-        """End at once, with everything below. Any thread."""
+        """End at once, with everything below. Thread-safe."""
         self.die(Killed())
 
-    def _crash(self, error: BaseException) -> None:
-        log.critical("supervisor crashed", supervisor=repr(self), exc_info=error)
-        self.die(Crash(error))
-
-    def _cut_off(self) -> None:
-        super()._cut_off()
+    def _clean_up(self, _ref: Any, _reason: ExitReason) -> None:
+        """End what is left: something is only after a kill or a crash. In any thread."""
         if self.name is not None:
-            forget_name(self.name, self._ref)
-        self._kill_all()
+            forget_name(self.name, self.actor_ref)
+        self._cancel_if_ended()
+        self._kill_children()
         self._refuse_callers()
-        self._become_ready(self.dead_error())
+        self._resolve_starter(self.dead_error())
 
-    def _kill_all(self) -> None:
-        """End what is left, which is something only after a kill or a crash. Any thread."""
-        for ref in self.family.refs():
-            if ref.is_alive():
-                ref.kill()
-        self.pairs.end_all(self.exit_reason or Normal())
-
-    def _refuse_callers(self) -> None:
-        for caller in list(self._callers):
-            self._tell(caller, self.dead_error())
-
-    def _refuse_inbox(self) -> None:
-        """Tell those whose requests have not been looked at."""
-        while (event := self.mailbox.next()) is not None:
-            caller = _caller_of(event.message)
-            if caller is not None:
-                caller.resolve(self.dead_error())
-            elif event.reply_to is not None:
-                event.reply_to.set(None)
-
-    # Seeing it.
-
-    def refuse_deadlock(self, what: str, *, child: Any = None, stops: bool = False) -> None:
-        """Refuse a call that would wait for the very actor that makes it.
-
-        Whoever is being started must not wait for the supervisor, which waits for the start;
-        nobody can wait for the end of the supervisor, or the `child`, that it belongs to itself.
-
-        Raises:
-            WouldDeadlock: it would.
-
-        """
-        below: Any = None
-        actor: Any = CURRENT.get()
-        starting = actor is self
-        while actor is not None and actor is not self:
-            below, starting = actor, actor.starter is not None
-            actor = _above(actor)
-        if actor is None or not (starting or stops or _is_child(below, child)):
-            return
-        where = "the start of" if starting else "within"
-        msg = (
-            f"{what} of {self!r} from {where} one of its own children would wait for itself; "
-            "call it from another thread, or stop(block=False)"
-        )
-        raise WouldDeadlock(msg)
-
-    def given_out(self, answer: Any) -> Any:
-        """Show a worker by its own ref, not by its executor's."""
-        if isinstance(answer, list):
-            return [self.given_out(each) for each in answer]
-        ref = getattr(answer, "ref", None)
-        shown = ref if ref is None else self.pairs.outward(ref)
-        return answer if shown is ref else dataclasses.replace(answer, ref=shown)
-
-    def tree(self) -> Tree:
-        """Describe this supervisor and what is below it."""
-        now = self.clock.now()
-        branches = []
-        for info in reversed(self.family.which_children()):
-            actor = None if info.ref is None else info.ref.actor
-            if isinstance(actor, SupervisorActor):
-                branch = actor.tree()
-                name = branch.name
-            else:
-                branch, name = None, repr(info.id)
-            status = info.state.name.lower()
-            shown = None if info.ref is None else self.pairs.outward(info.ref)
-            pair = shown if isinstance(shown, WorkerRef) else None
-            if pair is not None and pair.is_alive():
-                status = pair.status.value
-            branches.append(
-                Tree(
-                    name=name if branch is None else f"{info.id!r} {branch.name}",
-                    status=status,
-                    restarts=info.restarts,
-                    uptime=None if info.started_at is None else now - info.started_at,
-                    depth=None if pair is None else len(pair),
-                    branches=() if branch is None else branch.branches,
-                )
-            )
-        return Tree(
-            name=f"{self!r} {self.flags.strategy.value}",
-            status=self.family.phase.name.lower(),
-            restarts=self.family.statistics().restarts,
-            branches=tuple(branches),
-        )
+    def _kill_children(self) -> None:
+        reason = self.exit_reason or Normal()
+        for handle in self.handles.all():
+            handle.kill()
+            handle.stop(reason, final=True)
 
 
 _EVENTS = {
@@ -469,65 +415,20 @@ _EVENTS = {
 }
 
 
-def _is_pair(outcome: Any) -> bool:
-    return isinstance(outcome, tuple) and len(outcome) == len(("ref", "extra"))
+def _plain(child_id: Hashable) -> Hashable:
+    """Return an id as a fact for the log: as it is, or as text whatever its `repr` does."""
+    return child_id if isinstance(child_id, str | int) else brief(child_id)
 
 
-def _is_ours(ref: Any) -> bool:
-    return isinstance(ref, Ref)
-
-
-def _no_child(child: Child, outcome: Any) -> str:
-    if isinstance(outcome, pykka.ActorRef):
-        return (
-            f"child {child.id!r} is {outcome!r}, a plain pykka actor, which tells nobody when it "
-            "dies; derive it from actorflow.Actor"
-        )
-    return (
-        f"the start of child {child.id!r} returned {outcome!r:.200}; it must return the ref of an "
-        "actor that it has started, (ref, extra), or IGNORE"
-    )
-
-
-def _no_arguments(child: Child) -> str:
-    return (
-        f"child {child.id!r} is a Worker, which takes no arguments but options: write for example "
-        f"Child({child.id!r}, Worker(...), kwargs={{'state': 0}}), or start_copy(state=0)"
-    )
-
-
-def _above(actor: Any) -> Any:
-    """Give who waits for the start of the actor, or else its supervisor."""
-    pair = getattr(actor, "_accumulator", None)  # an executor's
-    return actor.starter or actor.supervisor or (pair and pair.supervisor)
-
-
-def _is_child(actor: Any, child: Any) -> bool:
-    """Tell whether the actor, which is a child, is the one meant: by its id or its ref."""
-    if child is None or actor is None:
-        return False
-    pair = getattr(actor, "_accumulator", actor)
-    if isinstance(child, pykka.ActorRef):
-        return child in {actor.actor_ref, pair.actor_ref}
-    return child in {actor.child_id, pair.child_id}
-
-
-def _why_not(error: StartFailed) -> ExitReason:
-    """Give the reason of a failed start: of a supervisor's, the way down to who failed."""
+def _failure(error: StartFailed) -> ExitReason:
+    """Return the reason of a failed start; a supervisor's names the child that failed."""
     if isinstance(error.reason, Shutdown):
         return error.reason
     return Crash(error.__cause__ or error)
 
 
 def _cause(reason: ExitReason) -> BaseException | None:
-    """Find the exception at the bottom of a failed start."""
+    """Return the exception at the bottom of a failed start."""
     while isinstance(reason, Shutdown) and isinstance(reason.detail, FailedToStart):
         reason = reason.detail.reason
     return reason.exception if isinstance(reason, Crash) else None
-
-
-def _caller_of(event: Any) -> ThreadTicket | None:
-    for argument in getattr(getattr(event, "do", None), "args", ()):
-        if isinstance(argument, ThreadTicket):
-            return argument
-    return None

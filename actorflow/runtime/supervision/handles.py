@@ -1,215 +1,327 @@
-"""The workers among a supervisor's children.
+"""The children of a running supervisor, actors and workers behind one `ChildHandle`.
 
-A worker is a pair. Its *incarnation*, for the family, is the executor; the accumulator, with all
-it holds, stays when the executor is started again, and so does the `WorkerRef`. It ends when the
-family has no more use for the child.
+A handle outlives the incarnations of its child: `start` is called for each of them. An actor is
+made anew each time. A worker is a pair: its incarnation is the executor, while the accumulator,
+with what it holds, and the `WorkerRef` stay until the family releases the child.
 
-All of this runs in the supervisor's turn, except `find`, `outward` and `end_all`: any thread.
+Only `WorkerHandle` knows about pairs. All of this runs in the supervisor's turn, unless a docstring
+says that it is thread-safe.
 """
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+import pykka
+
+from actorflow.runtime.actor.actor import Ref
 from actorflow.runtime.errors import UnknownWorker
-from actorflow.runtime.exits import ExitReason, Killed, Normal, Shutdown
-from actorflow.runtime.supervision.actions import ChildState
-from actorflow.runtime.worker.executor import Executor
-from actorflow.runtime.worker.orders import StopMode
-from actorflow.runtime.worker.ref import Worker, WorkerRef, launch, make
-from behaviours.base import Base, Behaviour
+from actorflow.runtime.exits import Killed
+from actorflow.runtime.supervision.spec import BadChild
+from actorflow.runtime.worker.machine import StopMode
+from actorflow.runtime.worker.ref import WorkerRef
+from actorflow.runtime.worker.spec import Worker, launch
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+    from typing import TypeAlias
 
-    from actorflow.runtime.actor.actor import Actor
-    from actorflow.runtime.supervision.family import Family
-    from actorflow.runtime.worker.accumulator import Accumulator
+    from actorflow.runtime.exits import ExitReason
+    from actorflow.runtime.supervision.spec import Child
 
-__all__ = ["Pair", "Pairs", "successor"]
+    Notice: TypeAlias = Callable[[Any, ExitReason], None]
 
-_KEEPS = frozenset({ChildState.EXITED, ChildState.RESTARTING, ChildState.STARTING})
-"""A child in one of these states may still get a new executor."""
-
-
-@dataclass(slots=True, eq=False)
-class Pair:
-    """One worker, over all incarnations of its executor."""
-
-    key: Hashable
-    id: Hashable
-    worker: WorkerRef
-    incarnation: Any = None
-    """The ref by which the family knows it: of the last executor that started."""
+__all__ = ["IGNORE", "ActorHandle", "ChildHandle", "Handles", "RunningChild", "WorkerHandle"]
 
 
-class Pairs:
-    """Keeps the accumulators of one supervisor's workers. All O(1), unless they say so.
+class _Ignore:
+    """The type of `IGNORE`."""
 
-    Args:
-        supervisor: whose children they are.
-        ended: called, in any thread, with a pair whose accumulator has ended and the reason.
+    def __repr__(self) -> str:
+        return "IGNORE"
 
+
+IGNORE = _Ignore()
+"""Return this from a child's start function if the child is not to run."""
+
+
+class ChildHandle(Protocol):
+    """How a supervisor starts, stops, kills and watches a child, whatever kind it is."""
+
+    ref: Any
+    """What users get. A worker keeps its ref when it is restarted; an actor gets a new one."""
+
+    def start(self, child: Child) -> Any:
+        """Start the child, or start it again; return what its start returned besides the ref.
+
+        Returns `IGNORE` if the child chose not to run. Raises what its start raised.
+        """
+
+    def stop(self, reason: ExitReason, *, final: bool) -> None:
+        """Ask the child to stop, and return at once. Does nothing if it has ended.
+
+        Not `final`: it will be started again. `final`, for a child whose incarnation has ended:
+        free what was kept for the next one. Thread-safe.
+        """
+
+    def kill(self) -> None:
+        """End the incarnation at once, whatever it is doing. Thread-safe."""
+
+    def watch(self, notice: Notice) -> None:
+        """Call `notice(actor, reason)`, in any thread, when the incarnation has ended.
+
+        It may be called twice: the family counts the end of an incarnation once.
+        """
+
+
+class ActorHandle:
+    """The handle of a child that is an actor, or a supervisor, which is an actor too."""
+
+    __slots__ = ("_owner", "ref")
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self.ref: Any = None
+
+    def start(self, child: Child) -> Any:
+        """See `ChildHandle.start`."""
+        start = child.start
+        if isinstance(start, type) and issubclass(start, pykka.Actor):
+            start = start.start
+        outcome: Any = start(*child.args, **child.kwargs)
+        ref, extra = outcome if _has_extra(outcome) else (outcome, None)
+        if ref is IGNORE:
+            return IGNORE
+        if not isinstance(ref, Ref):
+            raise BadChild(_not_a_child(child, outcome))
+        if ref is self.ref:
+            raise BadChild(
+                f"the start of child {brief(child.id)} returned {brief(ref)} again; each start "
+                "must return a new one"
+            )
+        ref.lifespan.__dict__.update(supervisor=self._owner, child_id=child.id)
+        self.ref = ref
+        return extra
+
+    def stop(self, reason: ExitReason, *, final: bool) -> None:
+        """See `ChildHandle.stop`."""
+        self.ref.lifespan.shut_down(reason)
+
+    def kill(self) -> None:
+        """See `ChildHandle.kill`."""
+        if self.ref.is_alive():
+            self.ref.kill()
+
+    def watch(self, notice: Notice) -> None:
+        """See `ChildHandle.watch`."""
+        self.ref.watch(notice)
+
+
+class WorkerHandle:
+    """The handle of a child that is a `Worker`: the only place that knows its accumulator."""
+
+    __slots__ = ("_executor", "_notice", "_owner", "ref")
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self._executor: Any = None
+        self._notice: Notice | None = None
+        self.ref: Any = None
+
+    def start(self, child: Child) -> Any:
+        """See `ChildHandle.start`."""
+        if self.ref is None or self.ref.exit_reason is not None:
+            self._launch(child)
+        else:
+            self.ref.actor.life.revive()  # the accumulator is alone: only its executor has ended
+        self._executor = self.ref.actor.life.executor  # the incarnation
+
+    def _launch(self, child: Child) -> None:
+        if child.args:
+            raise BadChild(_no_arguments(child))
+        spec: Worker = child.start  # type: ignore[assignment]
+        worker = (spec.with_options(**child.kwargs) if child.kwargs else spec).make()
+        # Before it runs: a crash must leave the accumulator alone, and its job may call us.
+        worker.actor.life.supervise(self._owner, child.id)
+        launch(worker)
+        before, self.ref = self.ref, worker
+        if before is not None:
+            before.actor.__dict__["successor"] = worker
+        worker.watch(self._pair_ended)  # if its job hangs, the executor's end never comes
+
+    def stop(self, reason: ExitReason, *, final: bool) -> None:
+        """See `ChildHandle.stop`."""
+        life = self.ref.actor.life
+        if not final:
+            life.suspend()  # ends the executor only, after its current batch
+        elif self._executor.exit_reason is None:
+            life.shut_down(reason)  # drains, unless told otherwise
+        else:
+            life.request_stop(StopMode.NOW, reason)  # without an executor nothing drains
+
+    def kill(self) -> None:
+        """See `ChildHandle.kill`."""
+        self.ref.actor.life.abandon_executor()  # settles the batch in flight; the accumulator stays
+        self._executor.die(Killed())  # in case a hook of it hangs after a crash
+
+    def watch(self, notice: Notice) -> None:
+        """See `ChildHandle.watch`."""
+        self._notice = notice
+        self._executor.watch(notice)
+        if self.ref.exit_reason is not None:  # it ended before `_notice` was set
+            notice(self.ref, self.ref.exit_reason)
+
+    def _pair_ended(self, ref: Any, reason: ExitReason) -> None:
+        notice = self._notice
+        if notice is not None and ref is self.ref:
+            notice(ref, reason)
+
+
+class RunningChild:
+    """One incarnation of a child: what the family knows it by. It is its own exit notice."""
+
+    __slots__ = ("_report", "handle", "id", "key", "ref")
+
+    def __init__(
+        self,
+        key: Hashable,
+        child: Child,
+        handle: ChildHandle,
+        report: Callable[[RunningChild, ExitReason], None],
+    ) -> None:
+        self.key = key
+        self.id = child.id
+        self.handle = handle
+        self.ref = handle.ref
+        self._report = report
+
+    def __call__(self, _ref: Any, reason: ExitReason) -> None:
+        """Report that the incarnation has ended. In the thread where it ended."""
+        self._report(self, reason)
+
+    def __repr__(self) -> str:
+        return brief(self.ref)
+
+
+class Handles:
+    """The handles of one supervisor's children, until they are released. All O(1), unless noted.
+
+    Lookups are thread-safe.
     """
 
-    def __init__(self, supervisor: Actor, ended: Callable[[Pair, ExitReason], None]) -> None:
-        self._supervisor = supervisor
-        self._ended = ended
-        self._by_key: dict[Hashable, Pair] = {}
-        self._keys: dict[Hashable, Hashable] = {}  # by the ids of their children, the newest
-        self._loose: set[Hashable] = set()  # keys of those whose executors have ended
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self._by_key: dict[Hashable, RunningChild] = {}
+        self._by_ref: dict[Any, RunningChild] = {}
+        self._newest: dict[Hashable, Hashable] = {}  # key by child id: dynamic ids need not differ
 
     def __len__(self) -> int:
         return len(self._by_key)
 
-    @property
-    def is_loose(self) -> bool:
-        """Whether there may be accumulators that nobody needs any more."""
-        return bool(self._loose)
+    def of(self, key: Hashable, child: Child) -> ChildHandle:
+        """Return the handle of a child that is to be started: a new one, or that of last time."""
+        running = self._by_key.get(key)
+        if running is not None:
+            return running.handle
+        kind = WorkerHandle if isinstance(child.start, Worker) else ActorHandle
+        return kind(self._owner)
 
-    # Starting.
-
-    def start(self, key: Hashable, child_id: Hashable, spec: Worker) -> Any:
-        """Start a worker, or give one whose executor has ended a new one; give its incarnation."""
-        pair = self._by_key.get(key)
-        if pair is None or pair.worker.exit_reason is not None:
-            pair = self._make(Pair(key, child_id, _make(spec)), before=pair)
-            executor = pair.worker.actor.executor
-        else:
-            executor = pair.worker.actor.revive()
-        pair.incarnation = executor.actor_ref
-        self._loose.discard(key)
-        return pair.incarnation
-
-    def _make(self, pair: Pair, before: Pair | None) -> Pair:
-        accumulator = pair.worker.actor
-        accumulator.supervise()
-        accumulator.__dict__.update(supervisor=self._supervisor, child_id=pair.id, pair=pair)
-        launch(pair.worker)
-        self._by_key[pair.key] = pair
-        self._keys[pair.id] = pair.key
-        if before is not None:
-            before.worker.actor.__dict__["successor"] = pair.worker
-        accumulator.watch(partial(self._notice, pair))
-        return pair
-
-    def _notice(self, pair: Pair, _accumulator: Actor, reason: ExitReason) -> None:
-        """Hear that an accumulator has ended. If its job hangs, the executor's end never comes."""
-        if not pair.worker.actor.executor_follows:
-            self._ended(pair, reason)
-
-    # Stopping.
-
-    def stop(self, ref: Any, *, final: bool) -> bool:
-        """Tell a worker to stop, for good or to make way for a restart; False: it is none."""
-        pair = self._of(ref)
-        if pair is None:
-            return False
-        if final:
-            pair.worker.actor.shut_down(Shutdown())
-        else:
-            pair.worker.actor.suspend()
-        return True
-
-    def kill(self, ref: Any) -> bool:
-        """Cut a worker's executor off; False: it is none."""
-        pair = self._of(ref)
-        if pair is None:
-            return False
-        if pair.worker.actor.executor is ref.actor:
-            pair.worker.actor.abandon_executor()
-        ref.actor.die(Killed())
-        return True
-
-    def exited(self, ref: Any) -> None:
-        """Note that an executor has ended: unless it is replaced, its accumulator is let go."""
-        pair = self._of(ref)
-        if pair is not None and pair.incarnation is ref:
-            self._loose.add(pair.key)
-
-    def settle(self, family: Family) -> None:
-        """End the accumulators of workers that will not be started again. O(those that ended)."""
-        loose, self._loose = self._loose, set()
-        for key in loose:
-            state = family.state_of(key)
-            if state in _KEEPS:
-                self._loose.add(key)
-            elif state in {None, ChildState.STOPPED}:
-                self._let_go(key)
-
-    def _let_go(self, key: Hashable) -> None:
-        pair = self._by_key.pop(key, None)
-        if pair is None:
-            return
-        if self._keys.get(pair.id) == key:
-            del self._keys[pair.id]
-        accumulator = pair.worker.actor
-        accumulator.request_stop(StopMode.NOW, accumulator.executor.exit_reason or Normal())
-
-    def end_all(self, reason: ExitReason) -> None:
-        """End all accumulators that are left: the supervisor has ended. O(n)."""
-        for pair in list(self._by_key.values()):
-            accumulator = pair.worker.actor
-            accumulator.request_stop(StopMode.NOW, accumulator.executor.exit_reason or reason)
-
-    # Finding.
-
-    def find(self, child_id: Hashable) -> WorkerRef:
-        """Give the worker that is the child of that id.
+    def add(self, running: RunningChild) -> None:
+        """Enter a child that has just started.
 
         Raises:
-            UnknownWorker: there is none.
+            BadChild: its start returned the ref of another child.
 
         """
-        try:
-            return self._by_key[self._keys[child_id]].worker
-        except KeyError:
-            raise UnknownWorker(child_id, list(self._keys)) from None
+        other = self._by_ref.get(running.ref)
+        if other is not None and other.key != running.key:
+            raise BadChild(
+                f"the start of child {brief(running.id)} returned {running!r}, which is child "
+                f"{brief(other.id)} already; each start must return a new one"
+            )
+        before = self._by_key.get(running.key)
+        if before is not None:
+            self._by_ref.pop(before.ref, None)
+        self._by_key[running.key] = self._by_ref[running.ref] = running
+        self._newest[running.id] = running.key
 
-    def inward(self, ref: Any) -> Any:
-        """Give what the family knows a child by, if `ref` is that of a worker."""
-        if not isinstance(ref, WorkerRef):
-            return ref
-        pair: Pair | None = ref.actor.__dict__.get("pair")
-        known = pair is not None and self._by_key.get(pair.key) is pair
-        return pair.incarnation if pair is not None and known else ref
+    def drop(self, running: RunningChild) -> None:
+        """Forget a child."""
+        running = self._by_key.pop(running.key, running)
+        self._by_ref.pop(running.ref, None)
+        if self._newest.get(running.id) == running.key:
+            del self._newest[running.id]
 
-    def outward(self, ref: Any) -> Any:
-        """Give what users know a child by, if `ref` is that of an executor."""
-        accumulator = _accumulator_of(ref)
-        known = accumulator is not None and "pair" in accumulator.__dict__
-        return accumulator.actor_ref if accumulator is not None and known else ref
+    def all(self) -> list[ChildHandle]:
+        """Return all handles. O(n)."""
+        return [running.handle for running in list(self._by_key.values())]
 
-    def _of(self, ref: Any) -> Pair | None:
-        accumulator = _accumulator_of(ref)
-        if accumulator is None:
-            return None
-        pair: Pair | None = accumulator.__dict__.get("pair")
-        return pair if pair is not None and self._by_key.get(pair.key) is pair else None
+    def known(self, ref: Any) -> Any:
+        """Return the incarnation with that ref; anything else is returned as it is."""
+        return self._by_ref.get(ref, ref)
+
+    def worker(self, child_id: Hashable) -> WorkerRef:
+        """Return the ref of the newest worker of that id.
+
+        Raises:
+            UnknownWorker: there is none. O(n).
+
+        """
+        running = self._by_key.get(self._newest.get(child_id, IGNORE))
+        if running is None or not isinstance(running.ref, WorkerRef):
+            children = list(self._by_key.values())
+            raise UnknownWorker(
+                child_id, [each.id for each in children if isinstance(each.ref, WorkerRef)]
+            )
+        return running.ref
 
 
 def successor(worker: WorkerRef) -> WorkerRef:
-    """Give the worker that its supervisor has started in the place of one that has ended."""
+    """Return the worker that its supervisor has started in place of one that has ended."""
     while (after := worker.actor.__dict__.get("successor")) is not None:
         worker = after
     return worker
 
 
-def _accumulator_of(ref: Any) -> Accumulator | None:
-    actor = getattr(ref, "actor", None)
-    return actor._accumulator if isinstance(actor, Executor) else None  # noqa: SLF001
+def parent(actor: Any) -> Any:
+    """Return the actor that waits for the start of this one, or else its supervisor."""
+    life = life_of(actor)
+    return life.starter or life.supervisor
 
 
-def _make(spec: Worker) -> WorkerRef:
-    """Make a worker with a behaviour of its own, so that the specification can be used again."""
-    options = spec.options()
-    behaviour = options["behaviour"]
-    if isinstance(behaviour, (Behaviour, Base)) or hasattr(behaviour, "take"):
-        try:
-            options["behaviour"] = copy.deepcopy(behaviour)
-        except Exception:  # noqa: BLE001 - then it serves one worker, and a second is refused
-            options["behaviour"] = behaviour
-    return make(spec.job, **options)
+def life_of(actor: Any) -> Any:
+    """Return what knows the supervisor of whatever is running: an actor, or a worker's code."""
+    pair = getattr(actor, "pair", None)
+    return actor if pair is None else pair.life
+
+
+def is_child(actor: Any, child: Hashable) -> bool:
+    """Return whether an actor is the child with that id or ref."""
+    if isinstance(child, pykka.ActorRef):
+        return bool(child is getattr(actor, "pair", actor).actor_ref)
+    return bool(life_of(actor).child_id == child)
+
+
+def _has_extra(outcome: Any) -> bool:
+    return isinstance(outcome, tuple) and len(outcome) == len(("ref", "extra"))
+
+
+def _not_a_child(child: Child, outcome: Any) -> str:
+    if isinstance(outcome, pykka.ActorRef):
+        return (
+            f"child {brief(child.id)} is {brief(outcome)}, a plain pykka actor, which notifies "
+            "nobody when it ends; derive it from actorflow.Actor"
+        )
+    return (
+        f"the start of child {brief(child.id)} returned {brief(outcome)}; it must return the ref "
+        "of an actor that it has started, (ref, extra), or IGNORE"
+    )
+
+
+def _no_arguments(child: Child) -> str:
+    return (
+        f"child {brief(child.id)} is a Worker, which takes options but no arguments; write for "
+        f"example Child({brief(child.id)}, Worker(...), kwargs={{'state': 0}}), or "
+        "start_copy(state=0)"
+    )

@@ -1,8 +1,8 @@
-"""One plan at a time: carries out the plans of a supervisor step by step, and queues the rest.
+"""One plan at a time: runs the plans of a supervisor step by step, and queues the rest.
 
 A *plan* is a generator: it yields the step that it waits for, a start or a round of stops, and is
-sent what came of it. Everything else it does at once. So a plan reads like a blocking function,
-but nothing blocks: between two steps it is just an object that is kept.
+sent the outcome. Everything else it does at once. So a plan reads like a blocking function, but
+nothing blocks: between two steps it is just an object that is kept.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, TypeAlias
 
 from actorflow.runtime.errors import ActorflowError
+from actorflow.runtime.exits import ExitReason, FailedToStart, GaveUp, Normal, Shutdown
 from actorflow.runtime.supervision.actions import (
+    SHUTDOWN,
     Action,
     Answer,
     ChildState,
     Done,
     Exit,
     Phase,
+    Release,
     StartChild,
     StopChildren,
 )
@@ -28,24 +31,24 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.supervision.children import Children, Record
 
-__all__ = ["Conductor", "OutOfTurn", "Plan", "Request", "Round"]
+__all__ = ["OutOfTurn", "Plan", "Planner", "Request", "Round"]
 
 Round: TypeAlias = tuple[StopChildren, ...]
-"""Stops that are told at once and waited for together."""
+"""Stops that are made at once and waited for together."""
 
 Plan: TypeAlias = Generator[StartChild | Round, Answer, None]
 Request: TypeAlias = Generator[StartChild | Round, Answer, Answer]
-"""A plan that ends in the answer to somebody."""
+"""A plan that ends in the answer to a caller."""
 
 
 class OutOfTurn(ActorflowError, RuntimeError):
-    """A family was told something that cannot have happened: a mistake in the shell."""
+    """A family was given a report that cannot be true: a bug in the supervisor around it."""
 
 
-class Conductor:
-    """Runs plans one after another over the same children; keeps what is to be done meanwhile.
+class Planner:
+    """Runs plans one after another over the same children, and queues those that wait.
 
-    Methods that can make a plan go on return the actions that resulted, all others add to them.
+    Methods that can resume a plan return the resulting actions; all others add to them.
     """
 
     __slots__ = (
@@ -53,6 +56,7 @@ class Conductor:
         "_out",
         "_plan",
         "_queue",
+        "_rounds",
         "_starting",
         "_stops",
         "children",
@@ -74,18 +78,27 @@ class Conductor:
         self._out: list[Action] = []
         self._starting: Record | None = None
         self._stops = 0
+        self._rounds = 0
 
     def __len__(self) -> int:
-        """Count the plans that wait for their turn."""
+        """Return the number of plans that wait for their turn."""
         return len(self._queue)
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a plan is being carried out."""
-        return self._plan is not None
+    def round(self) -> int:
+        """The number of the round of stops under way; 0 if there is none."""
+        return self._rounds if self._stops else 0
+
+    @property
+    def stop_reason(self) -> ExitReason:
+        """The reason for stops made now: OTP's `shutdown`, with the cause if there is one."""
+        reason = None if self.leaving is None else self.leaving.reason
+        if isinstance(reason, Shutdown) and isinstance(reason.detail, GaveUp | FailedToStart):
+            return reason
+        return SHUTDOWN
 
     def say(self, action: Action) -> None:
-        """Add an action that nobody waits for."""
+        """Add an action whose outcome is not waited for."""
         self._out.append(action)
 
     def submit(self, plan: Plan) -> list[Action]:
@@ -93,13 +106,13 @@ class Conductor:
         if self.phase is Phase.NEW:
             raise OutOfTurn("this family has not begun; call begin() first")
         self._queue.append(plan)
-        return self._flush() if self._plan else self._resume(None)
+        return self.go_on()
 
     def leave(self, farewell: Exit, last: Plan) -> None:
         """Make `last` the last plan, unless another one is already.
 
-        A plan under way is given up after its current step; those that wait have to see for
-        themselves that the family is `leaving`.
+        A plan under way is given up after its current step; plans in the queue have to check
+        for themselves whether the family is `leaving`.
         """
         if self.leaving is None:
             self.leaving = farewell
@@ -111,7 +124,7 @@ class Conductor:
         return self._flush() if self._plan else self._resume(None)
 
     def starting(self, key: Hashable) -> Record:
-        """Give the child whose start is waited for; raise `OutOfTurn` if that is not `key`."""
+        """Return the child whose start is waited for; raise `OutOfTurn` if that is not `key`."""
         record = self._starting
         if record is None or record.key != key:
             waited = "no start is" if record is None else f"the start of {record.key!r} is"
@@ -119,13 +132,15 @@ class Conductor:
         return record
 
     def start_done(self, answer: Answer) -> list[Action]:
-        """Go on with what came of the start."""
+        """Resume the plan with the outcome of its start."""
         self._starting = None
         return self._resume(answer)
 
     def stop_done(self) -> list[Action]:
-        """Go on if this was the last stop of the round."""
+        """Resume the plan if this was the last stop of its round."""
         self._stops -= 1
+        if self.leaving is not None:
+            self._release()  # now, not after the round: nothing will be restarted any more
         return self._flush() if self._stops else self._resume(Done())
 
     def _resume(self, answer: Answer | None) -> list[Action]:
@@ -138,12 +153,12 @@ class Conductor:
             try:
                 step = next(self._plan) if answer is None else self._plan.send(answer)
             except StopIteration:
-                self._plan = None
+                self._finish()
                 continue
             if self._last is not None:
                 # The family is leaving: this step is not begun, and so the plan ends here.
                 self._plan.close()
-                self._plan = None
+                self._finish()
                 continue
             self._begin(step)
             return self._flush()
@@ -154,6 +169,17 @@ class Conductor:
         last, self._last = self._last, None
         return last
 
+    def _finish(self) -> None:
+        self._plan = None
+        if self.phase is not Phase.GONE:  # then Exit was the last action, and releases everything
+            # Not earlier: a child that the plan has stopped may be one that it starts again.
+            self._release()
+
+    def _release(self) -> None:
+        for record, ref in self.children.take_released(leaving=self.leaving is not None):
+            reason = self.stop_reason if record.suspended else record.last_exit
+            self._out.append(Release(ref, reason or Normal()))
+
     def _begin(self, step: StartChild | Round) -> None:
         if isinstance(step, StartChild):
             record = self.children.find(step.key)
@@ -163,6 +189,7 @@ class Conductor:
             self.children.move(record, ChildState.STARTING)
             self._out.append(step)
             return
+        self._rounds += 1
         for stop in step:
             for ref in stop.refs:
                 record = self.children.find_ref(ref)
@@ -177,17 +204,17 @@ class Conductor:
         return out
 
     def check(self) -> None:
-        """Raise AssertionError if the plan does not fit the states of the children. O(n)."""
+        """Raise AssertionError if the plan does not match the states of the children. O(n)."""
         states = [record.state for record in self.children]
         idle = self._plan is None
         for name, holds in {
             "one start at a time": states.count(ChildState.STARTING) == bool(self._starting),
             "stops are counted": states.count(ChildState.STOPPING) == self._stops,
             "a plan waits for something": idle == (self._starting is None and not self._stops),
-            "all exits were treated": not idle or ChildState.EXITED not in states,
-            "nothing waits for nothing": not idle or not (self._queue or self._last),
-            "all actions were given out": not self._out,
-            "who is gone has no children alive": self.phase is not Phase.GONE
+            "all exits were handled": not idle or ChildState.EXITED not in states,
+            "an idle family has no plans left": not idle or not (self._queue or self._last),
+            "all actions were returned": not self._out,
+            "a family that is gone has no live children": self.phase is not Phase.GONE
             or not any(record.is_alive for record in self.children),
         }.items():
             if not holds:

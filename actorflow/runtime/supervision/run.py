@@ -1,4 +1,4 @@
-"""A supervision tree as a program: `run(tree)` starts it, heeds signals, and ends with a code."""
+"""A supervision tree as a program: `run(tree)` starts it, handles signals, and returns a code."""
 
 from __future__ import annotations
 
@@ -11,32 +11,36 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import BadOption, StartFailed
-from actorflow.runtime.exits import Crash, Killed, Shutdown
+from actorflow.runtime.exits import Crash, Killed, Normal, Shutdown
 from actorflow.runtime.log import log
 from actorflow.runtime.supervision.actions import Why
 from actorflow.runtime.supervision.supervisor import Supervisor, SupervisorRef
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
 
+    from actorflow.runtime.clock import Timer
+    from actorflow.runtime.exits import ExitReason
+
 __all__ = ["ExitCode", "run"]
 
 
-_LOOK = 0.1  # seconds between two looks whether a signal has come
+_POLL = 0.1  # seconds between two checks for a signal
 
 
 class ExitCode(IntEnum):
-    """How a tree that ran in the foreground ended; give it to `sys.exit`."""
+    """How a tree that ran in the foreground ended; pass it to `sys.exit`."""
 
     OK = 0
     """It was asked to stop, or was done, and all children stopped in order."""
     FAILED = 1
-    """It gave up: too many restarts, or a crash."""
+    """It gave up (too many restarts), crashed or was killed."""
     NOT_STARTED = 2
     """A child did not start."""
     FORCED = 3
-    """It was cut off: the deadline passed, or a second signal came."""
+    """It was killed: the deadline passed, or a second signal came."""
 
 
 def run(
@@ -48,22 +52,26 @@ def run(
     """Run a tree until it ends or a signal comes. Only in the main thread.
 
     The first signal drains and stops the children in order, within `deadline` seconds (`None`
-    for no limit); a second one, or the deadline, ends everything at once. Afterwards no thread
-    of ours keeps the interpreter alive: `sys.exit(af.run(tree))` ends the program.
+    for no limit); a second one, or the deadline, kills everything at once. Afterwards no thread
+    of actorflow keeps the interpreter alive: `sys.exit(af.run(tree))` ends the program. The last
+    line in the log says why the tree ended.
 
     Raises:
-        BadOption: not a tree, or not called in the main thread, where alone signals can be heeded.
+        BadOption: not a tree, or not called in the main thread, the only one that gets signals.
 
     """
     if threading.current_thread() is not threading.main_thread():
-        msg = "run(tree) heeds signals, which Python allows in the main thread only; use start()"
+        msg = "run(tree) handles signals, which only the main thread can in Python; use start()"
         raise BadOption(msg)
     given: object = tree
     if not isinstance(given, (Supervisor, SupervisorRef)):
-        msg = f"run({given!r:.200}) needs a tree; write run(Supervisor([Worker('a', job), ...]))"
+        msg = f"run({brief(given)}) needs a tree; write run(Supervisor([Worker('a', job), ...]))"
         raise BadOption(msg)
-    if deadline is not None and not deadline >= 0:
-        msg = f"deadline={deadline!r} must be a number of seconds >= 0, or None for no limit"
+    if deadline is not None and not _is_span(deadline):
+        msg = (
+            f"deadline={brief(deadline)}: deadline must be a number of seconds, zero or more, or "
+            "None for no limit, as in run(tree, deadline=30.0)"
+        )
         raise BadOption(msg)
     foreground = _Foreground(deadline)
     before: dict[signal.Signals, Any] = {}
@@ -72,8 +80,13 @@ def run(
             before[number] = signal.signal(number, foreground.on_signal)
         return foreground.run(tree)
     finally:
+        foreground.close()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_span(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
 class _Event(Enum):
@@ -84,58 +97,66 @@ class _Event(Enum):
 
 
 class _Foreground:
-    """One run: what came, and how it ended.
+    """One call of `run`.
 
-    Everything that happens is put into one queue and dealt with in the main thread, which does
-    nothing else. A signal handler may interrupt anything, so all it does is to put.
+    Everything that happens is put into one queue and handled in the main thread, which does
+    nothing else. A signal handler may interrupt anything, so all it does is put.
     """
 
     def __init__(self, deadline: float | None) -> None:
         self._deadline = deadline
         self._events: queue.SimpleQueue[_Event | BaseException] = queue.SimpleQueue()
         self._tree: SupervisorRef | None = None
-        self._asked = 0
+        self._timer: Timer | None = None
+        self._signals = 0
         self._forced = False
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Note a signal. In the main thread, in the middle of anything."""
+        """Queue a signal. In the main thread, between any two bytecodes."""
         self._events.put(_Event.SIGNAL)
 
     def run(self, tree: Supervisor | SupervisorRef) -> ExitCode:
-        """Start the tree if need be, and wait for its end."""
+        """Start the tree if necessary, and wait for its end."""
         if isinstance(tree, Supervisor):
-            # Not here: a start that hangs must not keep signals from being heeded.
+            # In another thread: signals must be handled even if the start hangs.
             threading.Thread(
                 target=self._start, args=(tree,), name="actorflow-start", daemon=True
             ).start()
         else:
             self._tree = tree
             self._events.put(_Event.STARTED)
-        while (code := self._heed(self._next())) is None:
+        while (code := self._handle(self._next())) is None:
             pass
         return code
 
+    def close(self) -> None:
+        """Cancel the deadline, which would keep the tree in memory, and stop watching."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._tree is not None:
+            self._tree.unwatch(self._on_end)
+
     def _next(self) -> _Event | BaseException:
-        """Wait for what comes next. A signal that arrives just before a wait does not end it."""
+        """Return the next event. A signal that arrives just before a wait does not end the wait."""
         while True:
             with contextlib.suppress(queue.Empty):
-                return self._events.get(timeout=_LOOK)
+                return self._events.get(timeout=_POLL)
 
     def _start(self, tree: Supervisor) -> None:
         try:
             self._tree = tree.start()
-        except BaseException as error:  # noqa: BLE001 - given to the main thread
+        except BaseException as error:  # noqa: BLE001 - raised in the main thread
             self._events.put(error)
         else:
             self._events.put(_Event.STARTED)
 
-    def _heed(self, event: _Event | BaseException) -> ExitCode | None:
-        """Do what is due; give the code if that was the end."""
+    def _handle(self, event: _Event | BaseException) -> ExitCode | None:
+        """Handle an event; return the exit code if that was the end."""
         match event:
             case _Event.SIGNAL:
-                self._asked += 1
-                log.info("signal", count=self._asked)
-                if self._asked > 1:
+                self._signals += 1
+                log.info("signal", count=self._signals)
+                if self._signals > 1:
                     return self._force()
                 self._stop()
             case _Event.STARTED:
@@ -145,7 +166,7 @@ class _Foreground:
             case _Event.ENDED:
                 return self._code()
             case StartFailed() as error:
-                log.error("tree did not start", error=str(error), exc_info=error)
+                log.error("tree did not start", error=brief(error), exc_info=error)
                 return ExitCode.NOT_STARTED
             case BaseException() as error:
                 raise error
@@ -154,18 +175,22 @@ class _Foreground:
     def _watch(self) -> None:
         tree = self._tree
         if tree is not None:
-            tree.actor.watch(lambda _actor, _reason: self._events.put(_Event.ENDED))
-            if self._asked:  # a signal came while it was starting
-                tree.actor.shut_down(Shutdown("signal"))
+            tree.watch(self._on_end)
+            if self._signals:  # one came while the tree was starting
+                tree.stop(Shutdown("signal"), block=False)
+
+    def _on_end(self, _tree: SupervisorRef, _reason: ExitReason) -> None:
+        self._events.put(_Event.ENDED)
 
     def _stop(self) -> None:
         if self._tree is not None:
-            self._tree.actor.shut_down(Shutdown("signal"))
+            self._tree.stop(Shutdown("signal"), block=False)
         if self._deadline is not None:
-            SYSTEM.call_at(SYSTEM.now() + self._deadline, lambda: self._events.put(_Event.DEADLINE))
+            when = SYSTEM.now() + self._deadline
+            self._timer = SYSTEM.call_at(when, lambda: self._events.put(_Event.DEADLINE))
 
     def _force(self) -> ExitCode | None:
-        """End everything at once; a tree that is still starting is left behind."""
+        """Kill the tree; one that is still starting is abandoned."""
         log.warning("stopping now", tree=repr(self._tree))
         self._forced = True
         if self._tree is None:
@@ -174,9 +199,15 @@ class _Foreground:
         return None
 
     def _code(self) -> ExitCode:
-        actor: Any = self._tree and self._tree.actor
-        if self._forced and isinstance(actor.exit_reason, Killed):
-            return ExitCode.FORCED
-        if actor.why is Why.TOO_MANY_RESTARTS or isinstance(actor.exit_reason, Crash | Killed):
-            return ExitCode.FAILED
-        return ExitCode.OK
+        """Log why the tree has ended, and return the code for it."""
+        tree: Any = self._tree
+        reason = tree.exit_reason or Normal()
+        if self._forced and isinstance(reason, Killed):
+            code = ExitCode.FORCED
+        elif tree.actor.why is Why.TOO_MANY_RESTARTS or isinstance(reason, Crash | Killed):
+            code = ExitCode.FAILED
+        else:
+            code = ExitCode.OK
+        say = log.info if code is ExitCode.OK else log.error
+        say("tree ended", tree=tree.actor.title, reason=reason.describe(), code=code.name)
+        return code

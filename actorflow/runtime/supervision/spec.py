@@ -1,4 +1,4 @@
-"""What a supervisor is told about its children: `Child`, `Flags` and `Backoff`.
+"""The specification of a supervisor and its children: `Child`, `Flags` and `Backoff`.
 
 All three are frozen and validated once, when built: a mistake shows in the line that makes it.
 They are stricter than OTP's maps, where an unknown key is ignored: here it is a `TypeError`,
@@ -11,9 +11,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, TypeVar
 
 from actorflow.runtime.errors import ActorflowError
+from behaviours import arguments
+from behaviours.errors import BadBehaviour, brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -32,7 +34,7 @@ __all__ = [
 ]
 
 Grace: TypeAlias = float | Literal["brutal_kill"]
-"""How a child is stopped: seconds to obey (`math.inf`: no limit), or killed at once."""
+"""How a child is stopped: the seconds it has to stop (`math.inf`: no limit), or killed at once."""
 
 
 class BadChild(ActorflowError, ValueError):
@@ -44,25 +46,25 @@ class BadFlags(ActorflowError, ValueError):
 
 
 class RestartType(StrEnum):
-    """When a child that ended is started again."""
+    """When a child that has ended is restarted."""
 
     PERMANENT = "permanent"
     """Always, also after a clean exit."""
     TRANSIENT = "transient"
-    """After a crash or a kill; a clean exit leaves it stopped, still known."""
+    """After a crash or a kill; after a clean exit it is kept as stopped."""
     TEMPORARY = "temporary"
-    """Never; once ended it is forgotten, with its arguments."""
+    """Never; once it has ended it is forgotten, with its arguments."""
 
 
 class ChildType(StrEnum):
-    """What kind of child it is. Decides the default of `shutdown`, and how it is counted."""
+    """The kind of a child: it decides the default of `shutdown`, and how the child is counted."""
 
     WORKER = "worker"
     SUPERVISOR = "supervisor"
 
 
 class Strategy(StrEnum):
-    """Who is started again when one child has to be."""
+    """Which children are restarted when one has to be."""
 
     ONE_FOR_ONE = "one_for_one"
     """That child alone."""
@@ -71,7 +73,7 @@ class Strategy(StrEnum):
     REST_FOR_ONE = "rest_for_one"
     """That child and those started after it, the same way."""
     DYNAMIC = "dynamic"
-    """That child alone, among any number known by their refs: OTP's simple_one_for_one."""
+    """That child alone, among any number that are found by ref: OTP's simple_one_for_one."""
 
 
 class AutoShutdown(StrEnum):
@@ -79,7 +81,7 @@ class AutoShutdown(StrEnum):
 
     NEVER = "never"
     ANY_SIGNIFICANT = "any_significant"
-    """As soon as one significant child has ended by itself and is not started again."""
+    """As soon as one significant child has ended by itself and is not restarted."""
     ALL_SIGNIFICANT = "all_significant"
     """When the last one has."""
 
@@ -105,10 +107,10 @@ class Child:
 
     `restart` is "permanent" (default), "transient" or "temporary": see `RestartType`.
 
-    `shutdown` is the time in seconds that the child gets to stop when asked, before it is killed:
-    5.0 for workers and `math.inf` for supervisors unless given; "brutal_kill" does not ask.
+    `shutdown` is how many seconds the child has to stop before it is killed: by default 5.0 for
+    workers and `math.inf` for supervisors. "brutal_kill" kills it without asking it to stop.
 
-    `significant` children may end their supervisor by ending: see `AutoShutdown`. A permanent
+    The end of a `significant` child may end its supervisor: see `AutoShutdown`. A permanent
     child cannot be significant, because it never stays ended.
 
     >>> Child("db", dict, "orders.db").shutdown
@@ -118,8 +120,8 @@ class Child:
     >>> Child("db", dict, restart="sometimes")
     Traceback (most recent call last):
     ...
-    actorflow.runtime.supervision.spec.BadChild: restart='sometimes' of child 'db' is not one of
-    'permanent', 'transient', 'temporary'; write for example Child('db', start, restart='permanent')
+    actorflow.runtime.supervision.spec.BadChild: child 'db': restart='sometimes': restart must be
+    one of 'permanent', 'transient', 'temporary'
     """
 
     id: Hashable
@@ -143,28 +145,28 @@ class Child:
         significant: bool = False,
     ) -> None:
         _check_identity(id, start, kwargs)
-        example = f"Child({id!r}, start, "
-        of = f"of child {id!r} "
-        restart = _one_of(RestartType, restart, "restart", of=of, example=example, error=BadChild)
+        of = f"child {brief(id)}: "
+        example = f"Child({brief(id)}, start, restart='transient', significant=True)"
+        restart = _choice(RestartType, restart, "restart", of=of, error=BadChild)
         if type is None:
             type = getattr(start, "child_type", ChildType.WORKER)  # noqa: A001 - the same
-        kind = _one_of(ChildType, type, "type", of=of, example=example, error=BadChild)
+        kind = _choice(ChildType, type, "type", of=of, error=BadChild)
         if not isinstance(significant, bool):
             raise BadChild(
-                f"significant={significant!r} of child {id!r} is neither True nor False; "
-                f"write {example}restart='transient', significant=True)"
+                f"{of}significant={brief(significant)}: significant must be True or False, "
+                f"as in {example}"
             )
         if significant and restart is RestartType.PERMANENT:
             raise BadChild(
-                f"child {id!r} is permanent and cannot be significant: it is always started "
-                f"again; write {example}restart='transient', significant=True), or 'temporary'"
+                f"{of}a permanent child cannot be significant, because it is always restarted; "
+                f"write {example}, or restart='temporary'"
             )
         if shutdown is None:
             shutdown = math.inf if kind is ChildType.SUPERVISOR else 5.0
-        elif shutdown != "brutal_kill" and not (_is_number(shutdown) and shutdown >= 0):
+        elif not _is_grace(shutdown):
             raise BadChild(
-                f"shutdown={shutdown!r} of child {id!r} is not a number of seconds >= 0, "
-                f"math.inf or 'brutal_kill'; write for example {example}shutdown=5.0)"
+                f"{of}shutdown={brief(shutdown)}: shutdown must be a number of seconds, zero or "
+                f"more, math.inf or 'brutal_kill', as in Child({brief(id)}, start, shutdown=5.0)"
             )
         put = object.__setattr__
         put(self, "id", id)
@@ -177,7 +179,7 @@ class Child:
         put(self, "significant", significant)
 
     def with_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Child:
-        """Give the same child with these arguments for `start`, and no others. O(arguments)."""
+        """Return the same child with only these arguments for `start`. O(arguments)."""
         return Child(
             self.id,
             self.start,
@@ -192,11 +194,11 @@ class Child:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long to wait before a child is started again: longer with each failure in a row.
+    """How long to wait before a child is restarted: longer with each failure in a row.
 
     The n-th wait (from 0) is `initial * factor ** n` seconds, at most `maximum`. `jitter` takes a
     random part off: 0.0 nothing, 0.25 up to a quarter, 1.0 up to all of it, so that many children
-    that failed together do not come back together.
+    that failed together are not restarted together.
 
     >>> backoff = Backoff(initial=0.5, factor=2.0, maximum=30.0, jitter=0.5)
     >>> [backoff.delay(n, 0.0) for n in (0, 1, 2, 10)]
@@ -211,25 +213,16 @@ class Backoff:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what would not be a growing, bounded wait."""
-        example = "write for example Backoff(initial=0.1, factor=2.0, maximum=30.0, jitter=0.1)"
-        for name, low, high in (
-            ("initial", 0.0, math.inf),
-            ("factor", 1.0, math.inf),
-            ("maximum", self.initial, math.inf),
-            ("jitter", 0.0, 1.0),
-        ):
-            value = getattr(self, name)
-            if not (_is_number(value) and low <= value <= high and math.isfinite(value)):
-                limits = f">= {low}" if high == math.inf else f"between {low} and {high}"
-                raise BadFlags(
-                    f"{name}={value!r} of a Backoff is not a finite number {limits}; {example}"
-                )
+        """Validate all four numbers."""
+        _number(self.initial, "initial", _BACKOFF, least=0.0)
+        _number(self.factor, "factor", _BACKOFF, least=1.0)
+        _number(self.maximum, "maximum", _BACKOFF, least=self.initial)
+        _number(self.jitter, "jitter", _BACKOFF, least=0.0, most=1.0)
 
     def delay(self, failures: int, draw: float) -> float:
-        """Give the seconds to wait after `failures` earlier ones in a row. O(1).
+        """Return the seconds to wait after `failures` earlier failures in a row. O(1).
 
-        `draw` is a random number, 0.0 <= draw < 1.0, that the jitter is made of.
+        `draw` is the random number for the jitter, 0.0 <= draw < 1.0.
         """
         try:
             grown = self.initial * self.factor**failures
@@ -244,8 +237,8 @@ class Flags:
 
     `strategy`: "one_for_one" (default), "one_for_all", "rest_for_one" or "dynamic".
 
-    `max_restarts` within `within` seconds are made; one more ends the supervisor. 0: the first
-    crash does. The default is 3 within 5 s.
+    `max_restarts`: how many restarts are made within `within` seconds; the next one ends the
+    supervisor instead. With 0 the first crash does. The default is 3 within 5 s.
 
     `auto_shutdown`: "never" (default), "any_significant" or "all_significant". Not "dynamic".
 
@@ -258,8 +251,8 @@ class Flags:
     >>> Flags(strategy="rest_for_one", max_restarts=-1)
     Traceback (most recent call last):
     ...
-    actorflow.runtime.supervision.spec.BadFlags: max_restarts=-1 is not a whole number >= 0;
-    write for example max_restarts=3
+    actorflow.runtime.supervision.spec.BadFlags: max_restarts=-1: max_restarts must be a whole
+    number, zero or more, as in Supervisor(children, max_restarts=3)
     """
 
     strategy: Strategy
@@ -279,57 +272,45 @@ class Flags:
         max_children: int | None = None,
         backoff: Backoff | None = None,
     ) -> None:
-        example = "Supervisor(children, "
-        strategy = _one_of(Strategy, strategy, "strategy", example=example, error=BadFlags)
-        auto_shutdown = _one_of(
-            AutoShutdown, auto_shutdown, "auto_shutdown", example=example, error=BadFlags
-        )
-        if not _is_whole(max_restarts):
-            raise BadFlags(
-                f"max_restarts={max_restarts!r} is not a whole number >= 0; "
-                "write for example max_restarts=3"
-            )
-        if not (_is_number(within) and 0 < within < math.inf):
-            raise BadFlags(
-                f"within={within!r} is not a number of seconds > 0; write for example within=5.0"
-            )
-        if max_children is not None and not _is_whole(max_children):
-            raise BadFlags(
-                f"max_children={max_children!r} is neither a whole number >= 0 nor None; "
-                "write for example max_children=1000"
-            )
+        strategy = _choice(Strategy, strategy, "strategy", error=BadFlags)
+        auto_shutdown = _choice(AutoShutdown, auto_shutdown, "auto_shutdown", error=BadFlags)
+        _count(max_restarts, "max_restarts", "Supervisor(children, max_restarts=3)")
+        within = _seconds(within, "within", "Supervisor(children, within=5.0)")
+        if max_children is not None:
+            _count(max_children, "max_children", "Supervisor(strategy='dynamic', max_children=99)")
         if max_children is not None and strategy is not Strategy.DYNAMIC:
             raise BadFlags(
                 f"max_children={max_children!r} needs strategy='dynamic', not {strategy.value!r}: "
-                "other children are listed one by one; leave max_children out"
+                "other supervisors list their children one by one; leave max_children out"
             )
         if auto_shutdown is not AutoShutdown.NEVER and strategy is Strategy.DYNAMIC:
             raise BadFlags(
-                f"auto_shutdown={auto_shutdown.value!r} does not go with strategy='dynamic': "
-                "dynamic children cannot be significant; leave auto_shutdown out, or choose "
-                "strategy='one_for_one'"
+                f"auto_shutdown={auto_shutdown.value!r} cannot be combined with "
+                "strategy='dynamic': dynamic children cannot be significant; leave auto_shutdown "
+                "out, or choose strategy='one_for_one'"
             )
         if backoff is not None and not isinstance(backoff, Backoff):
             raise BadFlags(
-                f"backoff={backoff!r} is neither a Backoff nor None; "
-                "write for example backoff=Backoff(initial=0.1, maximum=30.0)"
+                f"backoff={brief(backoff)}: backoff must be a Backoff or None, "
+                "as in Supervisor(children, backoff=Backoff(initial=0.1, maximum=30.0))"
             )
         put = object.__setattr__
         put(self, "strategy", strategy)
         put(self, "max_restarts", max_restarts)
-        put(self, "within", float(within))
+        put(self, "within", within)
         put(self, "auto_shutdown", auto_shutdown)
         put(self, "max_children", max_children)
         put(self, "backoff", backoff)
 
     def refuse_mismatch(self, child: Child) -> None:
-        """Raise `BadChild` if the child cannot live under these flags. O(1)."""
+        """Raise `BadChild` if a supervisor with these flags cannot have the child. O(1)."""
         if not isinstance(child, Child):
-            raise BadChild(f"{child!r} is not a child; write for example Child('db', start)")
+            raise BadChild(f"{brief(child)} is not a child; write for example Child('db', start)")
         if child.significant and self.auto_shutdown is AutoShutdown.NEVER:
             raise BadChild(
-                f"child {child.id!r} is significant, but its supervisor has auto_shutdown='never'; "
-                "leave significant out, or write auto_shutdown='any_significant'"
+                f"child {brief(child.id)} is significant, but its supervisor has "
+                "auto_shutdown='never'; leave significant out, or write "
+                "auto_shutdown='any_significant'"
             )
 
 
@@ -340,48 +321,67 @@ def _check_identity(
 ) -> None:
     try:
         hash(id)
-        findable = id == id  # noqa: PLR0124 - NaN is not: nobody would ever find that child again
+        findable = id == id  # noqa: PLR0124 - NaN is not: no lookup would ever find that child
     except TypeError:
         findable = False
     if not findable:
         raise BadChild(
-            f"the id {id!r} of a child cannot be hashed; write for example Child('db', start)"
+            f"the id {brief(id)} of a child cannot be hashed; write for example Child('db', start)"
         ) from None
     if not callable(start):
         raise BadChild(
-            f"start={start!r} of child {id!r} cannot be called; give what starts the child and "
-            f"then its arguments: Child({id!r}, start, *args)"
+            f"child {brief(id)}: start={brief(start)} cannot be called; pass what starts the child "
+            f"and then its arguments, as in Child({brief(id)}, start, *args)"
         )
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise BadChild(
-            f"kwargs={kwargs!r} of child {id!r} is not a dict; "
-            f"write for example Child({id!r}, start, kwargs={{'port': 80}})"
+            f"child {brief(id)}: kwargs={brief(kwargs)} is not a dict, "
+            f"as in Child({brief(id)}, start, kwargs={{'port': 80}})"
         )
 
 
-def _one_of(
-    kind: type[_Enum],
-    value: object,
-    name: str,
-    *,
-    of: str = "",
-    example: str,
-    error: type[BadChild | BadFlags],
+# Validation: in the words of `behaviours.arguments`, raised as the errors of this module.
+
+_BACKOFF = "Backoff(initial=0.1, factor=2.0, maximum=30.0, jitter=0.1)"
+
+
+def _choice(
+    kind: type[_Enum], value: object, name: str, *, of: str = "", error: type[BadChild | BadFlags]
 ) -> _Enum:
     try:
-        return kind(cast("str", value))
-    except ValueError:
-        allowed = [member.value for member in kind]
-        raise error(
-            f"{name}={value!r} {of}is not one of {', '.join(map(repr, allowed))}; "
-            f"write for example {example}{name}={allowed[0]!r})"
-        ) from None
+        return kind(arguments.choice(value, name, [member.value for member in kind]))
+    except BadBehaviour as refused:
+        raise error(f"{of}{refused}") from None
 
 
-def _is_number(value: object) -> bool:
-    # A bool is a number to Python, and NaN is one to float: neither is a time.
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value  # noqa: PLR0124
+def _seconds(value: object, name: str, example: str) -> float:
+    try:
+        return arguments.seconds(value, name, example, zero=False)
+    except BadBehaviour as refused:
+        raise BadFlags(str(refused)) from None
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _count(value: object, name: str, example: str) -> None:
+    if not (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        raise BadFlags(
+            f"{name}={brief(value)}: {name} must be a whole number, zero or more, as in {example}"
+        )
+
+
+def _number(
+    value: object, name: str, example: str, *, least: float, most: float = math.inf
+) -> None:
+    if not (_is_number(value) and math.isfinite(value) and least <= value <= most):
+        limits = f"{least} or more" if most == math.inf else f"between {least} and {most}"
+        raise BadFlags(
+            f"{name}={brief(value)}: {name} must be a finite number, {limits}, as in {example}"
+        )
+
+
+def _is_grace(value: object) -> bool:
+    return value == "brutal_kill" if isinstance(value, str) else _is_number(value) and value >= 0
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    # A bool is a number to Python, but never meant as one; NaN fails every comparison.
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,32 +1,32 @@
-"""The restart strategies: from the end of one child to a family that is whole again, or gives up.
+"""The restart strategies: from the end of one child to a complete family again, or to giving up.
 
-Each method is a plan (see `conductor.py`). They follow OTP's supervisor in what is done and in
-which order; what is beyond OTP is the back-off.
+The methods of `Strategies` are plans (see `planner.py`). They follow OTP's supervisor in what is
+done and in which order; only the back-off goes beyond OTP.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from typing import TYPE_CHECKING
 
-from actorflow.runtime.exits import FailedToStart, Killed, Normal, Shutdown
+from actorflow.runtime.exits import FailedToStart, GaveUp, Killed, Normal, Shutdown
 from actorflow.runtime.supervision.actions import (
     ChildState,
     Exit,
     Ignored,
+    Incarnation,
     Log,
     LogKind,
     Phase,
     Ready,
-    Ref,
     Refused,
-    Retry,
+    ScheduleRetry,
     StartChild,
     Started,
     StopChildren,
     Why,
 )
-from actorflow.runtime.supervision.intensity import RestartWindow
 from actorflow.runtime.supervision.spec import AutoShutdown, RestartType, Strategy
 
 if TYPE_CHECKING:
@@ -34,21 +34,68 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.supervision.children import Children, Record
-    from actorflow.runtime.supervision.planner import Conductor, Plan, Request, Round
+    from actorflow.runtime.supervision.planner import Plan, Planner, Request, Round
     from actorflow.runtime.supervision.spec import Child, Flags, Grace
 
-__all__ = ["Recovery"]
+__all__ = ["RestartWindow", "Strategies"]
 
 
-class Recovery:
+class RestartWindow:
+    """The restarts within the last `within` seconds, at most `limit`. Pure: takes the time.
+
+    A restart that is exactly `within` seconds old still counts. With `limit=0` nothing is ever
+    admitted: the first crash is one too many.
+
+    >>> window = RestartWindow(limit=2, within=5.0)
+    >>> [window.admit(now) for now in (0.0, 1.0, 5.0, 5.5)]
+    [True, True, False, True]
+    """
+
+    __slots__ = ("_times", "limit", "within")
+
+    def __init__(self, limit: int, within: float) -> None:
+        self.limit = limit
+        self.within = within
+        self._times: deque[float] = deque()
+
+    def admit(self, now: float) -> bool:
+        """Count one attempt to restart; return False if it is one too many. O(1) amortised.
+
+        An attempt that is refused is not counted. `now` must not go backwards.
+        """
+        self._forget(now)
+        if len(self._times) >= self.limit:
+            return False
+        self._times.append(now)
+        return True
+
+    def recent(self, now: float) -> int:
+        """Return the number of attempts in the window that ends at `now`. O(1) amortised."""
+        self._forget(now)
+        return len(self._times)
+
+    def check(self) -> None:
+        """Raise AssertionError if the window is not in order or too long. O(limit)."""
+        times = list(self._times)
+        if len(times) > self.limit or times != sorted(times):
+            raise AssertionError(f"{times} is not a window of {self.limit} restarts")
+
+    def _forget(self, now: float) -> None:
+        # `now - then` is exact for times that are close together; `now - within` would round,
+        # and could lose a restart that is exactly `within` old.
+        while self._times and now - self._times[0] > self.within:
+            self._times.popleft()
+
+
+class Strategies:
     """What the flags mean for the children: every plan that starts or stops them."""
 
     __slots__ = (
         "_children",
-        "_conductor",
         "_draw",
         "_dynamic",
         "_flags",
+        "_planner",
         "_shared_fate",
         "_tickets",
         "_window",
@@ -56,23 +103,23 @@ class Recovery:
     )
 
     def __init__(
-        self, flags: Flags, children: Children, conductor: Conductor, draw: Callable[[], float]
+        self, flags: Flags, children: Children, planner: Planner, draw: Callable[[], float]
     ) -> None:
         self._flags = flags
         self._children = children
-        self._conductor = conductor
+        self._planner = planner
         self._draw = draw
         self._dynamic = flags.strategy is Strategy.DYNAMIC
         self._shared_fate = flags.strategy in {Strategy.ONE_FOR_ALL, Strategy.REST_FOR_ONE}
         self._tickets = itertools.count(1)
         self._window = RestartWindow(flags.max_restarts, flags.within)
         self.restarts = 0
-        """Attempts to restart, since the beginning."""
+        """Attempts to restart since the beginning."""
 
     # Plans
 
     def boot(self) -> Plan:
-        """Start all children left to right; give up, in reverse, if one does not start."""
+        """Start all children in order; stop them again, in reverse, if one does not start."""
         for record in list(self._children):
             answer = yield from self.start(record)
             if isinstance(answer, Refused) and answer.reason is not None:
@@ -80,18 +127,18 @@ class Recovery:
                 detail = FailedToStart(record.child.id, answer.reason)
                 self.leave(Shutdown(detail), Why.START_FAILED)
                 return
-        if self._conductor.leaving is None:
-            self._conductor.phase = Phase.UP
-            self._conductor.say(Ready())
+        if self._planner.leaving is None:
+            self._planner.phase = Phase.UP
+            self._planner.say(Ready())
 
-    def after_exit(self, record: Record, ref: Ref) -> Plan:
-        """Do what is due when a child has ended by itself. O(1) besides the restart."""
+    def after_exit(self, record: Record, ref: Incarnation) -> Plan:
+        """Handle the end of a child that ended by itself. O(1) besides the restart."""
         if (
-            self._conductor.leaving is not None
+            self._planner.leaving is not None
             or record.state is not ChildState.EXITED
             or record.ref != ref
         ):
-            return  # it was stopped, or replaced, before its turn came
+            return  # it was stopped, or replaced, before this plan began
         child = record.child
         clean = record.last_exit is not None and record.last_exit.is_clean
         again = child.restart is RestartType.PERMANENT or (
@@ -105,17 +152,17 @@ class Recovery:
         elif self._flags.backoff is None:
             yield from self._attempt(record)
         else:
-            lasted = self._conductor.now - (record.started_at or 0.0)
+            lasted = self._planner.now - (record.started_at or 0.0)
             if lasted > self._flags.within:
                 record.failures = 0
             self._children.move(record, ChildState.RESTARTING)
             yield from self._try_again(record)
 
-    def after_wait(self, retry: Retry) -> Plan:
-        """Try once more, unless the child was stopped, deleted or started meanwhile."""
+    def after_wait(self, retry: ScheduleRetry) -> Plan:
+        """Try again to restart, unless the child was stopped, deleted or started meanwhile."""
         record = self._children.find(retry.key)
         if (
-            self._conductor.leaving is None
+            self._planner.leaving is None
             and record is not None
             and record.state is ChildState.RESTARTING
             and record.ticket == retry.ticket
@@ -123,67 +170,72 @@ class Recovery:
             yield from self._attempt(record)
 
     def start(self, record: Record, *, requested: bool = False) -> Request:
-        """Start one child. If it fails, what becomes of the record is the caller's decision."""
+        """Start one child. If that fails, the calling plan decides what becomes of the record."""
         answer = yield StartChild(record.key, record.child)
         if isinstance(answer, Started):
             self._log(LogKind.PROGRESS, record, requested=requested)
         elif isinstance(answer, Ignored):
             self._retire(record)
-        elif isinstance(answer, Refused) and not requested:
-            self._log(LogKind.START_ERROR, record, answer.reason)
+        elif isinstance(answer, Refused):
+            record.failure = answer.reason
+            if not requested:
+                self._log(LogKind.START_ERROR, record, answer.reason)
         return answer
 
     def stop(self, record: Record, *, final: bool = True) -> Plan:
-        """Stop one child if it lives, and drop what else was planned for it."""
+        """Stop one child if it is alive, and cancel its pending restart.
+
+        Not `final`: it is stopped because it, too, will be restarted.
+        """
+        record.suspended = not final
         if record.state is ChildState.RUNNING:
-            yield (_stopping(record, final=final),)  # settled when its exit is reported
+            yield (self._stopping(record, final=final),)  # settled when its exit is reported
         elif record.state is ChildState.EXITED:
             self.settle(record)
         else:
             self._retire(record)
 
     def leave(self, reason: ExitReason, why: Why) -> None:
-        """Decide that the family ends; the first decision stands."""
+        """Decide that the family ends. Later decisions are ignored."""
         farewell = Exit(reason, why)
-        self._conductor.leave(farewell, self._depart(farewell))
+        self._planner.leave(farewell, self._depart(farewell))
 
     def rounds(self) -> list[Round]:
-        """Show how the children that live now would be stopped. O(n)."""
+        """Return how the children that are alive now would be stopped. O(n)."""
         if self._dynamic:
             together = self._together()
             return [together] if together else []
-        return [(_stopping(record),) for record in reversed(self._children) if record.is_alive]
+        return [(self._stopping(record),) for record in reversed(self._children) if record.is_alive]
 
     def settle(self, record: Record) -> None:
-        """Close the account of a child that was to be stopped, and has ended. O(1)."""
+        """Handle the end of a child that was to be stopped. O(1)."""
         reason = record.last_exit
-        if reason is not None and not _as_told(record.child, reason):
+        if reason is not None and not _is_expected(record.child, reason):
             self._log(LogKind.SHUTDOWN_ERROR, record, reason)
         self._retire(record)
 
     def check(self) -> None:
-        """Raise AssertionError if the children are not what the flags allow. O(n)."""
+        """Raise AssertionError if the flags do not allow these children. O(n)."""
         self._window.check()
-        if self._conductor.phase in {Phase.NEW, Phase.STARTING}:
+        if self._planner.phase in {Phase.NEW, Phase.STARTING}:
             return
         for record in self._children:
             if self._dynamic or record.child.restart is RestartType.TEMPORARY:
                 kept = record.state is ChildState.STOPPED
-                if kept and self._conductor.leaving is None:
+                if kept and self._planner.leaving is None:
                     raise AssertionError(f"{record.key!r} has ended and should be forgotten")
 
     # Steps
 
     def _attempt(self, culprit: Record) -> Plan:
-        """Restart the culprit and whoever shares its fate, if the limit allows one more."""
-        if not self._window.admit(self._conductor.now):
-            self._log(LogKind.TOO_MANY_RESTARTS, culprit, culprit.last_exit)
-            self._retire(culprit)
-            self.leave(Shutdown(), Why.TOO_MANY_RESTARTS)
+        """Restart the culprit and those that share its fate, if the limit allows one more."""
+        if not self._window.admit(self._planner.now):
+            self._give_up(culprit)
             return
         self.restarts += 1
         affected = self._affected(culprit)
         if self._shared_fate:
+            culprit.suspended = True
             self._children.move(culprit, ChildState.STOPPED)
             for record in reversed(affected):
                 yield from self.stop(record, final=False)
@@ -197,11 +249,23 @@ class Recovery:
                 yield from self._try_again(record)
                 return
 
-    def _try_again(self, record: Record) -> Plan:
-        """Ask for a retry, so that others have their turn first; with a back-off, after a while.
+    def _give_up(self, culprit: Record) -> None:
+        self._log(LogKind.TOO_MANY_RESTARTS, culprit, culprit.failure)
+        gave_up = GaveUp(
+            child=culprit.child.id,
+            reason=culprit.failure or Normal(),
+            restarts=self._window.recent(self._planner.now) + 1,
+            max_restarts=self._flags.max_restarts,
+            within=self._flags.within,
+        )
+        self._retire(culprit)
+        self.leave(Shutdown(gave_up), Why.TOO_MANY_RESTARTS)
 
-        With a back-off, who depends on the child is stopped before the wait, not after it.
-        Without one they are left as they are, as in OTP, and the retry stops them.
+    def _try_again(self, record: Record) -> Plan:
+        """Schedule a retry behind what has arrived by then; with a back-off, after a while.
+
+        With a back-off, the children that depend on this one are stopped before the wait, not
+        after it. Without one they are left as they are, as in OTP, and the retry stops them.
         """
         delay = 0.0
         if self._flags.backoff is not None:
@@ -211,22 +275,21 @@ class Recovery:
                     yield from self.stop(other, final=False)
         record.failures += 1
         record.ticket = next(self._tickets)
-        if self._conductor.leaving is None:
-            self._conductor.say(Retry(record.key, delay, record.ticket))
+        if self._planner.leaving is None:
+            self._planner.say(ScheduleRetry(record.key, delay, record.ticket))
 
     def _depart(self, farewell: Exit) -> Plan:
         if self._dynamic:
             for record in list(self._children):
                 if not record.is_alive:
                     yield from self.stop(record)
-            together = self._together()
-            if together:
-                yield together
+            if any(record.is_alive for record in self._children):
+                yield self._together()  # not kept here: children that have ended can be freed
         else:
             for record in list(reversed(self._children)):
                 yield from self.stop(record)
-        self._conductor.phase = Phase.GONE
-        self._conductor.say(farewell)
+        self._planner.phase = Phase.GONE
+        self._planner.say(farewell)
 
     def _affected(self, record: Record) -> list[Record]:
         if self._flags.strategy is Strategy.ONE_FOR_ALL:
@@ -236,11 +299,16 @@ class Recovery:
         return [record]
 
     def _together(self) -> Round:
-        by_grace: dict[Grace, list[Ref]] = {}
+        by_grace: dict[Grace, list[Incarnation]] = {}
         for record in self._children:
             if record.is_alive:
                 by_grace.setdefault(record.child.shutdown, []).append(record.ref)
-        return tuple(StopChildren(tuple(refs), grace) for grace, refs in by_grace.items())
+        reason = self._planner.stop_reason
+        return tuple(StopChildren(tuple(refs), grace, reason) for grace, refs in by_grace.items())
+
+    def _stopping(self, record: Record, *, final: bool = True) -> StopChildren:
+        reason = self._planner.stop_reason
+        return StopChildren((record.ref,), record.child.shutdown, reason, final=final)
 
     def _retire(self, record: Record) -> None:
         """Keep the child as stopped, or forget it."""
@@ -265,25 +333,21 @@ class Recovery:
         *,
         requested: bool = False,
     ) -> None:
-        self._conductor.say(
+        self._planner.say(
             Log(kind, record.child, record.ref, reason, record.restarts, requested=requested)
         )
 
 
-def _stopping(record: Record, *, final: bool = True) -> StopChildren:
-    return StopChildren((record.ref,), record.child.shutdown, final=final)
-
-
-def _as_told(child: Child, reason: ExitReason) -> bool:
-    """Whether a child that was stopped ended in the way that is expected then."""
+def _is_expected(child: Child, reason: ExitReason) -> bool:
+    """Return whether a child that was stopped should have ended with that reason."""
     brutal = child.shutdown == "brutal_kill"
     match reason:
         case Killed():
             return brutal
-        case Shutdown(detail=None) if not brutal:
-            return True
+        case Shutdown(detail=None | GaveUp() | FailedToStart()) if not brutal:
+            return True  # OTP's `shutdown`: these details are ours
         case Shutdown() | Normal():
-            # It ended by itself at that moment, which only a permanent child should not do.
+            # It ended by itself just then, which only a permanent child should not do.
             return child.restart is not RestartType.PERMANENT
         case _:
             return False

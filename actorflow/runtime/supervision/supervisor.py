@@ -1,11 +1,13 @@
 """Supervisors: OTP's supervision tree for our actors.
 
-`Supervisor` describes one; `start()` makes it run and gives a `SupervisorRef`, through which one
-asks for things. What runs is in `supervision.py`, what is decided in `strategy.py`.
+`Supervisor` describes one; `start()` runs it and returns a `SupervisorRef`, which takes requests.
+The running actor is in `actor.py`, its decisions are in `family.py`.
 """
 
 from __future__ import annotations
 
+import sys
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,35 +15,45 @@ import pykka
 
 from actorflow.runtime.actor.actor import CURRENT, Ref
 from actorflow.runtime.clock import SYSTEM
-from actorflow.runtime.errors import RequestRefused, StopTimeout
+from actorflow.runtime.errors import RequestRefused, StopTimeout, WouldDeadlock
 from actorflow.runtime.exits import ExitReason, Normal
+from actorflow.runtime.log import log
 from actorflow.runtime.registry import take_name
-from actorflow.runtime.supervision.actions import Refusal
-from actorflow.runtime.supervision.actor import IGNORE, SupervisorActor
+from actorflow.runtime.supervision.actions import RequestRefusal
+from actorflow.runtime.supervision.actor import SupervisorActor
 from actorflow.runtime.supervision.family import Family
+from actorflow.runtime.supervision.handles import IGNORE, is_child, life_of, parent
 from actorflow.runtime.supervision.spec import BadChild, Child, ChildType, Flags
-from actorflow.runtime.worker.ref import Worker, WorkerRef
+from actorflow.runtime.supervision.tree import picture
+from actorflow.runtime.worker.ref import WorkerRef
+from actorflow.runtime.worker.spec import Worker
 from actorflow.runtime.worker.tickets import ThreadTicket
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from types import TracebackType
-    from typing import Self
+    from typing import Self, TypeAlias
 
+    from actorflow.runtime.actor.actor import Actor
     from actorflow.runtime.clock import Clock
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.supervision.actions import ChildInfo, Counts, FamilyStatistics
     from actorflow.runtime.supervision.tree import Tree
 
+    Watcher: TypeAlias = Callable[["SupervisorRef", ExitReason], None]
+
 __all__ = ["IGNORE", "Supervisor", "SupervisorRef"]
 
 
 class Supervisor:
-    """Describes a supervisor and its children; `start()` makes it run.
+    """Describe a supervisor and its children; `start()` runs it, and so does a `with` block.
 
     Children are `Child(id, start, ...)`, or `Worker(id, job, ...)` for a worker with the default
     restart type. What can be started: an `Actor` class, a `Worker`, another `Supervisor`, or a
     function that returns the ref of an actor it has started (or `(ref, extra)`, or `IGNORE`).
+
+    One specification may be started any number of times; each `with` block stops its own.
 
     Args:
         children: started in this order, stopped in reverse.
@@ -49,14 +61,14 @@ class Supervisor:
         max_restarts: more restarts than this within `within` seconds end the supervisor.
         within: see `max_restarts`.
         auto_shutdown: `"never"`, `"any_significant"` or `"all_significant"`.
-        max_children: the most children of a dynamic supervisor.
-        backoff: how long to wait before each restart; not at all by default.
+        max_children: the maximum number of children of a dynamic supervisor.
+        backoff: how long to wait before each restart; by default there is no wait.
         name: a name to find it by with `whereis`.
-        clock: where time comes from; tests give a virtual one.
-        lane: where its code runs; tests give a manual one.
+        clock: the source of time; tests pass a virtual one.
+        lane: where its code runs; tests pass a manual one.
 
     Raises:
-        BadChild, BadFlags: something cannot work; the message shows what can.
+        BadChild, BadFlags: an argument cannot work; the message shows one that can.
 
     """
 
@@ -72,21 +84,23 @@ class Supervisor:
         **flags: Any,
     ) -> None:
         self.flags = Flags(**flags)
-        self.children = [_as_child(child) for child in children]
+        self.children = [_as_child(child) for child in _listed(children)]
         self.name = name
         self.clock = clock
         self.lane = lane
-        Family(self.children, self.flags)  # refuses what cannot work, here and now
+        self._entered: list[tuple[object, SupervisorRef]] = []  # by the open `with` blocks
+        Family(self.children, self.flags)  # raises for what cannot work, here and now
 
     def __repr__(self) -> str:
-        return f"Supervisor({[child.id for child in self.children]!r}, name={self.name!r})"
+        ids = ", ".join(brief(child.id) for child in self.children)
+        return f"Supervisor([{ids}], name={brief(self.name)})"
 
     def start(self) -> SupervisorRef:
         """Start the supervisor and all its children; return when they are up.
 
         Raises:
             StartFailed: a child did not start; those before it have been stopped again.
-            AlreadyStarted: somebody runs under that name.
+            AlreadyStarted: a worker or supervisor of that name is running.
 
         """
         actor = SupervisorActor(
@@ -95,19 +109,20 @@ class Supervisor:
         ref = actor._ref = SupervisorRef(actor)  # noqa: SLF001
         if self.name is not None:
             take_name(self.name, ref)
-        ready = ThreadTicket()
+        started = ThreadTicket()
         with actor.being_started():
-            actor.begin(ready)
-            actor.lane.wait(ready, None)
-        if ready.error is not None:
-            raise ready.error
+            actor.begin(started)
+            actor.lane.wait(started, None)
+        if started.error is not None:
+            raise started.error
         return ref
 
     __call__ = start
 
     def __enter__(self) -> SupervisorRef:
-        self._running = self.start()
-        return self._running
+        ref = self.start()
+        self._entered.append((_caller(), ref))
+        return ref
 
     def __exit__(
         self,
@@ -115,20 +130,26 @@ class Supervisor:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._running.stop()
+        """Stop the supervisor that this very `with` block has started."""
+        own = [entry for entry in self._entered if entry[0] == _caller()]
+        # A block may be left in another thread than it was entered in; then the newest is meant.
+        entry = own[-1] if own else self._entered[-1]
+        self._entered.remove(entry)
+        entry[1].stop()
 
 
 class SupervisorRef(Ref[SupervisorActor]):
-    """The ref of a running supervisor. Safe in any thread.
+    """The ref of a running supervisor. Thread-safe.
 
-    Requests go through the supervisor's inbox, one after another, as in OTP. One that is refused
-    raises `RequestRefused`, whose `why` is a `Refusal`.
+    Requests pass through the supervisor's inbox, one after another, as in OTP. One that is refused
+    raises `RequestRefused`, whose `why` is a `RequestRefusal`. All requests and views raise
+    `WorkerStopped` if the supervisor has ended, and `WouldDeadlock` if it waits for the caller.
     """
 
     # Requests.
 
     def start_child(self, child: Child | Worker) -> Any:
-        """Start one more child, last in order; give `Started(ref, extra)` or `Ignored()`."""
+        """Start one more child, last in order; return `Started(ref, extra)` or `Ignored()`."""
         return self._request("start_child", _as_child(child))
 
     def start_copy(self, *args: Any, **kwargs: Any) -> Any:
@@ -136,64 +157,76 @@ class SupervisorRef(Ref[SupervisorActor]):
         return self._request("start_copy", *args, kwargs=kwargs)
 
     def terminate_child(self, child: Hashable) -> None:
-        """Stop a child, by its id (or ref, of a dynamic supervisor); it stays known."""
+        """Stop a child, by its id (dynamic: by its ref); it is kept as stopped."""
         actor = self.actor
-        actor.refuse_deadlock("terminate_child", child=child)
+        _refuse_deadlock(actor, "terminate_child", child=child)
         if actor.dynamic and isinstance(child, pykka.ActorRef):
-            self._await(partial(actor.terminate_ref, child))
+            actor.call(partial(actor.terminate_ref, child))
         else:
             self._request("terminate_child", _hashable(child))
 
     def restart_child(self, child_id: Hashable) -> Any:
-        """Start a child that is stopped; give `Started(ref, extra)` or `Ignored()`."""
+        """Start a stopped child; return `Started(ref, extra)` or `Ignored()`."""
         return self._request("restart_child", _hashable(child_id))
 
     def delete_child(self, child_id: Hashable) -> None:
-        """Forget a child that is stopped."""
+        """Forget a stopped child."""
         self._request("delete_child", _hashable(child_id))
 
     # Views.
 
     def which_children(self) -> list[ChildInfo]:
-        """Show all children, the newest first."""
+        """Return all children, the newest first."""
         children: list[ChildInfo] = self._view(lambda family: family.which_children())
         return children
 
     def which_child(self, child_id: Hashable) -> ChildInfo:
-        """Show one child, by its id or ref."""
+        """Return one child, by its id or ref."""
         info: ChildInfo = self._view_child(Family.which_child, child_id)
         return info
 
     def get_childspec(self, child_id: Hashable) -> Child:
-        """Give a child's specification with its defaults filled in, by its id or ref."""
+        """Return a child's specification with its defaults filled in, by its id or ref."""
         child: Child = self._view_child(Family.get_childspec, child_id)
         return child
 
     def count_children(self) -> Counts:
-        """Count the children."""
+        """Return the number of children by kind."""
         counts: Counts = self._view(lambda family: family.count_children())
         return counts
 
     def statistics(self) -> FamilyStatistics:
-        """Take a picture of the supervisor."""
-        picture: FamilyStatistics = self._view(lambda family: family.statistics())
-        return picture
+        """Return a snapshot of the supervisor."""
+        snapshot: FamilyStatistics = self._view(lambda family: family.statistics())
+        return snapshot
 
     def worker(self, child_id: Hashable) -> WorkerRef:
-        """Give the ref of a child that is a worker. It stays the same over restarts. O(1).
+        """Return the ref of a child that is a worker. It stays the same over restarts. O(1).
 
         Raises:
             UnknownWorker: there is no worker of that id.
 
         """
-        return self.actor.pairs.find(_hashable(child_id))
+        return self.actor.handles.worker(_hashable(child_id))
 
     def tree(self) -> Tree:
-        """Show the supervisor and what is below it: state, restarts, uptime. Print it."""
-        picture: Tree = self._view(lambda _family: self.actor.tree())
-        return picture
+        """Return a printable picture of the supervisor and all below it."""
+        tree: Tree = self._view(lambda _family: picture(self.actor))
+        return tree
 
     # Ending.
+
+    def watch(self, callback: Watcher) -> None:
+        """Call `callback(ref, reason)` once, when the supervisor has ended and its children too.
+
+        At once if it has ended already. It is called in the thread where the supervisor ends, so
+        it must be short. If it raises, that is logged and changes nothing.
+        """
+        self.actor.watch(_Watch(callback))
+
+    def unwatch(self, callback: Watcher) -> None:
+        """Cancel one `watch` of that callback, if it has not been called yet."""
+        self.actor.unwatch(_Watch(callback))
 
     def stop(  # type: ignore[override]
         self,
@@ -202,7 +235,9 @@ class SupervisorRef(Ref[SupervisorActor]):
         timeout: float | None = None,
         block: bool = True,
     ) -> bool:
-        """Stop the children in reverse order, then the supervisor; tell whether it was there.
+        """Stop the children in reverse order, then the supervisor.
+
+        Returns whether it was still running. `block=False` returns at once.
 
         Raises:
             StopTimeout: not in time; it goes on stopping.
@@ -214,7 +249,7 @@ class SupervisorRef(Ref[SupervisorActor]):
         if actor.exit_reason is not None:
             return False
         if block:
-            actor.refuse_deadlock("stop", stops=True)
+            _refuse_deadlock(actor, "stop", stops=True)
         actor.shut_down(reason or Normal())
         if not block:
             return True
@@ -230,7 +265,10 @@ class SupervisorRef(Ref[SupervisorActor]):
 
     @property
     def exit_reason(self) -> ExitReason | None:
-        """Why it ended; `None` while it lives."""
+        """Why it ended; `None` while it is running.
+
+        `Shutdown(GaveUp(...))` names the child that was restarted too often.
+        """
         return self.actor.exit_reason
 
     def __enter__(self) -> Self:
@@ -246,40 +284,94 @@ class SupervisorRef(Ref[SupervisorActor]):
 
     def _request(self, method: str, *args: Any, **options: Any) -> Any:
         actor = self.actor
-        actor.refuse_deadlock(method)
-        return self._await(lambda caller: actor.request(method, caller, args, options))
-
-    def _await(self, event: Callable[[ThreadTicket], None]) -> Any:
-        """Have something done in the supervisor's turn, and wait for its answer."""
-        actor = self.actor
-        caller = ThreadTicket()
-        actor.post(partial(event, caller))
-        actor.lane.wait(caller, None)
-        if caller.error is not None:
-            raise caller.error
-        return caller.answer
+        _refuse_deadlock(actor, method)
+        return actor.call(partial(actor.request, method, args, options))
 
     def _view(self, look: Callable[[Family], Any]) -> Any:
         actor = self.actor
         if CURRENT.get() is actor:
-            answer = actor.given_out(look(actor.family))
+            answer = actor.shown(look(actor.family))
         else:
-            actor.refuse_deadlock("a view")
-            answer = self._await(partial(actor.view, look))
-        if isinstance(answer, Refusal):
+            _refuse_deadlock(actor, "a view")
+            answer = actor.call(partial(actor.view, look))
+        if isinstance(answer, RequestRefusal):
             raise RequestRefused(answer, of=repr(actor))
         return answer
 
     def _view_child(self, look: Callable[[Family, Hashable], Any], child: Hashable) -> Any:
-        pairs = self.actor.pairs
+        handles = self.actor.handles
         _hashable(child)
-        return self._view(lambda family: look(family, pairs.inward(child)))
+        return self._view(lambda family: look(family, handles.known(child)))
+
+
+class _Watch:
+    """A watcher of a user's, equal to another of the same callback, so that it can be removed."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Watcher) -> None:
+        self._callback = callback
+
+    def __call__(self, actor: Actor, reason: ExitReason) -> None:
+        try:
+            self._callback(actor.actor_ref, reason)
+        except BaseException as error:  # noqa: BLE001 - the other watchers are called all the same
+            log.error("watcher failed", actor=actor.title, error=brief(error), exc_info=error)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Watch) and self._callback == other._callback
+
+    __hash__ = None  # type: ignore[assignment] # only ever compared
+
+
+def _refuse_deadlock(
+    supervisor: SupervisorActor, what: str, *, child: Any = None, stops: bool = False
+) -> None:
+    """Refuse a call that would wait for the very actor that makes it.
+
+    A child that is being started must not wait for the supervisor, which waits for the start;
+    no actor can wait for the end of the supervisor, or the `child`, that it belongs to itself.
+
+    Raises:
+        WouldDeadlock: it would.
+
+    """
+    below: Any = None
+    actor: Any = CURRENT.get()
+    starting = actor is supervisor
+    while actor is not None and actor is not supervisor:
+        below, starting = actor, life_of(actor).starter is not None
+        actor = parent(actor)
+    if actor is None:
+        return
+    own = below is not None and child is not None and is_child(below, child)
+    if starting or stops or own:
+        where = "the start of" if starting else "within"
+        msg = (
+            f"{what} of {supervisor!r} from {where} one of its own children would wait for itself; "
+            "call it from another thread, or stop(block=False)"
+        )
+        raise WouldDeadlock(msg)
+
+
+def _listed(children: Any) -> list[Any]:
+    """Return the children as a list; show the brackets that are missing if it is not one."""
+    if not isinstance(children, str | bytes | Child | Worker | Supervisor | type):
+        try:
+            return list(children)
+        except TypeError:
+            pass
+    kind = "Worker" if isinstance(children, Worker) else "Child"
+    raise BadChild(
+        f"Supervisor({brief(children)}) takes a list of children; "
+        f"write Supervisor([{kind}(...)]) with brackets"
+    )
 
 
 def _as_child(given: Any) -> Child:
     if isinstance(given, Worker):
         return Child(given.id, given)
-    return given  # type: ignore[no-any-return] # the family refuses what is no child
+    return given  # type: ignore[no-any-return] # the family refuses what is not a child
 
 
 def _hashable(child: Hashable) -> Hashable:
@@ -287,5 +379,15 @@ def _hashable(child: Hashable) -> Hashable:
     try:
         hash(child)
     except TypeError:
-        raise BadChild(f"{child!r} cannot be the id of a child: it cannot be hashed") from None
+        raise BadChild(f"{brief(child)} cannot be the id of a child: not hashable") from None
     return child
+
+
+def _caller() -> object:
+    """Return what runs this code: the current task, or else the current thread."""
+    asyncio: Any = sys.modules.get("asyncio")  # it is slow to import, and has no task if it is not
+    try:
+        task = asyncio and asyncio.current_task()
+    except RuntimeError:  # no loop runs in this thread
+        task = None
+    return task or threading.get_ident()

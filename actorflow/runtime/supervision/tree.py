@@ -1,21 +1,27 @@
-"""A supervision tree as a picture: plain text, or a tree of rich's where that is installed."""
+"""A picture of a supervision tree: plain text, or a `rich` tree where that is installed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.supervision.actor import SupervisorActor
+from actorflow.runtime.worker.ref import WorkerRef
+from behaviours.errors import brief
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Tree"]
+    from actorflow.runtime.supervision.actions import ChildInfo
+
+__all__ = ["Tree", "picture"]
 
 _COLOURS = {"running": "green", "up": "green", "idle": "green", "busy": "green"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """One supervisor or child, with what is below it.
+    """One supervisor or child, with everything below it.
 
     >>> leaf = Tree(name="'db'", status="running", restarts=2, uptime=7.5)
     >>> print(Tree(name="supervisor 'app' one_for_one", status="up", branches=(leaf,)))
@@ -49,12 +55,12 @@ class Tree:
         yield first + self.label
         for at, branch in enumerate(self.branches):
             last = at == len(self.branches) - 1
-            yield from branch._lines(  # noqa: SLF001 - one of us
+            yield from branch._lines(  # noqa: SLF001 - the same class
                 rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")
             )
 
     def __rich__(self) -> Any:
-        """Give a tree that rich prints in colour."""
+        """Return a tree that rich prints in colour."""
         from rich.text import Text  # noqa: PLC0415 - an extra
         from rich.tree import Tree as RichTree  # noqa: PLC0415 - an extra
 
@@ -70,3 +76,30 @@ def _seconds(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def picture(supervisor: SupervisorActor) -> Tree:
+    """Return a picture of a supervisor and everything below it. Thread-safe. O(n)."""
+    children = reversed(supervisor.family.which_children())
+    return Tree(
+        name=f"{supervisor!r} {supervisor.flags.strategy.value}",
+        status=supervisor.family.phase.name.lower(),
+        restarts=supervisor.family.statistics().restarts,
+        branches=tuple(_branch(info, supervisor.clock.now()) for info in children),
+    )
+
+
+def _branch(info: ChildInfo, now: float) -> Tree:
+    ref = None if info.ref is None else info.ref.ref
+    actor = None if ref is None else ref.actor
+    below = picture(actor) if isinstance(actor, SupervisorActor) else None
+    worker = ref if isinstance(ref, WorkerRef) else None
+    alive = worker is not None and worker.is_alive()
+    return Tree(
+        name=brief(info.id) if below is None else f"{brief(info.id)} {below.name}",
+        status=worker.status.value if worker and alive else info.state.name.lower(),
+        restarts=info.restarts,
+        uptime=None if info.started_at is None else now - info.started_at,
+        depth=None if worker is None else len(worker),
+        branches=() if below is None else below.branches,
+    )

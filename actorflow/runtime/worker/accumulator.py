@@ -126,6 +126,18 @@ class Effects:
         self.dead = False
 
 
+class _Nobody:
+    """The token of a pair that has ended: true like any other, and does nothing if it is run."""
+
+    __slots__ = ()
+
+    def run(self) -> None:
+        """Do nothing."""
+
+
+_DEAD_TOKEN: list[Any] = [_Nobody()]
+
+
 class Accumulator:
     """Takes messages for one executor. See the module for how it works."""
 
@@ -227,11 +239,25 @@ class Accumulator:
             raise self._deadlock()
         if self.mode is None and self.exit_reason is None:
             self.since = self.settings.clock.now()
-            self.settings.lane.claim(self.idle)
+            if self.core.shape.timed:
+                SHELTER.run(self._wake_timed)
+            else:
+                self.settings.lane.claim(self.idle)
             if self.mode is None and self.exit_reason is None:
                 return
         if SHELTER.run(self._refuse_late, pushed):
             raise self.life.dead_error()
+
+    def _wake_timed(self) -> None:
+        """Begin, or set the timer, where a message need not leave at once."""
+        with self.lock:
+            effects = Effects()
+            if self.idle and self.mode is None and self.exit_reason is None:
+                if self._seats is None:
+                    self.idle.clear()
+                self.schedule(Event.PUSHED, effects)
+                self._fill(effects)
+        self.conclude(effects)
 
     def _refuse_late(self, pushed: Sequence[Any]) -> bool:
         """Take messages back that came after the stop; return whether they did."""
@@ -784,6 +810,8 @@ class Accumulator:
                 again = self._look_again()
             elif step is Step.SET_TIMER:
                 self._set_timer()
+                if len(self.core.raw) >= self.ring_at:
+                    again = Event.DUE  # those who pushed meanwhile could not know
             elif step is Step.CANCEL_TIMER:
                 self._cancel_timer()
             elif step is Step.CLOSE:
@@ -985,11 +1013,18 @@ class Accumulator:
             self.state = PairState.DEAD
         ROSTER.discard(self)
         self.settings.lane.release()
+        self.idle[:] = _DEAD_TOKEN
         if life is not None:
             life.over()
         return True
 
-    def help(self, message: Any, ticket: Ticket) -> bool:
+    def unlink(self) -> None:
+        """Forget what refers back to this pair, which has ended."""
+        self.idle[:] = _DEAD_TOKEN
+        self.value = self.handle = self.actor_ref = None
+        self.__dict__.pop("_life", None)
+
+    def help(self, message: Any, ticket: Ticket | None) -> bool:
         """Process a message in this thread, if the executor is idle; return whether it did.
 
         Not in the main thread, which could be interrupted half-way.

@@ -34,10 +34,11 @@ from actorflow.runtime.errors import (
     WorkerCrashed,
 )
 from actorflow.runtime.worker.accumulation import Accumulation, Batch
-from actorflow.runtime.worker.jobs import FunctionExecutor, executor_maker
-from actorflow.runtime.worker.ref import Worker  # noqa: TC001 - the doctest above uses it
-from behaviours import Throttle
-from behaviours.base import adapt
+from actorflow.runtime.worker.answers import Answers
+from actorflow.runtime.worker.jobs import Kind, kind_of
+from actorflow.runtime.worker.options import accumulation_of
+from actorflow.runtime.worker.spec import Worker  # noqa: TC001 - the doctest above uses it
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -110,30 +111,21 @@ class _Embedded:
         "job",
         "number",
         "offered",
-        "rejections",
         "state",
     )
 
-    def __init__(self, spec: Worker, rejections: list[Any]) -> None:
-        if executor_maker(spec.job) is not FunctionExecutor:
+    def __init__(self, spec: Worker) -> None:
+        if kind_of(spec.job) != Kind(asynchronous=False):
             msg = f"embedded workers run plain functions job(batch, state), not {spec.job!r}"
             raise BadJob(msg)
-        behaviour = spec.behaviour
-        if spec.throttle is not None:
-            behaviour = Throttle(behaviour, spec.throttle)
-        self.core = Accumulation(adapt(behaviour), self.refused)
+        self.core = Accumulation(accumulation_of(spec.options))
         self.id = spec.id
-        self.rejections = rejections
         self.job = spec.job
-        self.state = spec.state
+        self.state = spec.options.get("state")
         self.current: Call | None = None
         self.offered = False  # the owner has been given the current call
         self.given_at = 0.0
         self.number = 0
-
-    def refused(self, messages: Sequence[Any], error: Exception) -> None:
-        """Note messages that the behaviour refused."""
-        self.rejections.append((self.id, messages, error))
 
 
 class Workers:
@@ -156,7 +148,7 @@ class Workers:
             if spec.id in self._workers:
                 msg = f"two workers have the id {spec.id!r}; give each its own"
                 raise BadOption(msg)
-            self._workers[spec.id] = _Embedded(spec, self.rejections)
+            self._workers[spec.id] = _Embedded(spec)
 
     def _find(self, worker_id: Hashable) -> _Embedded:
         try:
@@ -177,12 +169,15 @@ class Workers:
 
         """
         worker = self._find(worker_id)
-        now = self._clock() if worker.core.timed else 0.0
+        now = self._clock() if worker.core.shape.timed else 0.0
         try:
             worker.core.offer(message, ticket, now)
         except Exception as error:
             if ticket is not None:
                 raise
+            cause = error.__cause__
+            if cause is not None and not isinstance(cause, Exception):
+                raise cause from None  # Ctrl-C in a key function is for the program
             self.rejections.append((worker_id, (message,), error))
         if worker.current is None:
             self._next(worker_id, worker, now)
@@ -192,11 +187,12 @@ class Workers:
         batch = worker.core.take(now)
         if batch is not None:
             worker.number += 1
+            worker.core.in_flight = batch.size
             worker.current = Call(worker_id, worker.number, batch, worker.state, worker.job)
             worker.offered = False
 
     def pending(self) -> list[Call]:
-        """Give the calls that are to be run now, each of them once."""
+        """Return the calls that are to be run now, each of them once."""
         calls = []
         for worker_id, worker in self._workers.items():
             if worker.current is None and len(worker.core):
@@ -222,19 +218,34 @@ class Workers:
             msg = f"{message!r} answers no call that is out; give each result back once"
             raise ActorflowError(msg)
         worker.current = None
-        if message.error is None:
-            worker.state = message.state
-        if worker.core.observed:
+        core, batch = worker.core, call._tickets  # noqa: SLF001 - made in this module
+        state, error, answers = message.state, message.error, None
+        if error is None and isinstance(state, Answers):
+            problem = state.problem(batch.messages(), 1)
+            if problem is None:
+                state, answers = state.state, state.answers
+            else:
+                error = BadJob(problem)
+        if error is None:
+            worker.state = state
+            core.processed += call.size
+        else:
+            core.failed += call.size
+        core.in_flight = 0
+        if worker.core.shape.observed:
             worker.core.behaviour.observe(call.size, self._clock() - worker.given_at)
-        call._tickets.resolve(message.error)  # noqa: SLF001 - made in this module
-        self._next(message.worker_id, worker, self._clock() if worker.core.timed else 0.0)
-        if message.error is not None:
-            text = f"the job of {message.worker_id!r} raised {message.error!r}"
-            raise WorkerCrashed(text) from message.error
+        if answers is None:
+            batch.resolve(error)
+        else:
+            batch.answer(answers)
+        self._next(message.worker_id, worker, self._clock() if worker.core.shape.timed else 0.0)
+        if error is not None:
+            text = f"the job of {message.worker_id!r} raised {brief(error)}"
+            raise WorkerCrashed(text) from error
         return self
 
     def due(self) -> float | None:
-        """Tell when a call becomes pending by time alone; `None` if that will not happen."""
+        """Return when a call becomes pending by time alone; `None` if that will not happen."""
         times = [
             worker.core.due
             for worker in self._workers.values()
@@ -243,17 +254,17 @@ class Workers:
         return min(times, default=None)
 
     def state(self, worker_id: Hashable) -> Any:
-        """Give the state of a worker after its last call."""
+        """Return the state of a worker after its last call."""
         return self._find(worker_id).state
 
     def busy(self, worker_id: Hashable) -> bool:
-        """Tell whether a call of the worker is pending or out."""
+        """Return whether a call of the worker is pending or out."""
         return self._find(worker_id).current is not None
 
     def depth(self, worker_id: Hashable) -> int:
-        """Count what is accumulated for a worker."""
+        """Return how many messages are accumulated for a worker."""
         return len(self._find(worker_id).core)
 
     def tally(self, worker_id: Hashable) -> Tally:
-        """Count what the worker's behaviour replaced, dropped, rejected or let expire."""
+        """Return what the worker's behaviour replaced, dropped, rejected or let expire."""
         return self._find(worker_id).core.behaviour.tally()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.runtime.errors import BadOption, near
-from actorflow.runtime.supervision.intensity import RestartWindow
+from actorflow.runtime.supervision.strategies import RestartWindow
 
 if TYPE_CHECKING:
     from actorflow.runtime.worker.accumulation import Batch

@@ -17,6 +17,7 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import refuse
 from actorflow.runtime.errors import (
     BadOption,
@@ -140,14 +141,17 @@ class Life:
         if self.supervised:
             ROSTER.add(self.executor)
         started = self._started = ThreadTicket() if settings.has_on_start else None
-        SHELTER.run(self._begin, event)
-        if started is None:
-            return
+        self.starter = CURRENT.get()
         try:
+            SHELTER.run(self._begin, event)
+            if started is None:
+                return
             settings.lane.wait(started, None)
         except BaseException:  # Ctrl-C: the caller never gets a ref to stop it with
             self.kill()
             raise
+        finally:
+            self.starter = None
         if started.error is not None:
             reason = self._executor_reason or Normal()
             raise StartFailed(repr(pair), reason.describe()) from started.error.__cause__

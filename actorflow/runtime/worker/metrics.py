@@ -115,7 +115,7 @@ class Timing:
         latencies: list[tuple[float, float]] = []
         services: list[tuple[float, float]] = []
         for size, low, high, begun, end in list(self._samples):
-            points = min(size, _POINTS) if high > low else 1
+            points = max(min(size, _POINTS), 1) if high > low else 1
             weight = size / points
             services.append((end - begun, size))
             for point in range(points):

@@ -20,15 +20,15 @@ from actorflow.runtime.exits import Crash, ExitReason, Normal
 from actorflow.runtime.supervision.handles import successor
 from actorflow.runtime.supervision.spec import Child, Flags
 from actorflow.runtime.supervision.supervisor import Supervisor, SupervisorRef
-from actorflow.runtime.worker.orders import StopMode
-from actorflow.runtime.worker.ref import DEFAULT_TIMEOUT, Worker, WorkerRef
+from actorflow.runtime.worker.machine import StopMode
+from actorflow.runtime.worker.ref import DEFAULT_TIMEOUT, WorkerRef
+from actorflow.runtime.worker.spec import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
     from types import TracebackType
     from typing import Self
 
-    from actorflow.runtime.actor.actor import Actor
     from actorflow.runtime.clock import Clock
     from actorflow.runtime.supervision.spec import Backoff, Grace, RestartName
     from actorflow.runtime.worker.metrics import WorkerStatistics
@@ -105,9 +105,9 @@ class Server:
             raise
         if self._supervisor is None:
             for worker in self._workers.values():
-                worker.actor.watch(self._on_exit)
+                worker.watch(self._on_exit)
         else:
-            self._supervisor.actor.watch(self._on_supervisor_exit)
+            self._supervisor.watch(self._on_supervisor_exit)
 
     def _find_supervisor(self, given: Any, clock: Clock | None) -> SupervisorRef:
         if isinstance(given, Restart):
@@ -137,11 +137,11 @@ class Server:
             raise StartFailed(f"worker {spec.id!r}", error) from error.__cause__
         return worker
 
-    def _on_exit(self, _worker: Actor, reason: ExitReason) -> None:
+    def _on_exit(self, _worker: Any, reason: ExitReason) -> None:
         if not isinstance(reason, Normal):
             self._end(reason)
 
-    def _on_supervisor_exit(self, _supervisor: Actor, reason: ExitReason) -> None:
+    def _on_supervisor_exit(self, _supervisor: Any, reason: ExitReason) -> None:
         if self._exit_reason is None:
             self._exit_reason = reason
 
@@ -150,7 +150,7 @@ class Server:
             return  # each of those that end with it says so too
         self._exit_reason = reason
         for worker in self._workers.values():
-            worker.actor.request_stop(StopMode.NOW, reason)
+            worker.actor.life.request_stop(StopMode.NOW, reason)
 
     @property
     def supervisor(self) -> SupervisorRef | None:
@@ -240,15 +240,15 @@ class Server:
         for worker in [self.worker(worker_id) for worker_id in reversed(self._workers)]:
             try:
                 if supervisor is None:
-                    worker.actor.unwatch(self._on_exit)
+                    worker.unwatch(self._on_exit)
                     worker.stop(drain=drain, now=now, timeout=timeout)
                 elif supervisor.is_alive():
-                    worker.actor.final_mode = mode
+                    worker.actor.life.final_mode = mode
                     _terminate(supervisor, worker, timeout)
             except StopTimeout as error:
                 late = late or error
         if supervisor is not None:
-            supervisor.actor.unwatch(self._on_supervisor_exit)
+            supervisor.unwatch(self._on_supervisor_exit)
             if self._own:
                 supervisor.stop(timeout=timeout)
         if self._exit_reason is None:
@@ -284,9 +284,10 @@ def _terminate(supervisor: SupervisorRef, worker: WorkerRef, timeout: float | No
     late: list[bool] = []
     timer = None
     if timeout is not None:
-        timer = accumulator.clock.call_at(
-            accumulator.clock.now() + timeout,
-            lambda: late.append(accumulator.request_stop(StopMode.NOW)),
+        clock = accumulator.settings.clock
+        timer = clock.call_at(
+            clock.now() + timeout,
+            lambda: late.append(accumulator.life.request_stop(StopMode.NOW)),
         )
     try:
         with contextlib.suppress(WorkerStopped):  # it has ended, and its workers with it

@@ -11,7 +11,6 @@ from actorflow.runtime.fork import after_fork
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name, take_name
 from actorflow.runtime.worker.accumulator import Accumulator
-from actorflow.runtime.worker.machine import PairState
 from actorflow.runtime.worker.options import (
     DEFAULTS,
     Settings,
@@ -168,4 +167,3 @@ def _after_fork() -> None:
 
 after_fork(_after_fork, last=True)
 
-_ = PairState

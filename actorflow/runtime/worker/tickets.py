@@ -6,6 +6,8 @@ does nothing: an interrupt may make a thread repeat a step.
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import time
 from _thread import TIMEOUT_MAX, allocate_lock
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
-__all__ = ["AsyncTicket", "ThreadTicket", "resolve_many"]
+__all__ = ["AsyncTicket", "FutureTicket", "ThreadTicket", "resolve_many"]
 
 
 class ThreadTicket:
@@ -208,6 +210,25 @@ class AsyncTicket:
             self.future.set_result(answer)
         else:
             self.future.set_exception(_acceptable(error))
+
+
+class FutureTicket:
+    """A caller that waits, if ever, for a `pykka.Future`."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        from pykka._threading import ThreadingFuture  # noqa: PLC0415 - few callers need it
+
+        self.future: Any = ThreadingFuture()
+
+    def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
+        """End the future with an error or an answer. Thread-safe, idempotent."""
+        with contextlib.suppress(queue.Full):  # what pykka raises if it has ended
+            if error is None:
+                self.future.set(answer)
+            else:
+                self.future.set_exception((type(error), error, error.__traceback__))
 
 
 def _acceptable(error: BaseException) -> BaseException:

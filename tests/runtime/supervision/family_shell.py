@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
+from actorflow.runtime.exits import Crash, ExitReason, GaveUp, Killed, Normal, Shutdown
 from actorflow.runtime.supervision.actions import (
     Action,
     ChildInfo,
@@ -15,9 +15,10 @@ from actorflow.runtime.supervision.actions import (
     LogKind,
     Ready,
     Reply,
-    Retry,
+    ScheduleRetry,
     StartChild,
     StopChildren,
+    Why,
 )
 from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.spec import Child, Flags
@@ -53,7 +54,7 @@ class Shell:
         self.trace: list[str] = []
         self.logs: list[Log] = []
         self.replies: dict[object, object] = {}
-        self.retries: list[Retry] = []
+        self.retries: list[ScheduleRetry] = []
         self._exit: Exit | None = None
         self._ready = False
         self.outcomes: defaultdict[Hashable, deque[object]] = defaultdict(deque)
@@ -73,7 +74,7 @@ class Shell:
                     self.start(action)
                 case StopChildren():
                     self.stop(action)
-                case Retry():
+                case ScheduleRetry():
                     self.retries.append(action)
                 case Reply(to, answer):
                     assert to not in self.replies
@@ -136,6 +137,15 @@ class Shell:
 
     def ending(self) -> Exit | None:
         return self._exit
+
+    def gave_up(self) -> GaveUp:
+        """Return why the family gave up, which it must have done."""
+        assert self._exit is not None
+        assert self._exit.why is Why.TOO_MANY_RESTARTS
+        reason = self._exit.reason
+        assert isinstance(reason, Shutdown)
+        assert isinstance(reason.detail, GaveUp)
+        return reason.detail
 
     def is_ready(self) -> bool:
         return self._ready

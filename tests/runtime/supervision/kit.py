@@ -12,7 +12,7 @@ from actorflow.testing import ManualLane, VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from actorflow.runtime.supervision.actions import ChildState, Refusal
+    from actorflow.runtime.supervision.actions import ChildState, RequestRefusal
 
 BOOM = ValueError("boom")
 CLEAN = [af.Normal(), af.Shutdown(), af.Shutdown("because")]
@@ -175,11 +175,19 @@ def counts(supervisor: af.SupervisorRef) -> list[int]:
     return [count.specs, count.active, count.supervisors, count.workers]
 
 
-def refusal(call: Any, *arguments: Any, **options: Any) -> Refusal:
+def refusal(call: Any, *arguments: Any, **options: Any) -> RequestRefusal:
     """Make a request that must be refused, and say why it was."""
     try:
         call(*arguments, **options)
     except af.RequestRefused as error:
-        why: Refusal = error.why
+        why: RequestRefusal = error.why
         return why
     raise AssertionError("it was granted")
+
+
+def gave_up(supervisor: af.SupervisorRef) -> af.GaveUp:
+    """Return why a supervisor gave up, which it must have done."""
+    reason = supervisor.exit_reason
+    assert isinstance(reason, af.Shutdown)
+    assert isinstance(reason.detail, af.GaveUp), reason
+    return reason.detail

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actorflow.runtime.exits import ExitReason, FailedToStart, Killed, Normal, Shutdown
+from actorflow.runtime.exits import ExitReason, FailedToStart, GaveUp, Killed, Normal, Shutdown
 from actorflow.runtime.supervision.actions import (
     ChildInfo,
     ChildState,
@@ -20,15 +20,16 @@ from actorflow.runtime.supervision.actions import (
     LogKind,
     Phase,
     Ready,
-    Refusal,
+    Release,
+    RequestRefusal,
     StartChild,
     Started,
     StopChildren,
     Why,
 )
 from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.intensity import RestartWindow
 from actorflow.runtime.supervision.spec import Child
+from actorflow.runtime.supervision.strategies import RestartWindow
 from tests.runtime.supervision.family_shell import (
     BOOM,
     CLEAN,
@@ -91,7 +92,7 @@ def test_s13_the_same_through_start_child() -> None:
     shell.outcomes["t"].append("ignore")
     assert shell.ask("start_child", child("a")) == Ignored()
     assert shell.ask("start_child", child("t", restart="temporary")) == Ignored()
-    assert shell.family.which_child("t") is Refusal.NOT_FOUND
+    assert shell.family.which_child("t") is RequestRefusal.NOT_FOUND
     assert shell.state("a") is ChildState.STOPPED
 
 
@@ -153,7 +154,7 @@ def test_s16_a_temporary_bystander_does_not_come_back(strategy: str) -> None:
     shell = up(child("a"), child("t", restart="temporary"), child("b"), strategy=strategy)
     shell.exits("a1")
     assert shell.take_trace() == "-b1 -t1 +a2 +b2"
-    assert shell.family.which_child("t") is Refusal.NOT_FOUND
+    assert shell.family.which_child("t") is RequestRefusal.NOT_FOUND
     assert shell.family.statistics().restarts == 1
 
 
@@ -211,7 +212,7 @@ def test_s18_a_restart_of_many_counts_one_and_a_failed_attempt_one_more() -> Non
     assert shell.family.statistics().restarts == 3
     assert shell.family.count_children().active == 10
     shell.exits(shell.refs()[0])
-    assert shell.ending() == Exit(Shutdown(), Why.TOO_MANY_RESTARTS)
+    assert shell.gave_up().child == 0
 
 
 @pytest.mark.parametrize(("limit", "survived"), [(0, 0), (1, 1), (3, 3)])
@@ -221,7 +222,9 @@ def test_s19_the_restart_after_the_last_allowed_one_ends_it(limit: int, survived
         shell.exits(f"a{n}")
         assert shell.ending() is None
     shell.exits(f"a{survived + 1}")
-    assert shell.ending() == Exit(Shutdown(), Why.TOO_MANY_RESTARTS)
+    assert shell.gave_up() == GaveUp(
+        child="a", reason=BOOM, restarts=limit + 1, max_restarts=limit, within=5.0
+    )
 
 
 def test_s19_a_restart_exactly_within_old_still_counts() -> None:
@@ -254,7 +257,7 @@ def test_s20_past_the_limit_all_are_stopped_in_reverse_and_it_exits_with_shutdow
     shell = up(*abc(), max_restarts=0)
     shell.exits("b1")
     assert shell.take_trace() == "-c1 -a1"
-    assert shell.ending() == Exit(Shutdown(), Why.TOO_MANY_RESTARTS)
+    assert shell.gave_up() == GaveUp(child="b", reason=BOOM, restarts=1, max_restarts=0, within=5.0)
     assert shell.kinds() == [LogKind.CHILD_TERMINATED, LogKind.TOO_MANY_RESTARTS]
     assert shell.family.phase is Phase.GONE
 
@@ -454,9 +457,16 @@ def test_s32_dynamic_children_are_told_at_once() -> None:
     assert shell.family.plan_shutdown() == [expected]
     actions = shell.family.shutdown(Shutdown())
     assert tuple(actions) == expected
-    assert shell.family.exited("b1", Killed(), now=0.0) == []
-    assert shell.family.exited("c1", Shutdown(), now=0.0) == []
-    assert shell.family.exited("a1", Shutdown(), now=0.0) == [Exit(Shutdown(), Why.REQUESTED)]
+    # Each is released when it ends, not when all have.
+    assert shell.family.exited("b1", Killed(), now=0.0) == [
+        Release("d1", BOOM),
+        Release("b1", Killed()),
+    ]
+    assert shell.family.exited("c1", Shutdown(), now=0.0) == [Release("c1", Shutdown())]
+    assert shell.family.exited("a1", Shutdown(), now=0.0) == [
+        Release("a1", Shutdown()),
+        Exit(Shutdown(), Why.REQUESTED),
+    ]
     shell.family.check()
     assert len(shell.family) == 0
 

@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
+from actorflow.runtime.exits import Crash, ExitReason, GaveUp, Killed, Normal, Shutdown
 from actorflow.runtime.supervision.actions import (
     Action,
     Done,
@@ -27,8 +27,9 @@ from actorflow.runtime.supervision.actions import (
     Log,
     Ready,
     Refused,
+    Release,
     Reply,
-    Retry,
+    ScheduleRetry,
     StartChild,
     Started,
     StopChildren,
@@ -87,6 +88,12 @@ class Kid:
     restarts: int = 0
     failures: int = 0
     since: float = 0.0
+    last: int | None = None
+    """The last incarnation."""
+    kept: bool = False
+    """Stopped for a restart that includes its own."""
+    trouble: ExitReason = FAILURE
+    """Why it had to be started again."""
 
 
 @dataclass
@@ -124,6 +131,7 @@ class Model:
         self.gone = False
         self.arrivals: dict[int, list[tuple[Any, ...]]] = {}
         self.steps = 0
+        self.released: set[int] = set()
 
     @property
     def simple(self) -> bool:
@@ -138,6 +146,7 @@ class Model:
             what, *details = self.mailbox.pop(0)
             with suppress(GivenUpError):
                 getattr(self, f"on_{what}")(*details)
+            self.release()
         if self.ending is not None and not self.gone:
             self.finish()
 
@@ -148,7 +157,7 @@ class Model:
         elif what == "exit":
             for kid in self.kids:
                 if kid.status == "up" and kid.ref == message[1] and kid.dead is None:
-                    kid.dead = message[2]
+                    kid.dead = kid.trouble = message[2]
                     self.mailbox.append(("exit", message[1]))
         elif what == "retry":
             self.mailbox.append(("retry", self.retries.pop(message[1])[2]))
@@ -156,6 +165,13 @@ class Model:
             self.answers[message[1]] = ("refused", "STOPPING")
         else:
             self.mailbox.append(message)
+
+    def release(self) -> None:
+        """Note which children are down for good, now that one message has been handled."""
+        waiting = any(kid.status == "retry" for kid in self.kids)
+        for kid in self.kids:
+            if kid.status == "down" and kid.last is not None and not (kid.kept and waiting):
+                self.released.add(kid.last)
 
     def finish(self) -> None:
         for what, *details in self.mailbox:
@@ -189,23 +205,26 @@ class Model:
         self.step()
         if isinstance(outcome, int):
             kid.ref, kid.status, kid.dead, kid.since = outcome, "up", None, self.now
+            kid.last, kid.kept = outcome, False
             self.logs.append(("PROGRESS", kid.name))
             return ("started", outcome)
         if outcome == "ignore":
             self.drop(kid)
             return ("ignored",)
+        kid.trouble = FAILURE
         if not quiet:
             self.logs.append(("START_ERROR", kid.name))
         return ("refused", "START_FAILED")
 
-    def stop(self, kid: Kid) -> None:
+    def stop(self, kid: Kid, *, kept: bool = False) -> None:
+        kid.kept = kept
         if kid.status == "up" and kid.dead is None:
             if self.ending is not None and not self.leaving:
                 raise GivenUpError
             self.trace.append(("stop", [kid.ref]))
             kid.status = "stopping"
             self.step()
-            kid.dead = self.world.ending(kid.name, kid.grace)
+            kid.dead = kid.trouble = self.world.ending(kid.name, kid.grace)
         if kid.dead is not None:
             self.judge(kid)
         self.drop(kid)
@@ -232,7 +251,12 @@ class Model:
     def drop(self, kid: Kid) -> None:
         kid.status, kid.ref, kid.dead = "down", None, None
         if self.simple or kid.restart == "temporary":
-            self.kids.remove(kid)
+            self.remove(kid)
+
+    def remove(self, kid: Kid) -> None:
+        self.kids.remove(kid)
+        if kid.last is not None:
+            self.released.add(kid.last)
 
     # Messages
 
@@ -278,15 +302,22 @@ class Model:
         recent = [time for time in self.times if self.now - time <= WITHIN]
         if len(recent) + 1 > self.rules.limit:
             self.logs.append(("TOO_MANY_RESTARTS", kid.name))
+            gave_up = GaveUp(
+                child=kid.name,
+                reason=kid.trouble,
+                restarts=len(recent) + 1,
+                max_restarts=self.rules.limit,
+                within=WITHIN,
+            )
             self.drop(kid)
-            self.ending = (Shutdown(), "TOO_MANY_RESTARTS")
+            self.ending = (Shutdown(gave_up), "TOO_MANY_RESTARTS")
             return
         self.times.append(self.now)
         lot = self.lot(kid)
         if self.rules.strategy in {"one_for_all", "rest_for_one"}:
             kid.status, kid.ref, kid.dead = "down", None, None
             for each in reversed(lot):
-                self.stop(each)
+                self.stop(each, kept=True)
             lot = [each for each in lot if each.restart != "temporary"]
         for each in lot:
             each.restarts += 1
@@ -301,7 +332,7 @@ class Model:
             delay = min(8.0, 2.0**kid.failures)
             for other in reversed(self.lot(kid)):
                 if other is not kid:
-                    self.stop(other)
+                    self.stop(other, kept=True)
         kid.failures += 1
         self.tokens += 1
         kid.token = self.tokens
@@ -377,7 +408,7 @@ class Model:
         kid = self.stopped(name)
         if isinstance(kid, str):
             return ("refused", kid)
-        self.kids.remove(kid)
+        self.remove(kid)
         return ("done",)
 
     def stopped(self, name: str) -> Kid | str:
@@ -403,8 +434,9 @@ class Shell:
         self.trace: list[object] = []
         self.logs: list[tuple[str, str]] = []
         self.answers: dict[int, tuple[object, ...]] = {}
-        self.retries: list[Retry] = []
+        self.retries: list[ScheduleRetry] = []
         self.ready = False
+        self.released: set[int] = set()
         self.exit: Exit | None = None
 
     def run(
@@ -500,11 +532,15 @@ class Shell:
             match action:
                 case StartChild() | StopChildren():
                     step.append(action)
-                case Retry():
+                case ScheduleRetry():
                     self.retries.append(action)
                 case Reply(to, answer):
                     assert to not in self.answers
                     self.answers[to] = plain(answer)
+                case Release(ref, _):
+                    assert ref not in self.alive
+                    assert ref not in self.released, "released twice"
+                    self.released.add(ref)
                 case Ready():
                     self.ready = True
                 case Exit():
@@ -741,6 +777,8 @@ class Families(RuleBasedStateMachine):
         assert [retry.after for retry in real.retries] == [retry[0] for retry in model.retries]
         assert self.family.statistics().restarts == len(model.times)
         assert (real.exit is not None) == model.gone
+        if real.exit is None:
+            assert real.released == model.released
         if real.exit is not None:
             assert not real.alive
             assert model.ending is not None

@@ -13,8 +13,8 @@ from actorflow.runtime.supervision.actions import (
     Done,
     Exit,
     LogKind,
-    Refusal,
     Refused,
+    RequestRefusal,
     Started,
     StopChildren,
     Why,
@@ -40,7 +40,7 @@ from tests.runtime.supervision.family_shell import BOOM, Shell, abc, child, up
     ],
 )
 def test_backoff_is_validated(name: str, value: Any) -> None:
-    with pytest.raises(BadFlags, match=rf"{name}={value!r} of a Backoff"):
+    with pytest.raises(BadFlags, match=rf"^{name}={value!r}: {name} must be a finite number"):
         Backoff(**{name: value})
 
 
@@ -163,7 +163,7 @@ def test_shutdown_during_a_plan_waits_for_its_step_only() -> None:
     assert shell.ask("start_child", child("d")) is None
     shell.perform(shell.family.shutdown(Shutdown()))
     shell.release()  # the stop of c1
-    assert list(shell.replies.values()) == [Refused(Refusal.STOPPING)]
+    assert list(shell.replies.values()) == [Refused(RequestRefusal.STOPPING)]
     shell.release()
     assert shell.take_trace() == "-c1 -a1"
     assert shell.ending() is not None
@@ -216,9 +216,9 @@ def test_reports_that_nobody_waits_for_are_mistakes_of_the_shell() -> None:
     family.begin(now=0.0)
     with pytest.raises(OutOfTurn, match="'b' was reported, but the start of 'a' is waited for"):
         family.start_failed("b", BOOM, now=0.0)
-    with pytest.raises(OutOfTurn, match=r"report start_ignored\('a'\)"):
+    with pytest.raises(OutOfTurn, match=r"use start_ignored\('a'\)"):
         family.started("a", None, now=0.0)
-    with pytest.raises(OutOfTurn, match="comes once and first"):
+    with pytest.raises(OutOfTurn, match="is called once and first"):
         family.begin(now=0.0)
     family.check()
 
@@ -237,9 +237,9 @@ def test_s34_a_child_whose_exit_waits_for_its_turn_is_still_started() -> None:
     shell.exits("b1")
     shell.release()
     assert list(shell.replies.values()) == [
-        Refused(Refusal.ALREADY_STARTED, ref="b1"),
-        Refused(Refusal.RUNNING),
-        Refused(Refusal.RUNNING),
+        Refused(RequestRefusal.ALREADY_STARTED, ref="b1"),
+        Refused(RequestRefusal.RUNNING),
+        Refused(RequestRefusal.RUNNING),
         Done(),
     ]
     assert shell.take_trace() == "+a2"  # b had died, so there was nothing left to stop

@@ -9,7 +9,7 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.exits import FailedToStart
-from actorflow.runtime.supervision.actions import ChildState, Refusal, Started
+from actorflow.runtime.supervision.actions import ChildState, RequestRefusal, Started
 from tests.runtime.supervision.kit import FAIL, counts, ids, names, ref, refusal, state
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def test_sup_start_restart_child_returns_error_s36(stage: Stage) -> None:
     stage.outcomes["a"].append(FAIL)
     with pytest.raises(af.RequestRefused) as raised:
         supervisor.restart_child("a")
-    assert raised.value.why is Refusal.START_FAILED
+    assert raised.value.why is RequestRefusal.START_FAILED
     assert isinstance(raised.value.__cause__, OSError)
     assert state(supervisor, "a") is ChildState.STOPPED
     assert supervisor.restart_child("a").ref.actor.name == "a2"
@@ -153,7 +153,7 @@ def test_sup_start_restart_child_returns_error_s36(stage: Stage) -> None:
 def test_sup_start_child_returns_error_s34(stage: Stage, outcome: Any) -> None:
     supervisor = stage.up()
     stage.outcomes["a"].append(outcome)
-    assert refusal(supervisor.start_child, stage.child("a")) is Refusal.START_FAILED
+    assert refusal(supervisor.start_child, stage.child("a")) is RequestRefusal.START_FAILED
     assert ids(supervisor) == []
 
 
@@ -161,7 +161,7 @@ def test_sup_start_child_returns_error_s34(stage: Stage, outcome: Any) -> None:
 def test_sup_start_child_returns_error_simple_s34(stage: Stage, outcome: Any) -> None:
     supervisor = stage.up(stage.child("a"), strategy="dynamic")
     stage.outcomes["a"].append(outcome)
-    assert refusal(supervisor.start_copy) is Refusal.START_FAILED
+    assert refusal(supervisor.start_copy) is RequestRefusal.START_FAILED
     assert counts(supervisor) == [1, 0, 0, 0]
 
 
@@ -174,15 +174,15 @@ def test_sup_start_map_s38(stage: Stage) -> None:
     assert supervisor.get_childspec(ref(supervisor, "a")) is spec
     assert supervisor.get_childspec("sub").shutdown == math.inf
     assert supervisor.get_childspec("sub").type == "supervisor"
-    assert refusal(supervisor.get_childspec, "stranger") is Refusal.NOT_FOUND
-    assert refusal(supervisor.which_child, "stranger") is Refusal.NOT_FOUND
+    assert refusal(supervisor.get_childspec, "stranger") is RequestRefusal.NOT_FOUND
+    assert refusal(supervisor.which_child, "stranger") is RequestRefusal.NOT_FOUND
 
 
 def test_sup_start_map_simple_s38(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a"), strategy="dynamic")
     started = supervisor.start_copy()
     assert supervisor.get_childspec(started.ref).shutdown == 5.0
-    assert refusal(supervisor.get_childspec, "a") is Refusal.NOT_FOUND
+    assert refusal(supervisor.get_childspec, "a") is RequestRefusal.NOT_FOUND
 
 
 def test_workers_are_known_by_their_own_refs_s38(stage: Stage) -> None:
@@ -258,8 +258,8 @@ def test_extra_return_s2(stage: Stage) -> None:
     supervisor.terminate_child("a")
     answer = supervisor.restart_child("a")
     assert answer == Started(ref(supervisor, "a"), "extra")
-    assert refusal(supervisor.restart_child, "a") is Refusal.RUNNING
-    assert refusal(supervisor.restart_child, "z") is Refusal.NOT_FOUND
+    assert refusal(supervisor.restart_child, "a") is RequestRefusal.RUNNING
+    assert refusal(supervisor.restart_child, "z") is RequestRefusal.NOT_FOUND
 
 
 def test_exit_reason_of_a_failed_start_names_the_child(stage: Stage) -> None:
@@ -277,7 +277,7 @@ def test_exit_reason_of_a_failed_start_names_the_child(stage: Stage) -> None:
 def test_start_that_gives_a_running_child_again_is_refused_s2(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a"))
     stage.outcomes["b"].append(ref(supervisor, "a"))
-    with pytest.raises(af.RequestRefused, match="belongs to child 'a'"):
+    with pytest.raises(af.RequestRefused, match="which is child 'a' already"):
         supervisor.start_child(stage.child("b"))
     stage.crash(supervisor, "a")
     assert names(supervisor) == "a2"

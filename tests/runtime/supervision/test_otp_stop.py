@@ -172,7 +172,7 @@ def test_requests_during_the_stop_are_refused(stage: Stage) -> None:
     supervisor.stop(block=False)
     stage.run()
     assert state(supervisor, "a") is ChildState.STOPPING
-    with pytest.raises(af.RequestRefused, match="ending"):
+    with pytest.raises(af.RequestRefused, match="is stopping"):
         supervisor.start_child(stage.child("b"))
     stage.run(5.0)
     assert not supervisor.is_alive()

@@ -60,8 +60,9 @@ def test_o8_server_dies_with_its_own_supervisor_when_that_gives_up() -> None:
         with pytest.raises(ValueError, match="bad"):
             server.push_block("a", "bad", timeout=PATIENCE)
     until(lambda: server.exit_reason is not None, "the server ends with the supervisor")
-    assert server.exit_reason == af.Shutdown()
-    with pytest.raises(af.WorkerStopped):
+    assert isinstance(server.exit_reason, af.Shutdown)
+    assert "gave up on child 'a' (crash: ValueError: bad" in server.exit_reason.describe()
+    with pytest.raises(af.WorkerStopped, match="gave up on child 'a'"):
         server.push("b", 1)
     server.stop()
 

@@ -1,0 +1,43 @@
+"""Hand a token over in one C call, so that no interrupt can strike half-way.
+
+A token is the right to run an actor. Whoever takes it out of a list must put it into a lane's
+queue; KeyboardInterrupt between the two would leave an actor that nobody runs. Signal handlers run
+between bytecodes, never inside a C call: so both steps are made by one, an iterator over C
+functions that another C function exhausts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.lanes.shelter import SHELTER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["hand_over", "shelter"]
+
+_exhaust = deque[Any](maxlen=0).extend
+
+
+def hand_over(tokens: list[Any], put: Callable[[Any], object]) -> bool:
+    """Pop a token and put it; return whether there was one. Atomic if `put` is a C function."""
+    try:
+        _exhaust(map(put, map(list.pop, (tokens,))))
+    except IndexError:
+        return False
+    return True
+
+
+def shelter(tokens: list[Any], function: Callable[[Any], object]) -> bool:
+    """Pop a token and have the shelter call `function(token)`; return whether there was one."""
+    put = SHELTER.door()
+    if put is None:  # no thread can be started, so this is all that can be done
+        return hand_over(tokens, function)
+    try:
+        _exhaust(map(put, map(partial(partial, function), map(list.pop, (tokens,)))))
+    except IndexError:
+        return False
+    return True
