@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from _thread import TIMEOUT_MAX
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.runtime.fork import after_fork
@@ -145,22 +146,26 @@ class SystemClock:
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` at `when`. O(log n) in the number of pending calls; thread-safe."""
         timer = Timer(when, callback, self._on_cancel)
-        if when == math.inf:
-            return timer  # never
-        if not self._started:
-            attend(self._start)
-        with self._lock:
-            # The bell first: an interrupt between the two then rings for nothing, instead of
-            # leaving a timer that nobody waits for. The clock's thread waits for the lock.
-            if when < self._heap.next_time():
-                self._bell.put(None)
-            self._heap.push(timer)
+        if when != math.inf:  # else never
+            attend(partial(self._add, timer))  # an interrupt must not strike under the lock
         return timer
+
+    def _add(self, timer: Timer) -> None:
+        with self._lock:
+            first = timer.when < self._heap.next_time()
+            self._heap.push(timer)
+        if not self._started:
+            self._start()
+        elif first:
+            self._bell.put(None)
 
     def _on_cancel(self) -> None:
         if self._heap.count_cancelled():
-            with self._lock:
-                self._heap.compact()
+            attend(self._compact)
+
+    def _compact(self) -> None:
+        with self._lock:
+            self._heap.compact()
 
     def _start(self) -> None:
         with self._lock:
