@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.runtime.fork import after_fork
-from actorflow.runtime.lanes.shelter import attend
+from actorflow.runtime.lanes.shelter import SHELTER, attend, in_main_thread
 from actorflow.runtime.lanes.starting import (
     AGENTS,
     PENDING,
@@ -146,8 +146,12 @@ class SystemClock:
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` at `when`. O(log n) in the number of pending calls; thread-safe."""
         timer = Timer(when, callback, self._on_cancel)
-        if when != math.inf:  # else never
-            attend(partial(self._add, timer))  # an interrupt must not strike under the lock
+        if when == math.inf:
+            return timer  # never
+        if in_main_thread():  # an interrupt must not strike under the lock
+            SHELTER.post(partial(self._add, timer))
+        else:
+            self._add(timer)
         return timer
 
     def _add(self, timer: Timer) -> None:
