@@ -214,8 +214,9 @@ class Priority(Behaviour):
         """
         try:
             rank = self._key(unwrap(message))
+            plain: Any = int if isinstance(rank, int) else float
             if isinstance(rank, Real) and rank == rank:  # noqa: PLR0124 - NaN is not itself
-                return int(rank) if isinstance(rank, int) else float(rank)
+                return plain(rank)
         except BaseException as error:
             self._rejected += 1
             raise unusable(message, f"no priority key={shown(self._given)}:", error) from error
