@@ -196,11 +196,12 @@ class Bounded(Wrapper):
         keep_new = self._when_full == "drop_oldest"
         for message in messages:
             try:
-                if len(inner) < size or not inner.grows(message):
+                if keep_new:
                     inner.add(message)
-                elif keep_new:
+                    if len(inner) > size:
+                        self._trim()
+                elif len(inner) < size or not inner.grows(message):
                     inner.add(message)
-                    self._trim()
                 else:
                     full.append(message)
             except Exception as error:  # noqa: BLE001 - a refusal concerns this message alone
