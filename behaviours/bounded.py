@@ -117,9 +117,22 @@ class Bounded(Wrapper):
         >>> bounded.take()
         ['b', 'c']
         """
-        if len(messages) <= self._size - len(self._inner):
+        room = self._size - len(self._inner)
+        if len(messages) <= room:
             return super().extend_at(messages, times)
-        return Behaviour.extend_at(self, messages, times)
+        traits = self.traits
+        if traits.shrinks or traits.expires or not self._inner.traits.accepts_all:
+            # What happens to one of them depends on the others and on their times.
+            return Behaviour.extend_at(self, messages, times)
+        if self._when_full == "drop_oldest":
+            super().extend_at(messages, times)
+            self._trim()
+            return ()
+        room = max(room, 0)
+        super().extend_at(messages[:room], times[:room])
+        refused: list[Refusal] = []
+        self._turn_away(messages[room:], refused)
+        return refused
 
     def tally(self) -> Tally:
         """Return what was dropped and rejected here, and what the inner behaviour counts. O(1).
