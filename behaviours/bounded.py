@@ -1,4 +1,4 @@
-"""`Bounded`: so many and no more."""
+"""`Bounded`: a limited number of messages."""
 
 from __future__ import annotations
 

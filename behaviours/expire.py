@@ -1,4 +1,4 @@
-"""`Expire`: too late is never."""
+"""`Expire`: messages that are too old are not handed over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Expire(Wrapper):
 
     A line (`Queue`, `Stack`) keeps the order of arrival, so the ages of its messages stand in a
     list of their own, and finding the dead is a binary search. Around anything else, each
-    message is wrapped in an `Item` that bears its time of arrival.
+    message is wrapped in an `Item` with its time of arrival.
 
     >>> from behaviours import Queue
     >>> expire = Expire(Queue(), 5.0)
@@ -266,7 +266,7 @@ class Expire(Wrapper):
 
 
 def _marked(message: Any, now: float) -> Item:
-    """Return the message as an item that bears its time of arrival."""
+    """Return the message as an item with its time of arrival."""
     if type(message) is Item:
         message.born = now
         return message

@@ -179,7 +179,7 @@ class Priority(Behaviour):
         batch, ranks = self._fresh, self._ranks
         self._fresh, self._ranks = [], []
         # The sort asks for the key of each element once, in order: next(iterator, element) takes
-        # it from the list at hand, without calling the user's function a second time.
+        # it from the list, without calling the user's function a second time.
         batch.sort(key=partial(next, iter(ranks)), reverse=True)
         return batch
 

@@ -25,7 +25,7 @@ CREATE TABLE held (
     place INTEGER PRIMARY KEY,
     key UNIQUE,            -- NULL for keys that SQLite cannot compare as Python does
     hash INTEGER,          -- these are found by hash,
-    pickled BLOB,          -- and told apart in Python
+    pickled BLOB,          -- and compared in Python
     message BLOB NOT NULL,
     born REAL              -- of a message that came as an Item
 );
@@ -36,7 +36,7 @@ INSERT INTO held (place, key, message) VALUES (?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET message = excluded.message, born = NULL
 """
 _NEAR = 4_096
-"""So many keys are held in memory before the table is used."""
+"""The number of keys that may be held in memory before the table is used."""
 _PROTOCOL = pickle.HIGHEST_PROTOCOL
 _PLAIN_KEYS = frozenset({int, str})
 _SCALARS = frozenset({int, str, float, bool, bytes, type(None)})

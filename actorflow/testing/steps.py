@@ -7,7 +7,7 @@ from itertools import accumulate
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
-from behaviours.base import Behaviour, Fate, Foreign, Hooked, Item, Reason, adapt, unwrap
+from behaviours.base import Behaviour, Fate, Foreign, Item, Reason, adapt, unwrap
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ class Run:
     def _displaced(self) -> int:
         tally = self.behaviour.tally()
         # What disappears in an object that keeps no counts is dropped by mistake, or `displaces`.
-        dropped = 0 if isinstance(self.behaviour, (Foreign, Hooked)) else tally.dropped
+        dropped = 0 if isinstance(self.behaviour, Foreign) else tally.dropped
         return tally.replaced + dropped + tally.expired + tally.merged
 
     def _merges(self) -> bool:
@@ -365,7 +365,7 @@ class Run:
         return float(ready)
 
     def _look_again(self, messages: int) -> None:
-        """Look whether so many messages changed when the next batch leaves."""
+        """Check whether that many messages changed when the next batch leaves."""
         if self.wait is not None:
             self.since += messages
             self._tell()
