@@ -101,8 +101,8 @@ class Bounded(Wrapper):
         """
         if len(messages) <= self._size - len(self._inner):
             return self._inner.extend(messages)
-        traits = self.traits
-        if self._when_full != "drop_oldest" or traits.shrinks:
+        traits = self._inner.traits
+        if self._when_full != "drop_oldest" or traits.shrinks or traits.bounded:
             return self._fill(messages)
         if traits.accepts_all and not traits.timed:
             return self._keep_newest(messages)
@@ -120,8 +120,8 @@ class Bounded(Wrapper):
         room = self._size - len(self._inner)
         if len(messages) <= room:
             return super().extend_at(messages, times)
-        traits = self.traits
-        if traits.shrinks or traits.expires or not self._inner.traits.accepts_all:
+        traits = self._inner.traits
+        if traits.shrinks or traits.bounded or traits.expires or not traits.accepts_all:
             # What happens to one of them depends on the others and on their times.
             return Behaviour.extend_at(self, messages, times)
         if self._when_full == "drop_oldest":
@@ -179,10 +179,12 @@ class Bounded(Wrapper):
 
     def _fill(self, messages: list[Any]) -> Sequence[Refusal]:
         """Add what there is room for, and treat the rest as `when_full` says."""
-        inner, size, shrinks = self._inner, self._size, self.traits.shrinks
+        inner, size, traits = self._inner, self._size, self._inner.traits
+        # It may stay as long as it is, although messages are added.
+        shrinks = traits.shrinks or traits.bounded
         refused: list[Refusal] = []
         full: list[Any] = []
-        purged = not self.traits.expires
+        purged = not traits.expires
         start, end = 0, len(messages)
         while start < end:
             room = size - len(inner)

@@ -128,6 +128,28 @@ def test_w18_overwriting_when_full_is_fine(kind: type[Unique], when_full: str) -
     assert bounded.tally().dropped == bounded.tally().rejected == 0
 
 
+@pytest.mark.parametrize("inner", ["reject", "drop_oldest", "drop_newest", "block"])
+@pytest.mark.parametrize("outer", ["reject", "drop_oldest", "drop_newest", "block"])
+@pytest.mark.parametrize("sizes", [(1, 2), (2, 1), (2, 2)])
+def test_w18_a_bound_within_a_bound(outer: str, inner: str, sizes: tuple[int, int]) -> None:
+    def build() -> Behaviour:
+        return Bounded(Bounded(Queue(), sizes[0], when_full=inner), sizes[1], when_full=outer)
+
+    together, stamped, singly = build(), build(), build()
+    messages = list(range(6))
+    refused = []
+    for message in messages:
+        try:
+            singly.add(message)
+        except Full:
+            refused.append(message)
+    assert [one for some, _ in together.extend(messages[:]) for one in some] == refused
+    times = [float(message) for message in messages]
+    assert [one for some, _ in stamped.extend_at(messages[:], times) for one in some] == refused
+    assert together.tally() == stamped.tally() == singly.tally()
+    assert together.take() == stamped.take() == singly.take()
+
+
 def one_way(inner: Any) -> Behaviour:
     return Bounded(inner, 5, when_full="drop_oldest")
 
