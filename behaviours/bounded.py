@@ -102,11 +102,10 @@ class Bounded(Wrapper):
         if len(messages) <= self._size - len(self._inner):
             return self._inner.extend(messages)
         traits = self._inner.traits
-        if self._when_full != "drop_oldest" or traits.shrinks or traits.bounded:
-            return self._fill(messages)
-        if traits.accepts_all and not traits.timed:
+        simple = traits.accepts_all and not (traits.shrinks or traits.bounded or traits.timed)
+        if simple and self._when_full == "drop_oldest":
             return self._keep_newest(messages)
-        return self._pass_through(messages)
+        return self._fill(messages)
 
     def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
         """Accumulate many messages that arrived at these times. If they fit, O(1) more.
@@ -165,17 +164,12 @@ class Bounded(Wrapper):
         self._drop(inner.drop_many(len(inner) + over))
         return inner.extend(messages)
 
-    def _pass_through(self, messages: list[Any]) -> Sequence[Refusal]:
+    def _pass_through(self, messages: list[Any], refused: list[Refusal]) -> None:
         """Add all, slice by slice, dropping the oldest in between."""
-        inner = self._inner
         step = max(self._size, _SLICE)
-        refused: list[Refusal] = []
         for start in range(0, len(messages), step):
-            refused += inner.extend(messages[start : start + step])
-            if len(inner) > self._size:
-                inner.purge()
-                self._trim()
-        return refused
+            refused += self._inner.extend(messages[start : start + step])
+            self._trim()
 
     def _fill(self, messages: list[Any]) -> Sequence[Refusal]:
         """Add what there is room for, and treat the rest as `when_full` says."""
@@ -198,6 +192,9 @@ class Bounded(Wrapper):
             elif shrinks:
                 self._add_singly(messages[start : start + _SLICE], refused, full)
                 start += _SLICE
+            elif self._when_full == "drop_oldest":
+                self._pass_through(messages[start:], refused)
+                break
             else:
                 full = messages[start:]
                 break

@@ -302,7 +302,24 @@ def test_bounded_is_not_full_of_expired_messages() -> None:
     assert (bounded.tally().expired, bounded.tally().rejected) == (2, 0)
 
 
-def test_expire_may_give_an_empty_batch_and_throttle_does_not_count_it() -> None:
+@pytest.mark.parametrize(
+    "arrive",
+    [
+        lambda bounded: bounded.add("new"),
+        lambda bounded: bounded.extend(["new"]),
+        lambda bounded: bounded.extend_at(["new"], [3.0]),
+    ],
+)
+def test_a_wait_begins_again_when_all_that_was_held_has_expired(arrive: Any) -> None:
+    bounded = Bounded(Linger(Expire(Queue(), 1.0), 5.0), 1, when_full="drop_oldest")
+    bounded.ready_at(0.0)
+    bounded.add("old")
+    bounded.ready_at(3.0)
+    arrive(bounded)
+    assert bounded.ready_at(3.0) == 8.0
+
+
+def test_expire_may_return_an_empty_batch_and_throttle_does_not_count_it() -> None:
     throttle = Throttle(Expire(Queue(), 5.0), 100.0)
     assert throttle.traits.expires
     throttle.ready_at(0.0)
