@@ -160,8 +160,8 @@ class Hooked:
 class Foreign(Behaviour):
     """Drives an object that has just the methods it needs: `add`, `take`, `__len__`, ...
 
-    Such an object keeps no counts. A message that it accepted, and that is neither handed over
-    nor counted by `len()` any more, was dropped.
+    Such an object keeps no counts, so they are derived from its `len()`: what `take` removes was
+    handed over, and whatever else is no longer there was dropped.
     """
 
     __slots__ = ("_accepted", "_driven", "_handed", "_rejected", "traits")
@@ -199,8 +199,7 @@ class Foreign(Behaviour):
         """Hand over what the object hands over."""
         held = len(self)
         payload = self._driven.take()
-        left = held - len(self)
-        self._handed += min(left, len(payload)) if type(payload) is list else left
+        self._handed += held - len(self)
         return payload
 
     def tally(self) -> Tally:
