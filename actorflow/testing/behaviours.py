@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.testing.steps import Broken, Run
+from actorflow.testing.rules import Broken
+from actorflow.testing.steps import Run
 from behaviours.base import adapt
 
 if TYPE_CHECKING:
