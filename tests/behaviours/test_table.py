@@ -192,7 +192,7 @@ def test_it_works_from_several_threads_one_at_a_time() -> None:
 
 def test_the_table_is_closed_with_the_behaviour() -> None:
     table = TableUnique()
-    connection = table._table
+    connection = table._rows._connection
     del table
     gc.collect()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
