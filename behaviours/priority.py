@@ -231,7 +231,8 @@ class Priority(Behaviour):
         try:
             ranks = list(map(self._key, plain))
             kinds = set(map(type, ranks))
-            if not kinds <= _PLAIN:
+            # There are fewer if the function raised StopIteration.
+            if not kinds <= _PLAIN or len(ranks) < len(messages):
                 return None
             if float in kinds:
                 # A single NaN makes the sum NaN. So may two infinities; then the slow way decides.

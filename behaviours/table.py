@@ -315,7 +315,9 @@ class TableUnique(Behaviour):
             keys = list(map(self._key, messages))
         except BaseException:  # noqa: BLE001 - one of them is malformed: find out which
             return None
-        return keys if _PLAIN_KEYS.issuperset(map(type, keys)) else None
+        # There are fewer if the function raised StopIteration.
+        right = len(keys) == len(messages) and _PLAIN_KEYS.issuperset(map(type, keys))
+        return keys if right else None
 
     def _keeps_near(self, messages: list[Any]) -> bool:
         """Return whether messages with plain keys can be held in memory."""
@@ -343,7 +345,7 @@ class TableUnique(Behaviour):
             if _are_plain(messages):
                 blobs = [pickle.dumps(message, _PROTOCOL) for message in messages]
             else:
-                blobs = list(map(_verified, messages))
+                blobs = [_verified(message) for message in messages]
         except BaseException:  # noqa: BLE001 - one of them is malformed: find out which
             return False
         new, fit = self._rows.put(dict(zip(keys, blobs, strict=True)))
