@@ -288,7 +288,7 @@ class SupervisorRef(Ref[SupervisorActor]):
 
     def _view(self, look: Callable[[Family], Any]) -> Any:
         actor = self.actor
-        if CURRENT.get() is actor:
+        if CURRENT.get() is actor and actor.exit_reason is None:
             answer = actor.shown(look(actor.family))
         else:
             _refuse_deadlock(actor, "a view")
@@ -335,6 +335,8 @@ def _refuse_deadlock(
         WouldDeadlock: it would.
 
     """
+    if supervisor.exit_reason is not None:
+        return  # it answers at once
     below: Any = None
     actor: Any = CURRENT.get()
     starting = actor is supervisor
