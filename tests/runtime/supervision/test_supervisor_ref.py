@@ -20,6 +20,7 @@ from tests.runtime.worker.probe import PATIENCE, Caller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
     from tests.runtime.supervision.kit import Stage
 
@@ -382,6 +383,32 @@ def test_overdue_timer_of_an_earlier_round_kills_nobody_in_the_next(stage: Stage
 
 
 # Requests against a supervisor that is being killed.
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_inbox_that_another_thread_refuses_at_the_same_time(stage: Stage, moment: int) -> None:
+    supervisor = stage.up()
+    told: list[Any] = []
+    supervisor.watch(lambda _who, reason: told.append(reason))
+    for _ in range(3):
+        supervisor.actor._post(lambda: None)
+    lines = 0
+
+    def other_thread(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal lines
+        if frame.f_code.co_name == "_refuse_inbox" and event == "line":
+            lines += 1
+            if lines == moment + 1:
+                supervisor.actor._refuse_inbox()
+        return other_thread
+
+    before = sys.gettrace()
+    sys.settrace(other_thread)
+    try:
+        supervisor.kill()
+    finally:
+        sys.settrace(before)
+    assert told == [af.Killed()]
 
 
 def test_requests_and_kills_from_many_threads_all_end() -> None:
