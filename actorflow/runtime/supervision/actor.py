@@ -44,13 +44,14 @@ from actorflow.runtime.supervision.actions import (
     RequestRefusal,
     ScheduleRetry,
     StartChild,
+    Started,
     StopChildren,
     Why,
 )
+from actorflow.runtime.supervision.callers import Caller, Callers
 from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.handles import IGNORE, Handles, RunningChild
 from actorflow.runtime.supervision.spec import Child, Strategy
-from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
@@ -60,8 +61,9 @@ if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.supervision.actions import Action
     from actorflow.runtime.supervision.spec import Flags
+    from actorflow.runtime.worker.tickets import ThreadTicket
 
-__all__ = ["Caller", "SupervisorActor"]
+__all__ = ["SupervisorActor"]
 
 
 class _Event:
@@ -71,17 +73,6 @@ class _Event:
 
     def __init__(self, call: Callable[[], None]) -> None:
         self.call = call
-
-
-class Caller(ThreadTicket):
-    """A thread that waits for an answer of the supervisor."""
-
-    __slots__ = ("asked",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = ""
-        """The request, for the text of an error."""
 
 
 class SupervisorActor(Actor):
@@ -106,7 +97,7 @@ class SupervisorActor(Actor):
         self.why: Why | None = None
         """Which decision ended it."""
         self._starters: list[ThreadTicket] = []  # atomic: the thread that pops it resolves it
-        self._callers: set[Caller] = set()  # atomic: the thread that removes one resolves it
+        self.callers = Callers()
         self._round = 0  # the round of stops that `_deadlines` belong to
         self._deadlines: list[Timer] = []
         self._retries: dict[Hashable, Timer] = {}
@@ -180,15 +171,14 @@ class SupervisorActor(Actor):
             Exception: what the caller was answered with.
 
         """
-        caller = Caller()
-        self._callers.add(caller)
+        caller = self.callers.add()
         try:
             self.put(Envelope(_Event(partial(event, caller))))
             if self.exit_reason is not None:
-                self._refuse_callers()
+                self.callers.refuse(self.dead_error)
             self._lane.wait(caller, None)
         finally:
-            self._callers.discard(caller)
+            self.callers.discard(caller)
         if caller.error is not None:
             raise caller.error
         return caller.answer
@@ -201,14 +191,14 @@ class SupervisorActor(Actor):
         try:
             actions = getattr(self.family, method)(*args, caller=caller, **options)
         except Exception as error:  # noqa: BLE001 - the caller's mistake
-            self._answer(caller, error=error)
+            self.callers.answer(caller, error=error)
         else:
             self._perform(actions)
 
     def terminate_ref(self, ref: Any, caller: Caller) -> None:
         """Stop the child with that ref; of a worker, whichever executor it has by now."""
         known = self.handles.known(ref)
-        # A child of ours that is not known any more has ended, whoever stopped it.
+        # One of its children that is not known any more has ended, whatever ended it.
         unknown = self.family.which_child(known) is RequestRefusal.NOT_FOUND
         options = {"alive": unknown and ref.is_alive()}
         self.request("terminate_ref", (known,), options, caller)
@@ -218,15 +208,17 @@ class SupervisorActor(Actor):
         try:
             answer = self.shown(look(self.family))
         except Exception as error:  # noqa: BLE001 - the caller's mistake
-            self._answer(caller, error=error)
+            self.callers.answer(caller, error=error)
         else:
-            self._answer(caller, answer)
+            self.callers.answer(caller, answer)
 
     def shown(self, answer: Any) -> Any:
         """Return an answer of the family with refs in place of incarnations."""
         if isinstance(answer, list):
             return [self.shown(each) for each in answer]
         running = getattr(answer, "ref", None)
+        if type(answer) is Started:  # `replace` is slow, and this is what starts wait for
+            return Started(answer.ref.ref, answer.extra)
         if isinstance(running, RunningChild):
             return dataclasses.replace(answer, ref=running.ref)
         return answer
@@ -234,28 +226,14 @@ class SupervisorActor(Actor):
     def _reply(self, caller: Caller, answer: Answer) -> None:
         answer = self.shown(answer)
         if not isinstance(answer, Refused):
-            self._answer(caller, answer)
+            self.callers.answer(caller, answer)
             return
         refused = RequestRefused(
             answer.why, ref=answer.ref, reason=answer.reason, asked=caller.asked, of=repr(self)
         )
         if answer.reason is not None:
             refused.__cause__ = _cause(answer.reason)
-        self._answer(caller, error=refused)
-
-    def _answer(
-        self, caller: Caller, answer: Any = None, *, error: BaseException | None = None
-    ) -> None:
-        try:
-            self._callers.remove(caller)
-        except KeyError:
-            return  # it was refused meanwhile, or has stopped waiting
-        caller.answer = answer
-        caller.resolve(error)
-
-    def _refuse_callers(self) -> None:
-        for caller in list(self._callers):
-            self._answer(caller, error=self.dead_error())
+        self.callers.answer(caller, error=refused)
 
     # Actions.
 
@@ -402,7 +380,7 @@ class SupervisorActor(Actor):
             forget_name(self.name, self.actor_ref)
         self._cancel_if_ended()
         self._kill_children()
-        self._refuse_callers()
+        self.callers.refuse(self.dead_error)
         self._resolve_starter(self.dead_error())
 
     def _kill_children(self) -> None:
@@ -415,7 +393,7 @@ class SupervisorActor(Actor):
 _EVENTS = {
     LogKind.CHILD_TERMINATED: "child terminated",
     LogKind.START_ERROR: "child did not start",
-    LogKind.SHUTDOWN_ERROR: "child did not stop as told",
+    LogKind.SHUTDOWN_ERROR: "child did not stop as expected",
     LogKind.TOO_MANY_RESTARTS: "too many restarts",
 }
 

@@ -159,7 +159,7 @@ class WorkerHandle:
         if not final:
             accumulator.suspend()  # ends the executor only, after its current batch
         elif self._executor.exit_reason is None:
-            accumulator.shut_down(reason)  # drains, unless told otherwise
+            accumulator.shut_down(reason)  # drains first, by default
         else:
             accumulator.request_stop(StopMode.NOW, reason)  # without an executor nothing drains
 
@@ -325,8 +325,8 @@ def _has_extra(outcome: Any) -> bool:
 def _not_a_child(child: Child, outcome: Any) -> str:
     if isinstance(outcome, pykka.ActorRef):
         return (
-            f"child {brief(child.id)} is {brief(outcome)}, a plain pykka actor, which notifies "
-            "nobody when it ends; derive it from actorflow.Actor"
+            f"child {brief(child.id)} is {brief(outcome)}, a plain pykka actor, which "
+            "cannot be watched; derive it from actorflow.Actor"
         )
     return (
         f"the start of child {brief(child.id)} returned {brief(outcome)}; it must return the ref "

@@ -117,7 +117,7 @@ def test_s12_siblings_stopped_for_a_failed_start_name_it(stage: Stage) -> None:
 def test_giving_up_while_a_sibling_stops_is_no_shutdown_error(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """OTP's `shutdown` is what a child that is being stopped ends with: the detail is ours."""
+    """A child that is being stopped should end with OTP's `shutdown`, which has no such detail."""
     inner = stage.tree(stage.child("db"), stage.stubborn("slow", shutdown=60.0), max_restarts=0)
     supervisor = stage.up(af.Child("inner", inner))
     nested = ref(supervisor, "inner")
@@ -127,7 +127,7 @@ def test_giving_up_while_a_sibling_stops_is_no_shutdown_error(
     stage.slow.run()
     stage.run()
     assert isinstance(nested.exit_reason.detail, af.GaveUp)
-    assert "child did not stop as told" not in caplog.text
+    assert "child did not stop as expected" not in caplog.text
 
 
 class Rude(Exception):

@@ -20,7 +20,7 @@ def test_child_unlink_s29(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a"))
     child = ref(supervisor, "a")
     child.actor.watch(print)
-    child.actor.unwatch(print)  # takes away a watcher of ours, not the supervisor's
+    child.actor.unwatch(print)  # removes the watcher of this test, not the supervisor's
     supervisor.stop()
     assert not child.is_alive()
 
@@ -236,7 +236,7 @@ def test_format_log_each_kind_s48(stage: Stage, caplog: pytest.LogCaptureFixture
         "child terminated": ["child='a'", "reason='crash: ValueError: boom'", "ref='<a2>'"],
         "child did not start": ["child='a'", "reason='crash: OSError: refused'"],
         "too many restarts": ["child='a'", "restarts=2", "reason='crash: ValueError: boom'"],
-        "child did not stop as told": ["child='b'", "killed (its thread was abandoned)"],
+        "child did not stop as expected": ["child='b'", "killed (its thread was abandoned)"],
     }
     for event, words in facts.items():
         line = records(caplog, event)[-1]

@@ -66,7 +66,7 @@ def test_unwatch_cancels_one_watch(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
-def test_m20_watcher_that_raises_keeps_nobody_else_from_being_told(
+def test_m20_watcher_that_raises_does_not_affect_the_others(
     stage: Stage, error: BaseException
 ) -> None:
     supervisor = stage.up(stage.child("a"))
@@ -365,7 +365,7 @@ def test_ended_supervisor_with_a_pending_retry_or_stop_is_freed(stage: Stage, ho
     assert pending(stage.clock) == 0
 
 
-def test_overdue_timer_of_an_earlier_round_kills_nobody_in_the_next(stage: Stage) -> None:
+def test_overdue_timer_of_an_earlier_round_kills_nothing_in_the_next(stage: Stage) -> None:
     supervisor = stage.up(stage.stubborn("a"), stage.stubborn("b"))
     first, second = ref(supervisor, "a"), ref(supervisor, "b")
     supervisor.stop(block=False)
