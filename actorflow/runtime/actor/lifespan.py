@@ -139,19 +139,22 @@ class Lifespan:
             StartFailed: `on_start` raised or asked to stop.
 
         """
-        ROSTER.add(self)
-        if getattr(self.actor.on_start, "__func__", None) is pykka.Actor.on_start:
-            self._open()
-            return
+        try:
+            ROSTER.add(self)
+            if getattr(self.actor.on_start, "__func__", None) is pykka.Actor.on_start:
+                self._open()
+            else:
+                self._start_in_lane()
+        except BaseException:  # Ctrl-C: the caller never gets a ref to stop it with
+            self.kill()
+            raise
+
+    def _start_in_lane(self) -> None:
         started = ThreadTicket()
         self._starting = [started]
         with self.being_started():
-            try:
-                self.lane.submit(_Start(self))
-                self.lane.wait(started, None)
-            except BaseException:  # Ctrl-C: the caller never gets a ref to stop it with
-                self.kill()
-                raise
+            self.lane.submit(_Start(self))
+            self.lane.wait(started, None)
         if started.error is not None:
             raise started.error
 
@@ -251,7 +254,7 @@ class Lifespan:
                 elif not mailbox.rest():
                     return
         except BaseException as error:  # noqa: BLE001 - a bug of ours; nobody must wait for ever
-            _report("actor failed", self, error)
+            _report(log.error, "actor failed", self, error)
             self.die(Crash(error))
             return
         finally:
@@ -261,10 +264,7 @@ class Lifespan:
     def _handle(self, envelope: Envelope[Any]) -> None:
         reply_to = envelope.reply_to
         if is_stop(envelope):
-            self._stopping = self._stopping or Normal()
-            self._finish_stop()
-            if reply_to is not None:
-                reply_to.set(None)
+            self._stop_and_reply(self._stopping or Normal(), reply_to)
             return
         self._asked = reply_to
         try:
@@ -273,10 +273,7 @@ class Lifespan:
                 raise answer  # noqa: TRY301 - returned or raised, it means the same
         except Stop as stop:
             self._asked = None
-            self._stopping = stop.reason
-            self._finish_stop()
-            if reply_to is not None:
-                reply(reply_to, None)
+            self._stop_and_reply(stop.reason, reply_to)
         except BaseException as error:  # noqa: BLE001 - the caller's, or the end of the actor
             self._asked = None
             self._answer_with(reply_to, error)
@@ -284,6 +281,14 @@ class Lifespan:
             self._asked = None
             if reply_to is not None:
                 reply(reply_to, answer)
+
+    def _stop_and_reply(self, reason: ExitReason, reply_to: Any) -> None:
+        self._stopping = reason
+        try:
+            self._finish_stop()
+        finally:
+            if reply_to is not None:
+                reply(reply_to, None)
 
     def _receive(self, message: Any) -> Any:
         """Let pykka's code call `on_receive`, or whatever a proxy means."""
@@ -295,6 +300,7 @@ class Lifespan:
             reply_error(reply_to, error)
             contained = getattr(self.actor, "ask_failures", "reply") == "reply"
             if isinstance(error, Exception) and contained:
+                _report(log.debug, "exception returned to caller", self, error)
                 return
         self._crash(error)
 
@@ -320,7 +326,7 @@ class Lifespan:
             return
         running = not self.mailbox.is_idle
         if self.die(Killed(abandoned=running)) and running:
-            _warn("actor abandoned", self)
+            _report(log.warning, "actor abandoned", self)
 
     def _finish_stop(self) -> None:
         """Run `on_stop`, then end. In the lane's thread."""
@@ -328,26 +334,27 @@ class Lifespan:
         try:
             self.actor.on_stop()
         except BaseException as error:  # noqa: BLE001 - the actor ends all the same
-            _report("on_stop failed", self, error)
+            _report(log.error, "on_stop failed", self, error)
         self.die(reason)
 
     def _crash(self, error: BaseException) -> None:
         """Run `on_failure`, then end. In the lane's thread."""
-        _report("actor crashed", self, error)
+        _report(log.error, "actor crashed", self, error)
         try:
             self.actor.on_failure(type(error), error, error.__traceback__)
         except BaseException as second:  # noqa: BLE001 - the actor ends all the same
-            _report("on_failure failed", self, second)
+            _report(log.error, "on_failure failed", self, second)
         self.die(Crash(error))
 
     def die(self, reason: ExitReason) -> bool:
         """End the actor, unless it has ended; return whether this call did it. Thread-safe."""
-        if not self._claim_death(reason):
-            return False
         try:
+            if not self._claim_death(reason):
+                return False
             self._finish_death()
         except BaseException:  # Ctrl-C in the thread that kills it; each step may be repeated
-            self._finish_death()
+            if self.exit_reason is reason:
+                self._finish_death()
             raise
         return True
 
@@ -409,16 +416,28 @@ class Lifespan:
             (self._watchers or []).remove(notice)
 
     def _notify(self) -> None:
+        """Call each watcher once; only Ctrl-C in this very moment may make that twice."""
         watchers = self._watchers
-        while watchers:
-            try:
-                notice = watchers.pop(0)
-            except IndexError:
-                return
-            try:
-                notice(self.actor_ref, self.exit_reason or Normal())
-            except BaseException as error:  # noqa: BLE001 - the others are told all the same
-                _report("exit notice failed", self, error)
+        taken: list[Notice] = []
+        try:
+            while watchers:
+                taken.extend(map(watchers.pop, (0,)))  # one C call, so that none can get lost
+                self._call_watcher(taken[0])
+                taken.clear()
+        except IndexError:  # another thread has taken the last one
+            return
+        except BaseException:
+            if watchers is not None:
+                watchers.extend(taken)
+            raise
+
+    def _call_watcher(self, notice: Notice) -> None:
+        try:
+            notice(self.actor_ref, self.exit_reason or Normal())
+        except KeyboardInterrupt:  # it may not have been called yet; the others come first now
+            raise
+        except BaseException as error:  # noqa: BLE001 - the others are told all the same
+            _report(log.error, "exit notice failed", self, error)
 
 
 class _Start:
@@ -443,12 +462,10 @@ def _describe(reason: ExitReason) -> str:
         return type(reason).__name__.lower()
 
 
-def _report(event: str, lifespan: Lifespan, error: BaseException) -> None:
-    """Log a failure. A log handler that raises must not keep the actor from ending."""
+def _report(
+    write: Callable[..., None], event: str, lifespan: Lifespan, error: BaseException | None = None
+) -> None:
+    """Log an event. A log handler that raises must not keep the actor from ending."""
     with contextlib.suppress(Exception):
-        log.error(event, actor=lifespan.title, error=brief(error), exc_info=error)
-
-
-def _warn(event: str, lifespan: Lifespan) -> None:
-    with contextlib.suppress(Exception):
-        log.warning(event, actor=lifespan.title)
+        facts = {} if error is None else {"error": brief(error), "exc_info": error}
+        write(event, actor=lifespan.title, **facts)
