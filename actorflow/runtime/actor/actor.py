@@ -19,9 +19,10 @@ import pykka
 
 from actorflow.runtime.actor.answers import Answer, reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.actor.lifespan import Lifespan, Stop
+from actorflow.runtime.actor.lifespan import Lifespan
 from actorflow.runtime.actor.mailbox import Mailbox
 from actorflow.runtime.actor.ref import Ref
+from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.lanes.pool import POOL
 
 if TYPE_CHECKING:

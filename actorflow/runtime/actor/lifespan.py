@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pykka
@@ -23,41 +24,25 @@ from actorflow.runtime.actor.answers import reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import Inbox, Mailbox, is_stop, refuse
 from actorflow.runtime.actor.ref import Ref
-from actorflow.runtime.errors import StartFailed, WorkerCrashed, WorkerStopped
-from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
+from actorflow.runtime.actor.starting import Starting
+from actorflow.runtime.actor.stopping import Stop
+from actorflow.runtime.actor.watchers import Watchers
+from actorflow.runtime.errors import WorkerCrashed, WorkerStopped
+from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER
-from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
+    from actorflow.runtime.actor.watchers import Notice
     from actorflow.runtime.lanes.lane import Lane
 
-    Notice = Callable[[Any, ExitReason], object]
-
-__all__ = ["Lifespan", "Stop"]
+__all__ = ["Lifespan"]
 
 _ROUNDS = 32  # messages that an actor handles before it lets others run
-
-
-class Stop(Exception):
-    """Return or raise this from a hook or a job to end the actor.
-
-    >>> Stop().reason, Stop("enough").reason
-    (Normal(), Shutdown(detail='enough'))
-    """
-
-    reason: ExitReason = Normal()  # also for a subclass whose `__init__` does not call this one's
-
-    def __init__(self, reason: object = None) -> None:
-        super().__init__(reason)
-        if isinstance(reason, ExitReason):
-            self.reason = reason
-        elif reason is not None:
-            self.reason = Shutdown(reason)
 
 
 class Lifespan:
@@ -81,11 +66,11 @@ class Lifespan:
     """Its id as a child of that supervisor."""
     starter: Lifespan | None = None
     """The actor that waits for its start, while it is being started."""
-    _starting: list[ThreadTicket] | None = None  # atomic: the thread that pops it resolves it
+    _starting: Starting | None = None
     _stopping: ExitReason | None = None
     _asked: Any = None  # the future of the caller whose message is being handled
     _over: bool = False  # it has ended, and all callers have been refused
-    _watchers: list[Notice] | None = None
+    _watchers: Watchers | None = None
     _stopped_event: threading.Event | None = None
     _ref: Any = None
 
@@ -130,6 +115,17 @@ class Lifespan:
         except BaseException:  # noqa: BLE001 - a subclass of the user's
             return f"{type(self.actor).__name__} ({self.actor_urn})"
 
+    @property
+    def exit_text(self) -> str:
+        """Why the actor ended, in words, whatever the `__str__` of a user's error raises."""
+        reason = self.exit_reason or Normal()
+        try:
+            return reason.describe()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - a class of the user's
+            return type(reason).__name__.lower()
+
     # Starting.
 
     def launch(self) -> None:
@@ -142,21 +138,13 @@ class Lifespan:
         try:
             ROSTER.add(self)
             if getattr(self.actor.on_start, "__func__", None) is pykka.Actor.on_start:
-                self._open()
+                self.open()
             else:
-                self._start_in_lane()
+                self._starting = Starting(self)
+                self._starting.wait()
         except BaseException:  # Ctrl-C: the caller never gets a ref to stop it with
             self.kill()
             raise
-
-    def _start_in_lane(self) -> None:
-        started = ThreadTicket()
-        self._starting = [started]
-        with self.being_started():
-            self.lane.submit(_Start(self))
-            self.lane.wait(started, None)
-        if started.error is not None:
-            raise started.error
 
     @contextlib.contextmanager
     def being_started(self) -> Iterator[None]:
@@ -167,57 +155,13 @@ class Lifespan:
         finally:
             self.starter = None
 
-    def run_start(self) -> None:
-        """Run `on_start`, report to the starter, then handle messages. Only the lane calls this."""
-        if self.exit_reason is not None:  # killed before the lane came to it
-            return
-        before = CURRENT.set(self)
-        reason: ExitReason | None = None
-        try:
-            outcome: Any = self.actor.on_start()  # type: ignore[func-returns-value]
-            if isinstance(outcome, Stop):
-                reason = outcome.reason
-        except Stop as stop:
-            reason = stop.reason
-        except BaseException as error:  # noqa: BLE001 - raised in the starter
-            reason = Crash(error)
-        finally:
-            CURRENT.reset(before)
-        if reason is None:
-            self._release_starter()
-            self._open(in_lane=True)
-            return
-        starters, self._starting = self._starting, None
-        self.die(reason)
-        self._release(starters, self._start_failed())
-
-    def _release_starter(self) -> None:
-        """Let `launch` return. An actor that was killed meanwhile has started, and has ended."""
-        self._release(self._starting, None)
-
-    @staticmethod
-    def _release(starters: list[ThreadTicket] | None, failure: StartFailed | None) -> None:
-        try:
-            starter = (starters or []).pop()
-        except IndexError:
-            return
-        starter.resolve(failure)
-
-    def _start_failed(self) -> StartFailed:
-        reason = self.exit_reason or Normal()
-        failure = StartFailed(self.title, _describe(reason))
-        failure.__cause__ = reason.exception if isinstance(reason, Crash) else None
-        return failure
-
-    def _open(self, *, in_lane: bool = False) -> None:
+    def open(self) -> None:
+        """Begin to handle messages. Thread-safe."""
         if self.exit_reason is not None:
             return
         self.mailbox.open()
         if self.mailbox.envelopes:  # it can be found in the registry already
-            if in_lane:
-                self.run()
-            else:
-                self.mailbox.wake(self.lane, self)
+            self.mailbox.wake(self.lane, self)
 
     # Messages.
 
@@ -366,7 +310,8 @@ class Lifespan:
             self._over = True
             if self._stopped_event is not None:
                 self._stopped_event.set()
-            self._release_starter()
+            if self._starting is not None:
+                self._starting.release()
             self._notify()
 
     def _claim_death(self, reason: ExitReason) -> bool:
@@ -395,7 +340,7 @@ class Lifespan:
     def dead_error(self) -> WorkerStopped:
         """Return the error for callers who come too late."""
         reason = self.exit_reason or Normal()
-        text = f"{self.title} has ended: {_describe(reason)}"
+        text = f"{self.title} has ended: {self.exit_text}"
         if isinstance(reason, Crash):
             error: WorkerStopped = WorkerCrashed(text)
             error.__cause__ = reason.exception
@@ -406,66 +351,29 @@ class Lifespan:
 
     def watch(self, notice: Notice) -> None:
         """Call `notice(ref, reason)` once: when the actor has ended, or now if it has."""
-        self.__dict__.setdefault("_watchers", []).append(notice)
+        self.__dict__.setdefault("_watchers", Watchers()).add(notice)
         if self._over:
             self._notify()
 
     def unwatch(self, notice: Notice) -> None:
         """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
-        with contextlib.suppress(ValueError):
-            (self._watchers or []).remove(notice)
+        if self._watchers is not None:
+            self._watchers.discard(notice)
 
     def _notify(self) -> None:
-        """Call each watcher once; only Ctrl-C in this very moment may make that twice."""
-        watchers = self._watchers
-        taken: list[Notice] = []
-        try:
-            while watchers:
-                taken.extend(map(watchers.pop, (0,)))  # one C call, so that none can get lost
-                self._call_watcher(taken[0])
-                taken.clear()
-        except IndexError:  # another thread has taken the last one
-            return
-        except BaseException:
-            if watchers is not None:
-                watchers.extend(taken)
-            raise
-
-    def _call_watcher(self, notice: Notice) -> None:
-        try:
-            notice(self.actor_ref, self.exit_reason or Normal())
-        except KeyboardInterrupt:  # it may not have been called yet; the others come first now
-            raise
-        except BaseException as error:  # noqa: BLE001 - the others are told all the same
-            _report(log.error, "exit notice failed", self, error)
-
-
-class _Start:
-    """Runs an actor's `on_start` in its lane."""
-
-    __slots__ = ("_lifespan",)
-
-    def __init__(self, lifespan: Lifespan) -> None:
-        self._lifespan = lifespan
-
-    def run(self) -> None:
-        """Run it. Only the lane calls this."""
-        self._lifespan.run_start()
-
-
-def _describe(reason: ExitReason) -> str:
-    try:
-        return reason.describe()
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001 - `__str__` of a user's error
-        return type(reason).__name__.lower()
+        if self._watchers:
+            failed = partial(_report, log.error, "exit notice failed", self)
+            self._watchers.notify(self.actor_ref, self.exit_reason or Normal(), failed)
 
 
 def _report(
     write: Callable[..., None], event: str, lifespan: Lifespan, error: BaseException | None = None
 ) -> None:
-    """Log an event. A log handler that raises must not keep the actor from ending."""
-    with contextlib.suppress(Exception):
+    """Log an event. What a log handler or a user's `__repr__` raises must not matter."""
+    try:
         facts = {} if error is None else {"error": brief(error), "exc_info": error}
         write(event, actor=lifespan.title, **facts)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001, S110 - there is nowhere left to report it
+        pass

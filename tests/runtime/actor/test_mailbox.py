@@ -1,4 +1,4 @@
-"""The mailbox: no wake-up is lost and no turn is taken twice, whatever overlaps or is interrupted."""
+"""The mailbox: no wake-up is lost, no turn taken twice, whatever overlaps or is interrupted."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class MailboxMachine(RuleBasedStateMachine):
         if self.mailbox.envelopes:
             self.mailbox.wake(self.lane, self)
 
-    @precondition(lambda self: len(self.lane))
+    @precondition(lambda self: len(self.lane) > 0)
     @rule()
     def lane_comes_round(self) -> None:
         self.lane.step()
@@ -232,7 +232,7 @@ def interrupted_send(send: str, *also: CodeType) -> int:
         calls = {
             "tell": lambda: ref.tell("a"),
             "ask": lambda: ref.ask("a", block=False),
-            "stop": lambda: ref.actor.stop(),
+            "stop": ref.actor.stop,
         }
 
         def check(where: str) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def test_child_unlink_s29(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a"))
     child = ref(supervisor, "a")
-    for notice in list(child.lifespan._watchers):
+    for notice in list(child.lifespan._watchers._notices):
         if getattr(notice, "func", None) is None:  # nothing but the supervisor's own watches it
             child.unwatch(notice)
     supervisor.stop()
