@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from actorflow import _siblings  # noqa: F401 - first: without behaviours the rest fails unclearly
 from actorflow.runtime.actor.actor import Actor, Stop
 from actorflow.runtime.errors import (
     ActorflowError,
@@ -151,8 +152,13 @@ _LATER = {
 }
 
 
+def __dir__() -> list[str]:
+    """Return the public names, those included that are imported when first used."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
-    """Import what not every program needs when it is first asked for."""
+    """Import what not every program needs when it is first used."""
     if name in _LATER:
         from importlib import import_module  # noqa: PLC0415 - keeps the import light
 

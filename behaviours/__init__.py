@@ -40,6 +40,8 @@ from behaviours.table import TableUnique
 from behaviours.throttle import Throttle
 from behaviours.unique import Unique
 
+__actorflow__ = True  # tells this package from others of its name
+
 __all__ = [
     "ActorflowError",
     "Adaptive",

@@ -89,7 +89,7 @@ def _stop_all(refs: list[af.WorkerRef]) -> Figures:
                 done.release()
 
     for ref in refs:
-        ref.actor.watch(notice)
+        ref.watch(notice)
     count = len(refs)
     begin = time.perf_counter()
     for ref in refs:

@@ -49,7 +49,7 @@ def children(count: int, restarts: int) -> dict[str, float]:
     times = []
     for middle in refs[count // 2 : count // 2 + restarts]:
         again = threading.Event()
-        middle.actor.watch(lambda _actor, _reason, again=again: again.set())
+        middle.watch(lambda _actor, _reason, again=again: again.set())
         before = perf_counter()
         middle.tell("crash")
         again.wait()

@@ -1,8 +1,9 @@
-"""pykka's registry, made fit for many actors, and the names of workers.
+"""pykka's registry at O(1), and the names of workers and supervisors.
 
-pykka keeps its running actors in a list, so that ending one costs a search through all of them.
-`Roster` stands in for that list with the same few operations at O(1). Our actors enter it as
-themselves; their refs are only made when somebody asks for them.
+pykka keeps its running actors in a list, so ending one costs a search through all of them.
+`Roster` replaces that list with the same few operations at O(1). It holds the lifespans of our
+actors, so that a ref is only made when somebody asks for it and a user's `__eq__` or `__hash__`
+is never called.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ __all__ = ["ROSTER", "Roster", "forget_name", "take_name", "whereis"]
 
 
 class Roster:
-    """The running actors, in the order of their start: what pykka's registry does with a list."""
+    """The running actors in order of their start: what pykka's registry does with a list."""
 
     def __init__(self) -> None:
         self._members: dict[Any, None] = {}
 
-    def add(self, actor: Any) -> None:
-        """Enter an actor of ours. O(1)."""
-        self._members[actor] = None
+    def add(self, lifespan: Any) -> None:
+        """Add one of our actors. O(1)."""
+        self._members[lifespan] = None
 
-    def discard(self, actor: Any) -> None:
-        """Strike an actor of ours off. O(1)."""
-        self._members.pop(actor, None)
+    def discard(self, lifespan: Any) -> None:
+        """Remove one of our actors, if it is there. O(1)."""
+        self._members.pop(lifespan, None)
 
     def members(self) -> list[Any]:
-        """Give our actors as themselves, and pykka's own by their refs."""
+        """Return the lifespans of our actors, and the refs of pykka's own."""
         return list(self._members)
 
     def __len__(self) -> int:
@@ -48,21 +49,29 @@ class Roster:
         return list(self)[index]
 
     def __contains__(self, ref: object) -> bool:
-        return ref in self._members or getattr(ref, "actor", None) in self._members
+        return _member(ref) in self._members
 
     def append(self, ref: pykka.ActorRef[Any]) -> None:
-        """Enter an actor by its ref: what pykka does. O(1)."""
-        self._members[getattr(ref, "actor", ref)] = None
+        """Add an actor by its ref, as pykka does. O(1)."""
+        self._members[_member(ref)] = None
 
     def remove(self, ref: pykka.ActorRef[Any]) -> None:
-        """Strike an actor off by its ref: what pykka does. O(1)."""
-        self._members.pop(ref if ref in self._members else getattr(ref, "actor", ref), None)
+        """Remove an actor by its ref, as pykka does. O(1).
+
+        Harmless if it has gone: our actors leave without pykka's lock.
+        """
+        self._members.pop(_member(ref), None)
+
+
+def _member(ref: object) -> object:
+    """Return what the roster keeps for a ref: of our actors the lifespan, else the ref itself."""
+    return getattr(ref, "lifespan", ref)
 
 
 def _install() -> Roster:
     roster = Roster()
     registry: Any = pykka.ActorRegistry
-    with registry._actor_refs_lock:  # noqa: SLF001 - pinned by tests/runtime/test_pykka.py
+    with registry._actor_refs_lock:  # noqa: SLF001 - pinned by tests/runtime/actor/test_pins.py
         for ref in registry._actor_refs:  # noqa: SLF001
             roster.append(ref)
         registry._actor_refs = roster  # noqa: SLF001
@@ -76,10 +85,10 @@ _names: dict[Hashable, Any] = {}
 
 
 def take_name(name: Hashable, ref: Any) -> None:
-    """Give `ref` the name.
+    """Register `ref` under the name.
 
     Raises:
-        AlreadyStarted: somebody bears it.
+        AlreadyStarted: another one has the name.
 
     """
     holder = _names.setdefault(name, ref)
@@ -88,11 +97,11 @@ def take_name(name: Hashable, ref: Any) -> None:
 
 
 def forget_name(name: Hashable, ref: Any) -> None:
-    """Free the name if `ref` bears it."""
+    """Free the name if `ref` has it."""
     if _names.get(name) is ref:
         del _names[name]
 
 
 def whereis(name: Hashable) -> Any | None:
-    """Find a running worker by its name; `None` if there is none. O(1)."""
+    """Return the running worker or supervisor of that name; `None` if there is none. O(1)."""
     return _names.get(name)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykka._envelope import Envelope
 
-from actorflow.runtime.actor.actor import Actor
+from actorflow.runtime.actor.actor import FrameworkActor
 from actorflow.runtime.errors import RequestRefused, StartFailed, WorkerStopped
 from actorflow.runtime.exits import (
     Crash,
@@ -75,7 +75,7 @@ class _Event:
         self.call = call
 
 
-class SupervisorActor(Actor):
+class SupervisorActor(FrameworkActor):
     """A running supervisor. See the module."""
 
     def __init__(
@@ -103,11 +103,6 @@ class SupervisorActor(Actor):
         self._retries: dict[Hashable, Timer] = {}
         self.watch(self._clean_up)  # the first watcher: the others find the children ended
 
-    @property
-    def lane(self) -> Lane:
-        """The lane that its code runs on."""
-        return self._lane
-
     def __repr__(self) -> str:
         name = self.__dict__.get("child_id") if self.name is None else self.name
         return f"supervisor {self.actor_urn[9:17]}" if name is None else f"supervisor {brief(name)}"
@@ -118,8 +113,8 @@ class SupervisorActor(Actor):
         """Start the children; `starter` is resolved when they are up. Called once."""
         self._starters.append(starter)
         ROSTER.add(self)
-        self._inbox.append(Envelope(_Event(self._begin)))
-        self._lane.submit(self)
+        self.mailbox.open()
+        self._post(self._begin)
 
     def _begin(self) -> None:
         self._perform(self.family.begin(now=self.clock.now()))
@@ -176,7 +171,7 @@ class SupervisorActor(Actor):
             self.put(Envelope(_Event(partial(event, caller))))
             if self.exit_reason is not None:
                 self.callers.refuse(self.dead_error)
-            self._lane.wait(caller, None)
+            self.lane.wait(caller, None)
         finally:
             self.callers.discard(caller)
         if caller.error is not None:
@@ -374,7 +369,7 @@ class SupervisorActor(Actor):
         """End at once, with everything below. Thread-safe."""
         self.die(Killed())
 
-    def _clean_up(self, _actor: Actor, _reason: ExitReason) -> None:
+    def _clean_up(self, _ref: Any, _reason: ExitReason) -> None:
         """End what is left: something is only after a kill or a crash. In any thread."""
         if self.name is not None:
             forget_name(self.name, self.actor_ref)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
-from actorflow.runtime.actor.actor import Actor, Ref
+from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import UnknownWorker
 from actorflow.runtime.exits import Killed
 from actorflow.runtime.supervision.spec import BadChild
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from typing import TypeAlias
 
+    from actorflow.runtime.actor.lifespan import Lifespan
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.supervision.spec import Child
 
-    Notice: TypeAlias = Callable[[Actor, ExitReason], None]
+    Notice: TypeAlias = Callable[[Any, ExitReason], None]
 
 __all__ = ["IGNORE", "ActorHandle", "ChildHandle", "Handles", "RunningChild", "WorkerHandle"]
 
@@ -70,7 +71,7 @@ class ChildHandle(Protocol):
         """End the incarnation at once, whatever it is doing. Thread-safe."""
 
     def watch(self, notice: Notice) -> None:
-        """Call `notice(actor, reason)`, in any thread, when the incarnation has ended.
+        """Call `notice(ref, reason)`, in any thread, when the incarnation has ended.
 
         It may be called twice: the family counts the end of an incarnation once.
         """
@@ -81,7 +82,7 @@ class ActorHandle:
 
     __slots__ = ("_owner", "ref")
 
-    def __init__(self, owner: Actor) -> None:
+    def __init__(self, owner: Lifespan) -> None:
         self._owner = owner
         self.ref: Any = None
 
@@ -94,29 +95,29 @@ class ActorHandle:
         ref, extra = outcome if _has_extra(outcome) else (outcome, None)
         if ref is IGNORE:
             return IGNORE
-        if not (isinstance(ref, Ref) and isinstance(ref.actor, Actor)):
+        if not isinstance(ref, Ref):
             raise BadChild(_not_a_child(child, outcome))
         if ref is self.ref:
             raise BadChild(
                 f"the start of child {brief(child.id)} returned {brief(ref)} again; each start "
                 "must return a new one"
             )
-        _adopt(ref.actor, self._owner, child)
+        _adopt(ref.lifespan, self._owner, child)
         self.ref = ref
         return extra
 
     def stop(self, reason: ExitReason, *, final: bool) -> None:
         """See `ChildHandle.stop`."""
-        self.ref.actor.shut_down(reason)
+        self.ref.lifespan.shut_down(reason)
 
     def kill(self) -> None:
         """See `ChildHandle.kill`."""
         if self.ref.is_alive():
-            self.ref.actor.kill()
+            self.ref.kill()
 
     def watch(self, notice: Notice) -> None:
         """See `ChildHandle.watch`."""
-        self.ref.actor.watch(notice)
+        self.ref.watch(notice)
 
 
 class WorkerHandle:
@@ -124,7 +125,7 @@ class WorkerHandle:
 
     __slots__ = ("_executor", "_notice", "_owner", "ref")
 
-    def __init__(self, owner: Actor) -> None:
+    def __init__(self, owner: Lifespan) -> None:
         self._owner = owner
         self._executor: Any = None
         self._notice: Notice | None = None
@@ -136,7 +137,7 @@ class WorkerHandle:
             self._launch(child)
         else:
             self.ref.actor.revive()  # the accumulator is alone: only its executor has ended
-        self._executor = self.ref.actor.executor.actor_ref.actor  # the incarnation
+        self._executor = self.ref.actor.executor.actor_ref.lifespan  # the incarnation
         _adopt(self._executor, self._owner, child)
 
     def _launch(self, child: Child) -> None:
@@ -173,12 +174,12 @@ class WorkerHandle:
         self._notice = notice
         self._executor.watch(notice)
         if self.ref.exit_reason is not None:  # it ended before `_notice` was set
-            notice(self.ref.actor, self.ref.exit_reason)
+            notice(self.ref, self.ref.exit_reason)
 
-    def _pair_ended(self, accumulator: Actor, reason: ExitReason) -> None:
+    def _pair_ended(self, worker: WorkerRef, reason: ExitReason) -> None:
         notice = self._notice
-        if notice is not None and accumulator is self.ref.actor:
-            notice(accumulator, reason)
+        if notice is not None and worker is self.ref:
+            notice(worker, reason)
 
 
 class RunningChild:
@@ -199,7 +200,7 @@ class RunningChild:
         self.ref = handle.ref
         self._report = report
 
-    def __call__(self, _actor: Actor, reason: ExitReason) -> None:
+    def __call__(self, _ref: Any, reason: ExitReason) -> None:
         """Report that the incarnation has ended. In the thread where it ended."""
         self._report(self, reason)
 
@@ -213,7 +214,7 @@ class Handles:
     Lookups are thread-safe.
     """
 
-    def __init__(self, owner: Actor) -> None:
+    def __init__(self, owner: Lifespan) -> None:
         self._owner = owner
         self._by_key: dict[Hashable, RunningChild] = {}
         self._by_ref: dict[Any, RunningChild] = {}
@@ -301,7 +302,7 @@ def is_child(actor: Any, child: Hashable) -> bool:
     return child in {actor.child_id, pair.child_id}
 
 
-def _adopt(actor: Actor, owner: Actor, child: Child) -> None:
+def _adopt(actor: Lifespan, owner: Lifespan, child: Child) -> None:
     """Make an actor know whose child it is."""
     actor.__dict__.update(supervisor=owner, child_id=child.id)
 

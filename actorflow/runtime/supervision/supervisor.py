@@ -17,7 +17,6 @@ from actorflow.runtime.actor.actor import CURRENT, Ref
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import RequestRefused, StopTimeout, WouldDeadlock
 from actorflow.runtime.exits import ExitReason, Normal
-from actorflow.runtime.log import log
 from actorflow.runtime.registry import take_name
 from actorflow.runtime.supervision.actions import RequestRefusal
 from actorflow.runtime.supervision.actor import SupervisorActor
@@ -32,15 +31,13 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from types import TracebackType
-    from typing import Self, TypeAlias
+    from typing import Self
 
-    from actorflow.runtime.actor.actor import Actor
     from actorflow.runtime.clock import Clock
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.supervision.actions import ChildInfo, Counts, FamilyStatistics
     from actorflow.runtime.supervision.tree import Tree
 
-    Watcher: TypeAlias = Callable[["SupervisorRef", ExitReason], None]
 
 __all__ = ["IGNORE", "Supervisor", "SupervisorRef"]
 
@@ -215,18 +212,6 @@ class SupervisorRef(Ref[SupervisorActor]):
 
     # Ending.
 
-    def watch(self, callback: Watcher) -> None:
-        """Call `callback(ref, reason)` once, when the supervisor has ended and its children too.
-
-        At once if it has ended already. It is called in the thread where the supervisor ends, so
-        it must be short. If it raises, that is logged and changes nothing.
-        """
-        self.actor.watch(_Watch(callback))
-
-    def unwatch(self, callback: Watcher) -> None:
-        """Cancel one `watch` of that callback, if it has not been called yet."""
-        self.actor.unwatch(_Watch(callback))
-
     def stop(  # type: ignore[override]
         self,
         reason: ExitReason | None = None,
@@ -252,23 +237,11 @@ class SupervisorRef(Ref[SupervisorActor]):
         actor.shut_down(reason or Normal())
         if not block:
             return True
-        actor.watch(lambda _actor, _reason: ended.resolve())
+        self.watch(lambda _ref, _reason: ended.resolve())
         if not actor.lane.wait(ended, timeout):
             msg = f"{actor!r} did not stop within {timeout} s; it goes on stopping"
             raise StopTimeout(msg)
         return True
-
-    def kill(self) -> None:
-        """End the supervisor and everything below it at once."""
-        self.actor.kill()
-
-    @property
-    def exit_reason(self) -> ExitReason | None:
-        """Why it ended; `None` while it is running.
-
-        `Shutdown(GaveUp(...))` names the child that was restarted too often.
-        """
-        return self.actor.exit_reason
 
     def __enter__(self) -> Self:
         return self
@@ -301,26 +274,6 @@ class SupervisorRef(Ref[SupervisorActor]):
         handles = self.actor.handles
         _hashable(child)
         return self._view(lambda family: look(family, handles.known(child)))
-
-
-class _Watch:
-    """A watcher of a user's, equal to another of the same callback, so that it can be removed."""
-
-    __slots__ = ("_callback",)
-
-    def __init__(self, callback: Watcher) -> None:
-        self._callback = callback
-
-    def __call__(self, actor: Actor, reason: ExitReason) -> None:
-        try:
-            self._callback(actor.actor_ref, reason)
-        except BaseException as error:  # noqa: BLE001 - the other watchers are called all the same
-            log.error("watcher failed", actor=actor.title, error=brief(error), exc_info=error)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Watch) and self._callback == other._callback
-
-    __hash__ = None  # type: ignore[assignment] # only ever compared
 
 
 def _refuse_deadlock(

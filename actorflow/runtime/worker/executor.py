@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any
 import pykka
 from pykka import messages
 
-from actorflow.runtime.actor.actor import CURRENT, Actor, Stop, reply
+from actorflow.runtime.actor.actor import CURRENT, FrameworkActor, Stop, reply
+from actorflow.runtime.actor.mailbox import refuse
 from actorflow.runtime.errors import (
     BadJob,
     StartFailed,
     WorkerCrashed,
     WorkerStopped,
 )
-from actorflow.runtime.exits import Crash
+from actorflow.runtime.exits import Crash, Killed
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER
@@ -53,7 +54,7 @@ _RESERVED = (
 _ROUNDS = 16  # batches that a worker processes before it lets others run
 
 
-class Executor(Actor):
+class Executor(FrameworkActor):
     """A job with hooks. Subclass it, implement `handle`, and `spawn` the class.
 
     The hooks run one at a time, in some thread of the worker's lane. If one of them is an
@@ -127,7 +128,7 @@ class Executor(Actor):
         """Join the accumulator: it schedules, with one token for both."""
         self._accumulator = accumulator
         self._idle = accumulator.idle
-        self._lane = accumulator.lane
+        self.lane = accumulator.lane
         self._reruns = not isinstance(accumulator.policy, Drop)
 
     def put(self, envelope: Envelope[Any]) -> None:
@@ -163,12 +164,16 @@ class Executor(Actor):
         """Tell all who wait for an answer that none will come. Any thread."""
         self._refuse_asked()
         if self._inbox:
-            self._refuse_inbox()
+            refuse(self._inbox, self.dead_error)
+
+    def kill(self) -> None:
+        """End at once. Any thread."""
+        self.die(Killed(abandoned=not self._idle))
 
     def begin(self, started: Ticket) -> None:
         """Enter the roster and run `on_start` in the lane; `started` hears how that went."""
         ROSTER.add(self)
-        self._lane.submit(_Steps(self, partial(self._start, started)))
+        self.lane.submit(_Steps(self, partial(self._start, started)))
 
     @property
     def needs_start(self) -> bool:
@@ -207,7 +212,7 @@ class Executor(Actor):
                 batch.resolve()
         if step is not None:
             accumulator.postpone(self, step)
-            self._lane.submit(self)
+            self.lane.submit(self)
 
     def _process_now(self, batch: Batch) -> bool:
         """Call the job without a generator; tell whether it went as jobs usually go.
@@ -241,7 +246,7 @@ class Executor(Actor):
         The lane is needed only for what there is to run: the next batch, or another attempt.
         """
         if error is not None:
-            self._lane.submit(_Steps(self, lambda: self._work_on(batch, begin, error)))
+            self.lane.submit(_Steps(self, lambda: self._work_on(batch, begin, error)))
         elif self.exit_reason is None:
             try:
                 self._processed(batch, begin, None)
@@ -294,7 +299,7 @@ class Executor(Actor):
         """Go on in the lane with steps that a `Deferred` has held up."""
         if error is not None:
             steps = _raising(steps, error)
-        self._lane.submit(_Steps(self, lambda: steps))
+        self.lane.submit(_Steps(self, lambda: steps))
 
     async def _drive_async(self, steps: Generator[Any, Any, None]) -> None:
         CURRENT.set(self)
@@ -383,7 +388,7 @@ class Executor(Actor):
                 yield from self._obey(step)
             step = None
         if self.exit_reason is None:
-            self._lane.submit(self)
+            self.lane.submit(self)
 
     def _obey(self, order: Any) -> Generator[Any, Any, None]:
         """Do what the accumulator says besides giving a batch."""

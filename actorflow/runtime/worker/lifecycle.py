@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, cast
 
-from actorflow.runtime.actor.actor import Actor
+from actorflow.runtime.actor.actor import FrameworkActor
 from actorflow.runtime.errors import BadOption, NotParked, StartFailed, WorkerStopped
 from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
 from actorflow.runtime.lanes.thread import ThreadLane
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Lifecycle"]
 
 
-class Lifecycle(Actor):
+class Lifecycle(FrameworkActor):
     """The part of the accumulator that deals with beginnings and ends."""
 
     core: Accumulation

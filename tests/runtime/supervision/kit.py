@@ -119,7 +119,7 @@ class Stage:
         """Make a child end by itself, for that reason, and run everything that follows."""
         match reason or af.Crash(BOOM):
             case af.Killed():
-                ref.actor.kill()
+                ref.kill()
             case af.Crash(exception):
                 ref.tell(exception)
             case clean:

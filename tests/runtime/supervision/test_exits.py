@@ -43,7 +43,7 @@ class Target(af.Actor):
 
 def watched(ref: Any) -> list[Any]:
     notices: list[Any] = []
-    ref.actor.watch(lambda actor, reason: notices.append((actor, reason)))
+    ref.watch(lambda actor, reason: notices.append((actor, reason)))
     return notices
 
 
@@ -52,8 +52,8 @@ WAYS: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "stop from within": (lambda ref: ref.actor.stop(), af.Normal()),
     "Stop": (lambda ref: ref.tell(af.Stop()), af.Normal()),
     "Stop reason": (lambda ref: ref.tell(af.Stop("enough")), af.Shutdown("enough")),
-    "shutdown": (lambda ref: ref.actor.shut_down(af.Shutdown()), af.Shutdown()),
-    "kill": (lambda ref: ref.actor.kill(), af.Killed()),
+    "shutdown": (lambda ref: ref.lifespan.shut_down(af.Shutdown()), af.Shutdown()),
+    "kill": (lambda ref: ref.kill(), af.Killed()),
     "crash": (lambda ref: ref.tell(BOOM), af.Crash(BOOM)),
 }
 
@@ -65,11 +65,11 @@ def test_p2_one_notice_with_the_reason(stage: Stage, way: str) -> None:
     notices = watched(ref)
     end(ref)
     stage.run()
-    ref.actor.kill()
-    ref.actor.die(af.Normal())
-    assert notices == [(ref.actor, reason)]
-    assert ref.actor.exit_reason == reason
-    assert watched(ref) == [(ref.actor, reason)]  # a late watcher is called at once
+    ref.kill()
+    ref.lifespan.die(af.Normal())
+    assert notices == [(ref, reason)]
+    assert ref.exit_reason == reason
+    assert watched(ref) == [(ref, reason)]  # who comes late is told at once
     assert ref.actor_stopped.is_set()
 
 
@@ -90,12 +90,12 @@ def test_p5_base_exception_ends_that_actor_alone(
     notices = watched(ref)
     future = ref.ask(error, block=False) if how == "ask" else ref.tell(error)
     stage.run()
-    assert notices == [(ref.actor, af.Crash(error))]
+    assert notices == [(ref, af.Crash(error))]
     if future is not None:
         with pytest.raises(type(error)):
             future.get(timeout=PATIENCE)
     assert bystander.is_alive()
-    bystander.actor.kill()
+    bystander.kill()
 
 
 def test_p5_system_exit_in_a_job_restarts_that_worker_alone(stage: Stage) -> None:
@@ -132,7 +132,7 @@ def test_p4_class_can_say_that_an_ask_crashes_too(stage: Stage) -> None:
     stage.run()
     with pytest.raises(ValueError, match="boom"):
         future.get(timeout=PATIENCE)
-    assert ref.actor.exit_reason == af.Crash(BOOM)
+    assert ref.exit_reason == af.Crash(BOOM)
 
 
 @pytest.mark.parametrize("way", ["kill", "stop"])
@@ -167,11 +167,11 @@ def test_p6_ask_that_is_being_answered_ends_with_the_kill(kind: str) -> None:
     if kind == "actor":
         ref: Any = Target.start()
         gate, entered = ref.actor.gate, ref.actor.entered
-        kill = ref.actor.kill
+        kill = ref.kill
     else:
         worker = af.spawn(Slow)
         ref = worker.executor
-        kill = ref.actor.kill
+        kill = ref.kill
     caller = Caller(ref.ask, "block")
     assert entered.wait(PATIENCE)
     kill()
@@ -193,8 +193,8 @@ def test_p2_two_threads_end_it_at_once() -> None:
             how()
 
         callers = [
-            Caller(end, ref.actor.kill),
-            Caller(end, partial(ref.actor.die, af.Crash(BOOM))),
+            Caller(end, ref.kill),
+            Caller(end, partial(ref.lifespan.die, af.Crash(BOOM))),
         ]
         barrier.wait(PATIENCE)
         for caller in callers:
@@ -214,7 +214,7 @@ def test_p2_watching_while_it_dies_is_notified_once() -> None:
 
         caller = Caller(watch)
         barrier.wait(PATIENCE)
-        ref.actor.kill()
+        ref.kill()
         notices = caller.value()
         until(partial(bool, notices), "a notice")
         assert len(notices) == 1
@@ -226,9 +226,9 @@ def test_notice_that_raises_does_not_keep_the_others_from_theirs(stage: Stage) -
     def bad(_actor: Any, _reason: Any) -> None:
         raise RuntimeError("bad notice")
 
-    ref.actor.watch(bad)
+    ref.watch(bad)
     notices = watched(ref)
-    ref.actor.kill()
+    ref.kill()
     assert len(notices) == 1
 
 
@@ -239,10 +239,10 @@ def test_unwatch(stage: Stage) -> None:
     def notice(_actor: Any, reason: Any) -> None:
         notices.append(reason)
 
-    ref.actor.watch(notice)
-    ref.actor.unwatch(notice)
-    ref.actor.unwatch(notice)
-    ref.actor.kill()
+    ref.watch(notice)
+    ref.unwatch(notice)
+    ref.unwatch(notice)
+    ref.kill()
     assert notices == []
 
 
@@ -257,7 +257,7 @@ def test_actor_whose_exception_cannot_be_printed_dies_all_the_same(stage: Stage)
     ref = supervisor.which_child("t").ref
     ref.tell(Rude())
     stage.run()
-    assert isinstance(ref.actor.exit_reason, af.Crash)
+    assert isinstance(ref.exit_reason, af.Crash)
     assert supervisor.which_child("t").restarts == 1
 
 
@@ -268,7 +268,7 @@ def test_killed_while_starting_is_seen_by_the_supervisor(stage: Stage) -> None:
         def on_start(self) -> None:
             Suicidal.starts += 1
             if Suicidal.starts == 1:
-                self.kill()
+                self.actor_ref.kill()
 
     supervisor = stage.up(af.Child("t", Suicidal, kwargs={"lane": stage.lane}))
     stage.run()

@@ -218,7 +218,7 @@ def test_stop_and_kill_and_requests_at_once() -> None:
             callers = [
                 Caller(storm, lambda n, s=supervisor: s.terminate_child(n % 3)),
                 Caller(storm, lambda n, s=supervisor: s.restart_child(n % 3)),
-                Caller(storm, lambda n, w=workers: w[n % 3].actor.kill()),
+                Caller(storm, lambda n, w=workers: w[n % 3].kill()),
                 Caller(
                     storm,
                     lambda n, s=supervisor: s.start_child(
@@ -338,7 +338,7 @@ def test_hanging_on_stop_is_cut_off_at_the_deadline(gate: Gate) -> None:
     supervisor = af.Supervisor([af.Child("slow", Slow, shutdown=0.01)]).start()
     child = supervisor.which_child("slow").ref
     assert supervisor.stop(timeout=PATIENCE)
-    assert child.actor.exit_reason == af.Killed(abandoned=True)
+    assert child.exit_reason == af.Killed(abandoned=True)
 
 
 def test_hanging_coroutine_job_is_cut_off_at_the_deadline() -> None:

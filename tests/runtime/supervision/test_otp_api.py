@@ -32,7 +32,7 @@ def test_child_adm_s34_s37(stage: Stage) -> None:
     # stopped
     supervisor.terminate_child("a")
     supervisor.terminate_child("a")  # idempotent
-    assert first.actor.exit_reason == af.Shutdown()
+    assert first.exit_reason == af.Shutdown()
     assert state(supervisor, "a") is ChildState.STOPPED
     assert refusal(supervisor.start_child, stage.child("a")) is RequestRefusal.ALREADY_PRESENT
     assert supervisor.restart_child("a").ref is ref(supervisor, "a")
@@ -68,8 +68,8 @@ def test_child_adm_simple_s35(stage: Stage) -> None:
     assert refusal(supervisor.terminate_child, stranger) is RequestRefusal.NOT_FOUND
     supervisor.terminate_child(first)
     supervisor.terminate_child(first)
-    assert first.actor.exit_reason == af.Shutdown()
-    stranger.actor.kill()
+    assert first.exit_reason == af.Shutdown()
+    stranger.kill()
     supervisor.terminate_child(stranger)
     assert counts(supervisor) == [1, 0, 0, 0]
 
@@ -252,7 +252,7 @@ def test_count_children_s39(stage: Stage) -> None:
         supervisor.terminate_child(each)
     assert counts(supervisor) == [1, 1000, 0, 1000]
     for each in rest:
-        each.actor.kill()
+        each.kill()
     stage.run()
     assert counts(supervisor) == [1, 0, 0, 0]
 

@@ -22,7 +22,7 @@ def test_sup_stop_infinity_s28(stage: Stage) -> None:
     outer = ref(supervisor, "a")
     supervisor.stop()
     assert stage.take() == "-b1 -a1"
-    assert (inner.exit_reason, outer.actor.exit_reason) == (af.Shutdown(), af.Shutdown())
+    assert (inner.exit_reason, outer.exit_reason) == (af.Shutdown(), af.Shutdown())
 
 
 def test_child_that_does_not_obey_is_waited_for_without_limit_s28(stage: Stage) -> None:
@@ -44,8 +44,8 @@ def test_sup_stop_timeout_s28(stage: Stage, caplog: pytest.LogCaptureFixture) ->
     stage.run(0.999)
     assert stubborn.is_alive()
     stage.run(0.001)
-    assert stubborn.actor.exit_reason == af.Killed(abandoned=True)
-    assert obedient.actor.exit_reason == af.Shutdown()
+    assert stubborn.exit_reason == af.Killed(abandoned=True)
+    assert obedient.exit_reason == af.Shutdown()
     assert supervisor.exit_reason == af.Normal()
     assert "child did not stop as expected" in caplog.text  # S30
 
@@ -59,7 +59,7 @@ def test_sup_stop_timeout_dynamic_s32(stage: Stage) -> None:
     assert [each.is_alive() for each in started] == [True, False, False]
     stage.run(3.0)
     assert supervisor.exit_reason == af.Normal()
-    assert started[0].actor.exit_reason == af.Killed(abandoned=True)
+    assert started[0].exit_reason == af.Killed(abandoned=True)
 
 
 @pytest.mark.parametrize("kind", ["child", "stubborn"])
@@ -67,7 +67,7 @@ def test_sup_stop_brutal_kill_s28(stage: Stage, kind: str) -> None:
     supervisor = stage.up(stage.child("a"), getattr(stage, kind)("b", shutdown="brutal_kill"))
     victim = ref(supervisor, "b")
     supervisor.stop()
-    assert isinstance(victim.actor.exit_reason, af.Killed)
+    assert isinstance(victim.exit_reason, af.Killed)
     assert stage.take() == "-a1"  # no on_stop for the other
 
 
@@ -75,7 +75,7 @@ def test_sup_stop_brutal_kill_dynamic_s32(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a", shutdown="brutal_kill"), strategy="dynamic")
     started = [supervisor.start_copy().ref for _ in range(10)]
     supervisor.stop()
-    assert all(isinstance(each.actor.exit_reason, af.Killed) for each in started)
+    assert all(isinstance(each.exit_reason, af.Killed) for each in started)
 
 
 def test_brutal_kill_of_a_supervisor_takes_all_below_with_it_s28(stage: Stage) -> None:
@@ -85,7 +85,7 @@ def test_brutal_kill_of_a_supervisor_takes_all_below_with_it_s28(stage: Stage) -
     inner = ref(ref(supervisor, "middle"), "low")
     leaf, worker = ref(inner, "c"), inner.worker("w")
     supervisor.stop()
-    assert isinstance(leaf.actor.exit_reason, af.Killed)
+    assert isinstance(leaf.exit_reason, af.Killed)
     assert isinstance(worker.exit_reason, af.Killed)
     assert stage.take() == ""
 
@@ -104,10 +104,10 @@ def test_sup_stop_race_s30(
     supervisor.stop(block=False)
     stage.run()
     if isinstance(reason, af.Killed):
-        racer.actor.kill()
+        racer.kill()
     stage.slow.run()  # now it ends by itself, while it is being stopped
     stage.run()
-    assert isinstance(racer.actor.exit_reason, type(reason))
+    assert isinstance(racer.exit_reason, type(reason))
     assert supervisor.exit_reason == af.Normal()
     assert stage.take().endswith("-a1")
     clean = reason.is_clean and (restart != "permanent" or reason == af.Shutdown())
@@ -133,8 +133,8 @@ def test_sup_stop_manual_s40(stage: Stage) -> None:
     first, second = ref(supervisor, "a"), ref(supervisor, "b")
     assert supervisor.stop()
     assert supervisor.exit_reason == af.Normal()
-    assert first.actor.exit_reason == af.Shutdown()
-    assert isinstance(second.actor.exit_reason, af.Killed)
+    assert first.exit_reason == af.Shutdown()
+    assert isinstance(second.exit_reason, af.Killed)
     with pytest.raises(af.WorkerStopped):
         supervisor.which_children()
 
@@ -146,7 +146,7 @@ def test_sup_stop_manual_timeout_s40(stage: Stage) -> None:
         supervisor.stop(af.Shutdown("slow"), timeout=0.0)
     assert supervisor.is_alive()
     stage.run(5.0)
-    assert child.actor.exit_reason == af.Killed(abandoned=True)
+    assert child.exit_reason == af.Killed(abandoned=True)
     assert supervisor.exit_reason == af.Shutdown("slow")
 
 

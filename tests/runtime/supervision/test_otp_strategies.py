@@ -311,4 +311,4 @@ def test_exits_of_strangers_and_of_the_replaced_do_not_count_s17(stage: Stage) -
     supervisor.actor._child_ended(stranger, af.Crash(ValueError("unknown")))
     stage.run()
     assert names(supervisor) == "a2"
-    stranger.actor.kill()
+    stranger.kill()

@@ -225,8 +225,8 @@ def test_the_name_is_free_when_stop_returns_although_another_thread_ends_the_wor
     for place in range(1_000):
         worker = af.spawn(lambda batch, _: None, executor=ManualLane(), name="storm-name")
         names: list[Any] = []
-        paused = Paused(worker.actor.kill, place)
-        worker.actor.watch(lambda _worker, _reason, names=names: names.append(find()))  # type: ignore[misc]
+        paused = Paused(worker.kill, place)
+        worker.watch(lambda _worker, _reason, names=names: names.append(find()))  # type: ignore[misc]
         paused.finish()
         assert names == [None], paused.where
         if paused.where is None:

@@ -96,7 +96,7 @@ def test_w14_exception_in_a_job_ends_both_halves_with_it(probe: Probe) -> None:
     worker.push("bad")
     assert ended(worker) == af.Crash(error)
     assert executor.actor_stopped.wait(PATIENCE)
-    assert executor.actor.exit_reason == af.Crash(error)
+    assert executor.exit_reason == af.Crash(error)
     with pytest.raises(af.WorkerCrashed) as raised:
         worker.push("late")
     assert raised.value.__cause__ is error

@@ -1,0 +1,60 @@
+"""Answers to `ask`: pykka's future, which refuses a wait that could never end."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+from typing import TYPE_CHECKING, Any
+
+from pykka._threading import ThreadingFuture
+
+from actorflow.runtime.actor.current import CURRENT
+from actorflow.runtime.errors import WouldDeadlock
+
+if TYPE_CHECKING:
+    from actorflow.runtime.actor.lifespan import Lifespan
+
+__all__ = ["Answer", "reply", "reply_error"]
+
+
+class Answer(ThreadingFuture[Any]):
+    """The future answer of one actor.
+
+    pykka makes further futures of the same class (`map`, `stop`), so there need not be an actor.
+    """
+
+    def __init__(self, asked: Lifespan | None = None) -> None:
+        super().__init__()
+        self._asked = asked
+
+    def get(self, *, timeout: float | None = None) -> Any:
+        """Return the answer, as `pykka.Future.get` does.
+
+        Raises:
+            WouldDeadlock: the actor that is to answer waits itself, without a timeout.
+
+        """
+        asked = self._asked
+        if timeout is None and asked is not None and CURRENT.get() is asked and not self._is_there:
+            msg = (
+                f"{asked.title} would wait for its own answer; use tell() or defer(), call the "
+                "method directly, stop with self.stop(), or wait with a timeout"
+            )
+            raise WouldDeadlock(msg)
+        return super().get(timeout=timeout)
+
+    @property
+    def _is_there(self) -> bool:
+        return self._result is not None or self._get_hook is not None
+
+
+def reply(future: Any, answer: Any) -> None:
+    """Answer an `ask`, unless it has been answered already because the actor was killed."""
+    with contextlib.suppress(queue.Full):  # what pykka raises then
+        future.set(answer)
+
+
+def reply_error(future: Any, error: BaseException) -> None:
+    """Answer an `ask` with an exception, unless it has been answered already."""
+    with contextlib.suppress(queue.Full):  # what pykka raises then
+        future.set_exception((type(error), error, error.__traceback__))

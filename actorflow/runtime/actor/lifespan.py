@@ -1,0 +1,379 @@
+"""The framework's side of an actor: how it starts, takes turns, and ends exactly once.
+
+A user's actor holds its `Lifespan` in one slot, so that all other names of the class are the
+user's. `FrameworkActor` (in `actor.py`) is both in one object.
+
+An actor ends in this order: the reason is set, the token goes back for good, callers are refused,
+watchers are notified. So whoever sends something is either refused here or finds the actor dead,
+and an `ask` cannot hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pykka
+from pykka import messages
+from pykka._envelope import Envelope
+
+from actorflow.runtime.actor.answers import reply, reply_error
+from actorflow.runtime.actor.current import CURRENT
+from actorflow.runtime.actor.mailbox import Inbox, Mailbox, is_stop, refuse
+from actorflow.runtime.actor.ref import Ref
+from actorflow.runtime.actor.starting import Starting
+from actorflow.runtime.actor.stopping import Stop
+from actorflow.runtime.actor.watchers import Watchers
+from actorflow.runtime.errors import WorkerCrashed, WorkerStopped
+from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.log import log
+from actorflow.runtime.registry import ROSTER
+from behaviours.errors import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from actorflow.runtime.actor.watchers import Notice
+    from actorflow.runtime.lanes.lane import Lane
+
+__all__ = ["Lifespan"]
+
+_ROUNDS = 32  # messages that an actor handles before it lets others run
+
+
+class Lifespan:
+    """Runs one actor on a lane and ends it once.
+
+    The framework's own actors may override how they are ended: `_claim_death`, `_cut_off`,
+    `_refuse_inbox`, `_finish_stop`, `_crash`, `shut_down` and `kill`. Each says what it must do.
+
+    Args:
+        actor: whose hooks (`on_start`, `on_receive`, `on_stop`, `on_failure`) are called.
+        lane: where they run; the elastic pool unless told otherwise.
+
+    """
+
+    # What most actors never need has a default in the class, and costs an instance nothing.
+    exit_reason: ExitReason | None = None
+    """Why the actor ended; `None` while it lives."""
+    supervisor: Lifespan | None = None
+    """Whose child it is."""
+    child_id: Hashable | None = None
+    """Its id as a child of that supervisor."""
+    starter: Lifespan | None = None
+    """The actor that waits for its start, while it is being started."""
+    _starting: Starting | None = None
+    _stopping: ExitReason | None = None
+    _asked: Any = None  # the future of the caller whose message is being handled
+    _over: bool = False  # it has ended, and all callers have been refused
+    _watchers: Watchers | None = None
+    _stopped_event: threading.Event | None = None
+    _ref: Any = None
+
+    def __init__(self, actor: pykka.Actor, lane: Lane = POOL) -> None:
+        self.actor = actor
+        self.lane = lane
+        self.mailbox = Mailbox()
+
+    # What pykka's code looks at, made only when it does.
+
+    @property
+    def actor_urn(self) -> str:
+        """The unique name of the actor."""
+        urn: str | None = self.__dict__.get("_urn")
+        return urn or self.__dict__.setdefault("_urn", uuid.uuid4().urn)
+
+    @property
+    def actor_inbox(self) -> Any:
+        """The mailbox as pykka sees it."""
+        return Inbox(self)
+
+    @property
+    def actor_ref(self) -> Any:
+        """The actor's ref."""
+        return self._ref or self.__dict__.setdefault("_ref", Ref(self.actor))
+
+    @property
+    def actor_stopped(self) -> threading.Event:
+        """An event that is set once the actor has ended."""
+        event: threading.Event = self.__dict__.setdefault("_stopped_event", threading.Event())
+        if self.exit_reason is not None:
+            event.set()
+        return event
+
+    @property
+    def title(self) -> str:
+        """The actor's `repr`, whatever a user's `__repr__` raises: it is used while things fail."""
+        try:
+            return repr(self.actor)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - a subclass of the user's
+            return f"{type(self.actor).__name__} ({self.actor_urn})"
+
+    @property
+    def exit_text(self) -> str:
+        """Why the actor ended, in words, whatever the `__str__` of a user's error raises."""
+        reason = self.exit_reason or Normal()
+        try:
+            return reason.describe()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - a class of the user's
+            return type(reason).__name__.lower()
+
+    # Starting.
+
+    def launch(self) -> None:
+        """Register the actor and run `on_start` in its lane; return when that has succeeded.
+
+        Raises:
+            StartFailed: `on_start` raised or asked to stop.
+
+        """
+        try:
+            ROSTER.add(self)
+            if getattr(self.actor.on_start, "__func__", None) is pykka.Actor.on_start:
+                self.open()
+            else:
+                self._starting = Starting(self)
+                self._starting.wait()
+        except BaseException:  # Ctrl-C: the caller never gets a ref to stop it with
+            self.kill()
+            raise
+
+    @contextlib.contextmanager
+    def being_started(self) -> Iterator[None]:
+        """Record who waits for the start, so that a call that would wait for it is refused."""
+        self.starter = CURRENT.get()
+        try:
+            yield
+        finally:
+            self.starter = None
+
+    def open(self) -> None:
+        """Begin to handle messages. Thread-safe."""
+        if self.exit_reason is not None:
+            return
+        self.mailbox.open()
+        if self.mailbox.envelopes:  # it can be found in the registry already
+            self.mailbox.wake(self.lane, self)
+
+    # Messages.
+
+    def put(self, envelope: Envelope[Any]) -> None:
+        """Append an envelope to the mailbox and make the actor run. Thread-safe. O(1).
+
+        Raises:
+            WorkerStopped: the actor has ended.
+
+        """
+        mailbox = self.mailbox
+        mailbox.envelopes.append(envelope)
+        if mailbox.idle:
+            if self.exit_reason is not None:
+                self._refuse_inbox()
+                raise self.dead_error()
+            mailbox.wake(self.lane, self)
+
+    def run(self) -> None:
+        """Handle messages for a while. Only the lane calls this; it never raises."""
+        mailbox = self.mailbox
+        if not mailbox.take_turn():
+            return
+        before = CURRENT.set(self)
+        try:
+            for _ in range(_ROUNDS):
+                if self.exit_reason is not None:
+                    mailbox.open()
+                    self._refuse_inbox()
+                    return
+                envelope = mailbox.next()
+                if envelope is not None:
+                    self._handle(envelope)
+                elif not mailbox.rest():
+                    return
+        except BaseException as error:  # noqa: BLE001 - a bug of ours; nobody must wait for ever
+            _report(log.error, "actor failed", self, error)
+            self.die(Crash(error))
+            return
+        finally:
+            CURRENT.reset(before)
+        mailbox.yield_turn(self.lane, self)
+
+    def _handle(self, envelope: Envelope[Any]) -> None:
+        reply_to = envelope.reply_to
+        if is_stop(envelope):
+            self._stop_and_reply(self._stopping or Normal(), reply_to)
+            return
+        self._asked = reply_to
+        try:
+            answer = self._receive(envelope.message)
+            if isinstance(answer, Stop):
+                raise answer  # noqa: TRY301 - returned or raised, it means the same
+        except Stop as stop:
+            self._asked = None
+            self._stop_and_reply(stop.reason, reply_to)
+        except BaseException as error:  # noqa: BLE001 - the caller's, or the end of the actor
+            self._asked = None
+            self._answer_with(reply_to, error)
+        else:
+            self._asked = None
+            if reply_to is not None:
+                reply(reply_to, answer)
+
+    def _stop_and_reply(self, reason: ExitReason, reply_to: Any) -> None:
+        self._stopping = reason
+        try:
+            self._finish_stop()
+        finally:
+            if reply_to is not None:
+                reply(reply_to, None)
+
+    def _receive(self, message: Any) -> Any:
+        """Let pykka's code call `on_receive`, or whatever a proxy means."""
+        return pykka.Actor._handle_receive(self.actor, message)  # noqa: SLF001
+
+    def _answer_with(self, reply_to: Any, error: BaseException) -> None:
+        """Pass an exception to the caller, if there is one; else, or if so chosen, crash."""
+        if reply_to is not None:
+            reply_error(reply_to, error)
+            contained = getattr(self.actor, "ask_failures", "reply") == "reply"
+            if isinstance(error, Exception) and contained:
+                _report(log.debug, "exception returned to caller", self, error)
+                return
+        self._crash(error)
+
+    # Ending.
+
+    def stop(self) -> None:
+        """Ask the actor to stop after what is in its mailbox; return at once. Thread-safe."""
+        if self.exit_reason is None:
+            with contextlib.suppress(WorkerStopped):
+                self.put(Envelope(messages._ActorStop()))  # noqa: SLF001
+
+    def shut_down(self, reason: ExitReason) -> None:
+        """Ask the actor to end with this reason, after what is in its mailbox. Thread-safe."""
+        self._stopping = reason
+        self.stop()
+
+    def kill(self) -> None:
+        """End the actor at once, whatever it is doing. Thread-safe.
+
+        A thread cannot be killed: a handler that hangs keeps its thread, but is cut off.
+        """
+        if self.exit_reason is not None:
+            return
+        running = not self.mailbox.is_idle
+        if self.die(Killed(abandoned=running)) and running:
+            _report(log.warning, "actor abandoned", self)
+
+    def _finish_stop(self) -> None:
+        """Run `on_stop`, then end. In the lane's thread."""
+        reason = self._stopping or Normal()
+        try:
+            self.actor.on_stop()
+        except BaseException as error:  # noqa: BLE001 - the actor ends all the same
+            _report(log.error, "on_stop failed", self, error)
+        self.die(reason)
+
+    def _crash(self, error: BaseException) -> None:
+        """Run `on_failure`, then end. In the lane's thread."""
+        _report(log.error, "actor crashed", self, error)
+        try:
+            self.actor.on_failure(type(error), error, error.__traceback__)
+        except BaseException as second:  # noqa: BLE001 - the actor ends all the same
+            _report(log.error, "on_failure failed", self, second)
+        self.die(Crash(error))
+
+    def die(self, reason: ExitReason) -> bool:
+        """End the actor, unless it has ended; return whether this call did it. Thread-safe."""
+        try:
+            if not self._claim_death(reason):
+                return False
+            self._finish_death()
+        except BaseException:  # Ctrl-C in the thread that kills it; each step may be repeated
+            if self.exit_reason is reason:
+                self._finish_death()
+            raise
+        return True
+
+    def _finish_death(self) -> None:
+        try:
+            self._cut_off()
+        finally:
+            ROSTER.discard(self)
+            self._over = True
+            if self._stopped_event is not None:
+                self._stopped_event.set()
+            if self._starting is not None:
+                self._starting.release()
+            self._notify()
+
+    def _claim_death(self, reason: ExitReason) -> bool:
+        """Set `exit_reason` unless it is set; return whether this call did. Must be atomic."""
+        if self.exit_reason is not None:
+            return False
+        return self.__dict__.setdefault("exit_reason", reason) is reason
+
+    def _cut_off(self) -> None:
+        """Refuse callers and release what the actor holds. Runs once, or again if it raised."""
+        self.mailbox.open()
+        self._refuse_asked()
+        self._refuse_inbox()
+        self.lane.release()
+
+    def _refuse_asked(self) -> None:
+        """Refuse the caller whose message is being handled: the actor was killed meanwhile."""
+        asked = self._asked
+        if asked is not None:
+            reply_error(asked, self.dead_error())
+
+    def _refuse_inbox(self) -> None:
+        """Refuse all who wait for messages that were not handled. Any number of threads at once."""
+        refuse(self.mailbox.envelopes, self.dead_error)
+
+    def dead_error(self) -> WorkerStopped:
+        """Return the error for callers who come too late."""
+        reason = self.exit_reason or Normal()
+        text = f"{self.title} has ended: {self.exit_text}"
+        if isinstance(reason, Crash):
+            error: WorkerStopped = WorkerCrashed(text)
+            error.__cause__ = reason.exception
+            return error
+        return WorkerStopped(text)
+
+    # Watchers.
+
+    def watch(self, notice: Notice) -> None:
+        """Call `notice(ref, reason)` once: when the actor has ended, or now if it has."""
+        self.__dict__.setdefault("_watchers", Watchers()).add(notice)
+        if self._over:
+            self._notify()
+
+    def unwatch(self, notice: Notice) -> None:
+        """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
+        if self._watchers is not None:
+            self._watchers.discard(notice)
+
+    def _notify(self) -> None:
+        if self._watchers:
+            failed = partial(_report, log.error, "exit notice failed", self)
+            self._watchers.notify(self.actor_ref, self.exit_reason or Normal(), failed)
+
+
+def _report(
+    write: Callable[..., None], event: str, lifespan: Lifespan, error: BaseException | None = None
+) -> None:
+    """Log an event. What a log handler or a user's `__repr__` raises must not matter."""
+    try:
+        facts = {} if error is None else {"error": brief(error), "exc_info": error}
+        write(event, actor=lifespan.title, **facts)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001, S110 - there is nowhere left to report it
+        pass

@@ -1,0 +1,139 @@
+"""Refs: what callers hold instead of an actor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+import pykka
+from pykka._envelope import Envelope
+
+from actorflow.runtime.actor.answers import Answer, reply_error
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+    from typing import Self
+
+    from actorflow.runtime.actor.lifespan import Lifespan
+    from actorflow.runtime.exits import ExitReason
+
+__all__ = ["Ref"]
+
+A = TypeVar("A", bound=pykka.Actor)
+
+
+class Ref(pykka.ActorRef[A], Generic[A]):
+    """A `pykka.ActorRef` of one of our actors, with `watch`, `kill` and `exit_reason`.
+
+    Thread-safe. It keeps the actor alive, as pykka's threads do. Copies are the ref itself.
+    """
+
+    actor: A
+    """The actor; touching it from outside is as unsafe as any shared object."""
+
+    def __init__(self, actor: A) -> None:
+        self.actor = actor
+        self.actor_class = type(actor)
+
+    @property
+    def lifespan(self) -> Lifespan:
+        """The framework's side of the actor. Internal."""
+        lifespan: Lifespan = self.actor._actorflow  # type: ignore[attr-defined] # noqa: SLF001
+        return lifespan
+
+    # What pykka's own code looks at, made only when it does.
+
+    @property
+    def actor_urn(self) -> str:  # type: ignore[override]
+        """See `pykka.Actor.actor_urn`."""
+        return self.lifespan.actor_urn
+
+    @property
+    def actor_inbox(self) -> Any:  # type: ignore[override]
+        """See `pykka.Actor.actor_inbox`."""
+        return self.lifespan.actor_inbox
+
+    @property
+    def actor_stopped(self) -> threading.Event:  # type: ignore[override]
+        """See `pykka.Actor.actor_stopped`."""
+        return self.lifespan.actor_stopped
+
+    def _actor_weakref(self) -> A:  # type: ignore[override]
+        return self.actor
+
+    # Messages.
+
+    def tell(self, message: Any) -> None:
+        """Send a message without waiting for an answer.
+
+        Raises:
+            WorkerStopped: the actor has ended. It is a `pykka.ActorDeadError`.
+
+        """
+        self.lifespan.put(Envelope(message))
+
+    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
+        """Send a message and return the answer, or a future of it if not `block`.
+
+        Raises:
+            WorkerStopped: the actor has ended; from the future's `get` if not `block`.
+            pykka.Timeout: no answer in time.
+            WouldDeadlock: the actor asks itself and would wait without a timeout.
+            Exception: what the actor raised.
+
+        """
+        lifespan = self.lifespan
+        future = Answer(lifespan)
+        if lifespan.exit_reason is None:
+            lifespan.actor_inbox.put(Envelope(message, reply_to=future))
+        else:
+            reply_error(future, lifespan.dead_error())
+        return future.get(timeout=timeout) if block else future
+
+    # Life and death. `stop` is pykka's.
+
+    def is_alive(self) -> bool:
+        """Return whether the actor has not ended."""
+        return self.lifespan.exit_reason is None
+
+    @property
+    def exit_reason(self) -> ExitReason | None:
+        """Why the actor ended; `None` while it lives."""
+        return self.lifespan.exit_reason
+
+    def watch(self, notice: Callable[[Any, ExitReason], object]) -> None:
+        """Call `notice(ref, reason)` once when the actor has ended, or now if it has.
+
+        It runs in the thread in which the actor ends, so it must be short. What it raises is
+        logged.
+        """
+        self.lifespan.watch(notice)
+
+    def unwatch(self, notice: Callable[[Any, ExitReason], object]) -> None:
+        """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
+        self.lifespan.unwatch(notice)
+
+    def kill(self) -> None:
+        """End the actor at once, whatever it is doing: no `on_stop`, callers are refused.
+
+        A thread cannot be killed: a handler that hangs keeps its thread, but is cut off.
+        """
+        self.lifespan.kill()
+
+    # As a value.
+
+    def __repr__(self) -> str:
+        return f"<ActorRef for {self.lifespan.title}>"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        msg = (
+            f"{self!r} cannot be pickled: its actor lives in this process only; "
+            "send a name or an id, and look the actor up on the other side"
+        )
+        raise TypeError(msg)
