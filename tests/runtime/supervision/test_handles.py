@@ -156,4 +156,4 @@ def test_start_that_returns_the_same_ref_again_has_failed(stage: Stage) -> None:
     assert not supervisor.is_alive()
     again = stage.up(af.Child("b", lambda: only), max_restarts=1)
     stage.run()
-    assert "returned <a1> again" in again.exit_reason.describe()  # type: ignore[union-attr]
+    assert "again; each start must return a new one" in again.exit_reason.describe()  # type: ignore[union-attr]
