@@ -70,7 +70,7 @@ class Ref(pykka.ActorRef[A], Generic[A]):
             WorkerStopped: the actor has ended. It is a `pykka.ActorDeadError`.
 
         """
-        self.lifespan.put(Envelope(message))
+        self.actor._actorflow.put(Envelope(message))  # type: ignore[attr-defined] # noqa: SLF001
 
     def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
         """Send a message and return the answer, or a future of it if not `block`.
@@ -110,7 +110,7 @@ class Ref(pykka.ActorRef[A], Generic[A]):
         self.lifespan.watch(notice)
 
     def unwatch(self, notice: Callable[[Any, ExitReason], object]) -> None:
-        """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
+        """Withdraw a `watch`. Harmless if there is none or it has been called."""
         self.lifespan.unwatch(notice)
 
     def kill(self) -> None:
