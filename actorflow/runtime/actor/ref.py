@@ -70,7 +70,7 @@ class Ref(pykka.ActorRef[A], Generic[A]):
             WorkerStopped: the actor has ended. It is a `pykka.ActorDeadError`.
 
         """
-        self.actor._actorflow.put(Envelope(message))  # type: ignore[attr-defined] # noqa: SLF001
+        self.lifespan.put(Envelope(message))
 
     def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
         """Send a message and return the answer, or a future of it if not `block`.
