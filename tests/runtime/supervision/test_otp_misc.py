@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 def test_child_unlink_s29(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a"))
     child = ref(supervisor, "a")
-    for notice in list(child.lifespan._watchers._notices):
-        if getattr(notice, "func", None) is None:  # nothing but the supervisor's own watches it
-            child.unwatch(notice)
+    child.watch(print)
+    child.unwatch(print)  # takes away a watcher of ours, not the supervisor's
     supervisor.stop()
     assert not child.is_alive()
 
