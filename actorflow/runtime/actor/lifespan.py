@@ -4,8 +4,8 @@ A user's actor holds its `Lifespan` in one slot, so that all other names of the 
 user's. `FrameworkActor` (in `actor.py`) is both in one object.
 
 An actor ends in this order: the reason is set, the token goes back for good, callers are refused,
-watchers are notified. So whoever sends something is either refused here or finds the actor dead,
-and an `ask` cannot hang.
+watchers are notified. So a sender is either refused here or finds the actor dead, and an `ask`
+cannot hang.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Lifespan:
 
     Args:
         actor: whose hooks (`on_start`, `on_receive`, `on_stop`, `on_failure`) are called.
-        lane: where they run; the elastic pool unless told otherwise.
+        lane: where they run; by default the elastic pool.
 
     """
 
@@ -148,7 +148,7 @@ class Lifespan:
 
     @contextlib.contextmanager
     def being_started(self) -> Iterator[None]:
-        """Record who waits for the start, so that a call that would wait for it is refused."""
+        """Record which actor waits for the start: nothing in it may wait for that actor."""
         self.starter = CURRENT.get()
         try:
             yield
@@ -211,6 +211,9 @@ class Lifespan:
             self._stop_and_reply(self._stopping or Normal(), reply_to)
             return
         self._asked = reply_to
+        if self.exit_reason is not None:  # killed, maybe before it could be seen who is asking
+            self._refuse_asked()
+            return
         try:
             answer = self._receive(envelope.message)
             if isinstance(answer, Stop):
@@ -228,11 +231,9 @@ class Lifespan:
 
     def _stop_and_reply(self, reason: ExitReason, reply_to: Any) -> None:
         self._stopping = reason
-        try:
-            self._finish_stop()
-        finally:
-            if reply_to is not None:
-                reply(reply_to, None)
+        if reply_to is not None:  # as a watcher: on_stop may hang until the actor is killed
+            self.watch(lambda _ref, _reason: reply(reply_to, None))
+        self._finish_stop()
 
     def _receive(self, message: Any) -> Any:
         """Let pykka's code call `on_receive`, or whatever a proxy means."""
@@ -334,11 +335,11 @@ class Lifespan:
             reply_error(asked, self.dead_error())
 
     def _refuse_inbox(self) -> None:
-        """Refuse all who wait for messages that were not handled. Any number of threads at once."""
+        """Refuse the callers of messages that were not handled. Thread-safe."""
         refuse(self.mailbox.envelopes, self.dead_error)
 
     def dead_error(self) -> WorkerStopped:
-        """Return the error for callers who come too late."""
+        """Return the error for callers that come too late."""
         reason = self.exit_reason or Normal()
         text = f"{self.title} has ended: {self.exit_text}"
         if isinstance(reason, Crash):
@@ -356,7 +357,7 @@ class Lifespan:
             self._notify()
 
     def unwatch(self, notice: Notice) -> None:
-        """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
+        """Withdraw a `watch`. Harmless if there is none or it has been called."""
         if self._watchers is not None:
             self._watchers.discard(notice)
 

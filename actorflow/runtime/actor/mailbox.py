@@ -105,7 +105,7 @@ class Inbox:
         self._lifespan = lifespan
 
     def put(self, envelope: Envelope[Any], /) -> None:
-        """Append an envelope. If the actor has ended, a waiting caller is told.
+        """Append an envelope. If the actor has ended, a waiting caller gets the error.
 
         Raises:
             WorkerStopped: the actor has ended, and nobody waits for an answer.
@@ -142,7 +142,7 @@ def is_stop(envelope: Envelope[Any]) -> bool:
 
 
 def refuse(envelopes: deque[Envelope[Any]], dead: Callable[[], WorkerStopped]) -> None:
-    """Remove all envelopes and answer those who wait with the error; a stop is granted.
+    """Remove all envelopes and answer their callers with the error; a stop is granted.
 
     Several threads may do this at once, and each may be interrupted: an envelope is removed after
     it was answered, and a second answer does nothing.

@@ -17,7 +17,7 @@ __all__ = ["Starting"]
 
 
 class Starting:
-    """Runs the `on_start` of one actor and releases whoever waits for it, once."""
+    """Runs the `on_start` of one actor and releases its caller, once."""
 
     __slots__ = ("_lifespan", "_waiting")
 

@@ -1,4 +1,4 @@
-"""Watchers: who hears of the end of an actor."""
+"""Watchers: callbacks for the end of an actor."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def _call(
         notice(ref, reason)
     except KeyboardInterrupt:  # it may not have been called; now the others come first
         raise
-    except BaseException as error:  # noqa: BLE001 - the others are told all the same
+    except BaseException as error:  # noqa: BLE001 - the others are called all the same
         failed(error)

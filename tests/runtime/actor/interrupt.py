@@ -67,8 +67,8 @@ def every_place(
 ) -> int:
     """Interrupt a call at each of its opcodes in turn; return how many there were.
 
-    `make` returns the call and a check that is told where the interrupt struck. Code in `also`
-    counts as ours.
+    `make` returns the call and a check, which gets the place where the interrupt struck. Code in
+    `also` counts as ours.
     """
     place = 0
     while True:

@@ -1,7 +1,8 @@
-"""How actors start and end: once, heard by all, and with no way for a caller to hang."""
+"""How actors start and end: once, for all watchers to see, and no caller can hang."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from functools import partial
@@ -13,6 +14,7 @@ import pytest
 import actorflow as af
 from actorflow.testing import ManualLane
 from tests.runtime.actor.actors import Echo, Gate
+from tests.runtime.worker.interleave import Paused
 from tests.runtime.worker.probe import PATIENCE, Caller, until
 
 # Races.
@@ -199,7 +201,7 @@ def test_watchers_that_come_while_the_actor_ends_are_called_once() -> None:
         ref.stop(timeout=PATIENCE)
         for watcher in watchers:
             watcher.value()
-        until(lambda notices=notices: len(notices) == 2, "both are told")  # type: ignore[misc]
+        until(lambda notices=notices: len(notices) == 2, "both are called")  # type: ignore[misc]
         assert sorted(notices) == [0, 1]
 
 
@@ -211,13 +213,13 @@ def test_a_watcher_that_raises_keeps_nothing_from_the_others(
     error: BaseException, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ref = Echo.start()
-    told = threading.Event()
+    called = threading.Event()
 
     def fails(ref: Any, reason: Any) -> None:
         raise error
 
     ref.watch(fails)
-    ref.watch(lambda ref, reason: told.set())
+    ref.watch(lambda ref, reason: called.set())
     if end == "stop":
         assert ref.stop(timeout=PATIENCE) is True
     elif end == "kill":
@@ -226,7 +228,7 @@ def test_a_watcher_that_raises_keeps_nothing_from_the_others(
         ref.tell(ValueError("a crash"))
     else:
         assert ref.ask(af.Stop(), timeout=PATIENCE) is None
-    assert told.wait(PATIENCE)
+    assert called.wait(PATIENCE)
     assert ref.actor_stopped.is_set()
     assert pykka.ActorRegistry.get_by_class(Echo) == []
     assert Echo.start().ask("the lane goes on", timeout=PATIENCE) == "the lane goes on"
@@ -254,8 +256,8 @@ def test_m22_errors_that_cannot_be_printed_end_the_actor_all_the_same(
 ) -> None:
     error = Unprintable(kind)
     ref = Gate.start()
-    told: list[Any] = []
-    ref.watch(lambda _ref, reason: told.append(reason))
+    called: list[Any] = []
+    ref.watch(lambda _ref, reason: called.append(reason))
 
     def fail() -> None:
         raise error
@@ -270,7 +272,7 @@ def test_m22_errors_that_cannot_be_printed_end_the_actor_all_the_same(
         waiting.get(timeout=PATIENCE)
     assert raised.value.__cause__ is error
     assert "Gate" in str(raised.value)
-    until(lambda: bool(told), "the watcher is told")
+    until(lambda: bool(called), "the watcher is called")
     with pytest.raises(af.WorkerCrashed):
         ref.tell("late")
 
@@ -443,3 +445,37 @@ def test_an_actor_without_on_start_handles_what_was_sent_before_it_started() -> 
     actor._start_actor_loop()
     lane.run()
     assert early.get(timeout=0) == "early"
+
+
+def test_a_kill_refuses_the_caller_or_keeps_the_handler_from_running() -> None:
+    place = 0
+    while True:
+        lane = ManualLane()
+        ref = Echo.start(lane=lane)
+        lane.run()
+        asked = ref.ask("a", block=False)
+        paused = Paused(lane.step, place, opcodes=True)
+        before = list(ref.actor.log)
+        ref.kill()
+        refused_at_once = asked._result is not None
+        paused.finish()
+        assert refused_at_once or ref.actor.log == before, paused.where
+        with contextlib.suppress(af.WorkerStopped):
+            assert asked.get(timeout=0) == "a", paused.where
+        if paused.where is None:
+            break
+        place += 1
+    assert place > 30
+
+
+def test_a_kill_while_on_stop_hangs_releases_the_caller_of_stop() -> None:
+    class Hangs(Gate):
+        def on_stop(self) -> None:
+            self.hold()
+
+    ref = Hangs.start()
+    stopping = Caller(ref.stop)
+    assert ref.actor.entered.wait(PATIENCE)
+    ref.kill()
+    assert stopping.value() is True
+    ref.actor.opened.set()
