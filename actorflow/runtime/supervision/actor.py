@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import math
 from collections import deque
 from functools import partial
@@ -182,7 +183,7 @@ class SupervisorActor(FrameworkActor):
         self, method: str, args: tuple[Any, ...], options: dict[str, Any], caller: Caller
     ) -> None:
         """Pass a request to the family, which answers it with a `Reply`."""
-        caller.asked = f"{method}({', '.join(brief(getattr(arg, 'id', arg)) for arg in args)})"
+        caller.asked = (method, args)
         try:
             actions = getattr(self.family, method)(*args, caller=caller, **options)
         except Exception as error:  # noqa: BLE001 - the caller's mistake
@@ -223,8 +224,10 @@ class SupervisorActor(FrameworkActor):
         if not isinstance(answer, Refused):
             self.callers.answer(caller, answer)
             return
+        method, args = caller.asked
+        asked = f"{method}({', '.join(brief(getattr(arg, 'id', arg)) for arg in args)})"
         refused = RequestRefused(
-            answer.why, ref=answer.ref, reason=answer.reason, asked=caller.asked, of=repr(self)
+            answer.why, ref=answer.ref, reason=answer.reason, asked=asked, of=repr(self)
         )
         if answer.reason is not None:
             refused.__cause__ = _cause(answer.reason)
@@ -345,6 +348,11 @@ class SupervisorActor(FrameworkActor):
             starter.resolve(failure)
 
     def _log(self, event: Log) -> None:
+        level, write, text = _LOG[event.kind]
+        if event.requested:
+            level, write = logging.DEBUG, log.debug
+        if not log.enabled(level):
+            return  # the facts below cost more than the rest of a start
         facts: dict[str, Any] = {
             "supervisor": self.title,
             "child": _plain(event.child.id),
@@ -355,13 +363,8 @@ class SupervisorActor(FrameworkActor):
             facts["reason"] = event.reason.describe()
         if event.ref is not None:
             facts["ref"] = repr(event.ref)
-        try:
-            if event.kind is LogKind.PROGRESS:
-                (log.debug if event.requested else log.info)("child started", **facts)
-            else:
-                log.error(_EVENTS[event.kind], **facts)
-        except Exception:  # noqa: BLE001 - a log handler of the user's: the supervisor goes on
-            return
+        with contextlib.suppress(Exception):  # of a user's log handler: the supervisor goes on
+            write(text, **facts)
 
     # Ending.
 
@@ -385,11 +388,12 @@ class SupervisorActor(FrameworkActor):
             handle.stop(reason, final=True)
 
 
-_EVENTS = {
-    LogKind.CHILD_TERMINATED: "child terminated",
-    LogKind.START_ERROR: "child did not start",
-    LogKind.SHUTDOWN_ERROR: "child did not stop as expected",
-    LogKind.TOO_MANY_RESTARTS: "too many restarts",
+_LOG: dict[LogKind, tuple[int, Callable[..., None], str]] = {
+    LogKind.PROGRESS: (logging.INFO, log.info, "child started"),
+    LogKind.CHILD_TERMINATED: (logging.ERROR, log.error, "child terminated"),
+    LogKind.START_ERROR: (logging.ERROR, log.error, "child did not start"),
+    LogKind.SHUTDOWN_ERROR: (logging.ERROR, log.error, "child did not stop as expected"),
+    LogKind.TOO_MANY_RESTARTS: (logging.ERROR, log.error, "too many restarts"),
 }
 
 

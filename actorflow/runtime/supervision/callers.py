@@ -19,8 +19,8 @@ class Caller(ThreadTicket):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = ""
-        """The request, for the text of an error."""
+        self.asked: tuple[str, tuple[Any, ...]] = ("", ())
+        """The request and its arguments, for the text of an error."""
 
 
 class Callers:

@@ -272,13 +272,16 @@ class Handles:
             UnknownWorker: there is none. O(n).
 
         """
-        running = self._by_key.get(self._newest.get(child_id, IGNORE))
-        if running is None or not isinstance(running.ref, WorkerRef):
-            children = list(self._by_key.values())
-            raise UnknownWorker(
-                child_id, [each.id for each in children if isinstance(each.ref, WorkerRef)]
-            )
-        return running.ref
+        try:
+            ref = self._by_key[self._newest[child_id]].ref
+        except KeyError:  # unknown, or released by another thread just now
+            ref = None
+        if isinstance(ref, WorkerRef):
+            return ref
+        children = list(self._by_key.values())
+        raise UnknownWorker(
+            child_id, [each.id for each in children if isinstance(each.ref, WorkerRef)]
+        )
 
 
 def successor(worker: WorkerRef) -> WorkerRef:

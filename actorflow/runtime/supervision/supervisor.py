@@ -107,8 +107,12 @@ class Supervisor:
             take_name(self.name, ref)
         started = ThreadTicket()
         with actor.being_started():
-            actor.begin(started)
-            actor.lane.wait(started, None)
+            try:
+                actor.begin(started)
+                actor.lane.wait(started, None)
+            except BaseException:  # Ctrl-C: without its ref nobody could ever stop it
+                actor.kill()
+                raise
         if started.error is not None:
             raise started.error
         return ref

@@ -294,6 +294,26 @@ def test_handlers_are_put_back_and_other_errors_are_raised() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
 
 
+def test_m21_log_handler_that_raises_does_not_end_the_run() -> None:
+    body = """
+import logging
+class Broken(logging.Handler):
+    def emit(self, record):
+        raise OSError("disk full")
+logging.getLogger("actorflow").addHandler(Broken())
+logging.getLogger("actorflow").setLevel("DEBUG")
+class Ready(Child):
+    def on_start(self):
+        say("ready")
+sys.exit(af.run(af.Supervisor([af.Child("a", Ready, "a")])))
+"""
+    with program(body) as running:
+        running.until("ready")
+        running.send(signal.SIGTERM)
+        code, lines, errors = running.end()
+    assert (code, lines) == (af.ExitCode.OK, ["stop a"]), errors
+
+
 def test_codes_are_numbers() -> None:
     assert [int(code) for code in af.ExitCode] == [0, 1, 2, 3]
 

@@ -15,6 +15,7 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.supervision.spec import Flags
+from actorflow.testing import ManualLane
 from tests.runtime.supervision.kit import ref
 from tests.runtime.worker.probe import PATIENCE, Caller
 
@@ -165,6 +166,23 @@ def test_m21_log_handler_may_call_back_into_the_supervisor(handle: Any) -> None:
 class Fragile(af.Actor):
     def on_receive(self, message: Any) -> Any:
         raise ValueError(message)
+
+
+# An interrupted start.
+
+
+def test_m13_start_that_is_interrupted_leaves_no_supervisor_behind(stage: Stage) -> None:
+    class Interrupted(ManualLane):
+        def wait(self, _ticket: Any, _timeout: float | None) -> bool:
+            self.run()
+            raise KeyboardInterrupt
+
+    lane = Interrupted()
+    tree = af.Supervisor([stage.child("a")], name="interrupted", lane=lane, clock=stage.clock)
+    with pytest.raises(KeyboardInterrupt):
+        tree.start()
+    assert af.whereis("interrupted") is None
+    assert stage.take() == "+a1"  # and killed: the fixture checks that no actor is left
 
 
 # With blocks.
