@@ -153,7 +153,7 @@ class Families:
             case Enum():
                 family = self._family(name, core.GaugeMetricFamily, name)
                 family.add_metric([*values, value.name.lower()], 1)
-            case dict() if all(isinstance(key, int) for key in value):
+            case dict() if value and all(isinstance(key, int) for key in value):
                 family = self._family(name, core.HistogramMetricFamily)
                 family.add_metric(values, _buckets(value), sum_value=None)
             case dict():

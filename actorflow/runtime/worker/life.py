@@ -508,6 +508,8 @@ class Life:
         if reason is None and pair.state in (PairState.ALONE, PairState.PARKED):
             gone = self._executor_reason
             text = f"the executor of {pair!r} has ended: {gone.describe() if gone else 'killed'}"
+            if pair.state is PairState.PARKED:
+                text = f"{pair!r} is parked after too many crashes; resume() starts it again"
             if isinstance(gone, Crash):
                 crashed = WorkerCrashed(text)
                 crashed.__cause__ = gone.exception

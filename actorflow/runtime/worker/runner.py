@@ -160,7 +160,9 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
 
 def _processed(pair: Accumulator, seat: Any, generation: int, batch: Batch, state: Any) -> Any:
     if pair.settings.verbose:
-        log.debug("batch", worker=repr(pair), size=batch.size, reason=batch.reason.value)
+        took = round(pair.settings.clock.now() - seat.span[2], 6)
+        reason = batch.reason.value
+        log.debug("batch", worker=repr(pair), size=batch.size, reason=reason, seconds=took)
     if seat.parts is not None:
         pair.finished(seat, generation, batch, state)
         batch.resolve()
