@@ -13,7 +13,7 @@ from actorflow.engine import bodies
 from actorflow.engine.kind import Outcome
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.worker.failure import failure_policy
-from actorflow.runtime.worker.jobs import executor_maker
+from actorflow.runtime.worker.jobs import kind_of
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from behaviours import Throttle
 from behaviours.base import adapt
@@ -42,7 +42,7 @@ class WorkerKind:
         throttle: float | None,
         on_failure: Any,
     ) -> None:
-        executor_maker(job)  # refuses what cannot be a job
+        kind_of(job)  # refuses what cannot be a job
         failure_policy(on_failure)
         self.name = f"worker:{name}"
         self._job = job

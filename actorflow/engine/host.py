@@ -24,8 +24,8 @@ from actorflow.runtime.errors import Displaced, StopTimeout, WorkerStopped, near
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.executor import Executor
-from actorflow.runtime.worker.orders import StopMode, WorkerStatus
-from actorflow.runtime.worker.ref import Worker, launch, make
+from actorflow.runtime.worker.port import Port
+from actorflow.runtime.worker.runner import current_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from actorflow.engine.engine import Engine
     from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, TaskRow
     from actorflow.engine.writer import Append, Writer
-    from actorflow.runtime.actor.actor import Actor
     from actorflow.runtime.clock import Timer
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.worker.deferred import Deferred
-    from actorflow.runtime.worker.ref import WorkerRef
 
 __all__ = ["Host", "Live", "Stored"]
 
@@ -65,8 +63,8 @@ class Stored:
         self.task = task
         """The task that it answers, where only that is stored, until it has been consumed."""
 
-    def resolve(self, error: BaseException | None = None) -> None:
-        """Hear that the message was processed and committed, or why not."""
+    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
+        """Take note that the message was processed and committed, or why not."""
         if error is not None and self.number is not None:
             self.live.lost(self, error)
 
@@ -88,26 +86,19 @@ class LiveExecutor(Executor):
 
     def handle(self, batch: Any) -> Deferred:
         """Run and have the outcome committed; done when it is."""
-        tickets: Any = () if self.current is None else self.current.tickets or ()
-        self.current = None  # the run knows what it needs
+        current = current_batch()
+        tickets: Any = () if current is None else current.tickets or ()
         run = Run(self.state, batch, [ticket for _, ticket in reversed(tickets)])
         run.start()
         return run.deferred
-
-
-_OPTIONS = {
-    name: value
-    for name, value in Worker("", LiveExecutor).options().items()
-    if name not in {"state", "clock"}
-}
 
 
 class Live:
     """One execution in memory."""
 
     __slots__ = (
-        "displaced", "engine", "fetched", "id", "kind", "loaded", "noted", "revision", "state",
-        "status", "worker",
+        "displaced", "engine", "fetched", "id", "kind", "loaded", "noted", "port", "revision",
+        "state", "status",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, execution: str, kind: Any, row: ExecutionRow | None) -> None:
@@ -121,22 +112,13 @@ class Live:
         self.state: Any = None
         self.status = Status.ACTIVE
         self.displaced: list[tuple[Stored, Displaced]] = []
-        options = {**_OPTIONS, "clock": engine.worker_clock, **kind.options(execution)}
-        self.worker: WorkerRef = make(LiveExecutor, **options, state=self)
-        accumulator = self.worker.actor
-        accumulator.supervised = accumulator.durable = True
-        launch(self.worker)
-        accumulator.executor.watch(self._on_exit)
+        options = {"clock": engine.worker_clock, **kind.options(execution), "state": self}
+        self.port = Port.launch(LiveExecutor, options, self._on_exit)
 
-    def _on_exit(self, _executor: Actor, reason: ExitReason) -> None:
-        """Give the accumulator another executor after a crash."""
-        if not reason.is_clean and self.worker.actor.exit_reason is None:
-            self.engine.writer.call(self._revive)
-
-    def _revive(self) -> None:
-        accumulator = self.worker.actor
-        if accumulator.exit_reason is None and accumulator.alone:
-            accumulator.revive().watch(self._on_exit)
+    def _on_exit(self, _executor: Any, reason: ExitReason) -> None:
+        """Have another executor started after a crash."""
+        if not reason.is_clean and not self.port.has_ended:
+            self.engine.writer.call(partial(self.port.revive, self._on_exit))
 
     def load(self) -> None:
         """Fetch the state from the store, if it is not here. In the lane's thread."""
@@ -153,12 +135,7 @@ class Live:
     @property
     def is_cut_off(self) -> bool:
         """Whether the engine was closed without waiting for it any longer."""
-        return self.worker.actor.exit_reason is not None
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is accumulated or running. It stays so while the writer looks."""
-        return self.worker.status is WorkerStatus.IDLE and not len(self.worker)
+        return self.port.has_ended
 
     # Messages that are not processed.
 
@@ -254,7 +231,7 @@ class Host:
     def _wake(self, execution: str, kind: str | None, row: ExecutionRow | None) -> Live | None:
         """Give a live execution, waking it if need be; `None` if its kind is not known yet."""
         live = self._live.get(execution)
-        if live is not None and live.worker.exit_reason is None:
+        if live is not None and not live.port.has_ended:
             return live
         if row is None:
             row = self._engine.store.execution(execution)
@@ -359,7 +336,7 @@ class Host:
                 (body := decode(data), Stored(live, number, body, waiter))
                 for number, data, waiter in items
             ]
-            refused = live.worker.actor.offer_many(pairs)
+            refused = live.port.offer(pairs)
         except Exception as error:  # noqa: BLE001 - a kind's options, a behaviour: the others go on
             log.error("messages kept for later", execution=execution, exc_info=error)
             self._refuse(items, error)
@@ -385,7 +362,7 @@ class Host:
 
     def _retire(self, live: Live) -> bool:
         """Let go of an execution that has nothing to do; tell whether that was so."""
-        if not live.worker.actor.retire():
+        if not live.port.retire():
             return False
         if self._live.get(live.id) is live:
             del self._live[live.id]
@@ -397,9 +374,9 @@ class Host:
         for _ in range(min(len(self._noted), _SWEPT)):
             live = self._noted.popleft()
             live.noted = False
-            if live.worker.exit_reason is not None:
+            if live.port.has_ended:
                 continue
-            if not live.is_idle:  # it has committed, but its lane may not have come to rest yet
+            if not live.port.is_idle:  # it has committed, but its lane may not have come to rest yet
                 self.note(live)
                 continue
             if live.displaced:
@@ -439,7 +416,7 @@ class Host:
             return False
         ticket = Stored(live, 0, body, waiter, task)
         try:
-            refused = live.worker.actor.offer_many([(body, ticket)])
+            refused = live.port.offer([(body, ticket)])
         except WorkerStopped:
             return False
         for _, error in refused:
@@ -473,11 +450,11 @@ class Host:
             self._sweep.cancel()
         lives = list(self._live.values())
         for live in lives:
-            live.worker.actor.request_stop(StopMode.FINISH)
+            live.port.finish()
         end = monotonic() + timeout
         for live in lives:
             try:
-                live.worker.stop(drain=False, timeout=max(end - monotonic(), 0.0))
+                live.port.worker.stop(drain=False, timeout=max(end - monotonic(), 0.0))
             except StopTimeout:
                 log.warning(
                     "execution did not end in time; it runs again with the next engine",

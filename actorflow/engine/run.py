@@ -181,7 +181,7 @@ class Run:
             live.loaded = False
             live.displaced[:0] = self.displaced
             if error is None:  # somebody else has written: run again on the newer state
-                live.worker.actor.lane.submit(self)
+                live.port.submit(self)
             elif live.engine.closed:  # it is all still in the store
                 self._fail(WorkerStopped(f"the engine was closed before the commit: {error}"))
             else:
@@ -220,4 +220,4 @@ class Run:
             Stored(self.live, row.id, body) for row, body in zip(left, self.batch, strict=True)
         ]
         self.second = True
-        self.live.worker.actor.lane.submit(self)
+        self.live.port.submit(self)

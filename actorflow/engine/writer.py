@@ -20,7 +20,8 @@ from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.ref import spawn
+from actorflow.runtime.worker.port import Port
+from actorflow.runtime.worker.spec import spawn
 from actorflow.runtime.worker.tickets import resolve_many
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Writer:
         self.refused = 0
         self.lost = 0
         self._worker = spawn(self._write, executor="thread")
-        self._held = self._worker.actor.core  # its length without the lock is about right
+        self._port = Port(self._worker)
 
     # Any thread.
 
@@ -131,7 +132,7 @@ class Writer:
         except WorkerStopped:
             msg = "the engine has been closed"
             raise EngineClosed(msg) from None
-        if self._wanted and len(self._held) >= self._wanted:
+        if self._wanted and self._port.depth >= self._wanted:
             self._wanted = 0
             with suppress(RuntimeError):  # another producer has rung
                 self._bell.release()
@@ -154,7 +155,7 @@ class Writer:
         request = _Request(change, then, insist=insist)
         try:
             if may_block and self._worker.is_idle:
-                self._worker.actor.offer_and_help(request, None)
+                self._port.help(request)
             else:
                 self._worker.push(request)
         except WorkerStopped:
@@ -234,7 +235,7 @@ class Writer:
         for the one after. No longer than the last commit took, so nobody waits twice as long.
         """
         self._wanted = self._expected
-        if len(self._held) < self._wanted:
+        if self._port.depth < self._wanted:
             self._bell.acquire(timeout=min(patience, _GATHER))
         self._wanted = 0
         self._bell.acquire(blocking=False)
@@ -315,7 +316,7 @@ class Writer:
                 del self._unstored[: len(owner)]
                 self.expects_more = bool(told)
                 if len(told) > 1:
-                    self._expected = len(self._held) + len(told)
+                    self._expected = self._port.depth + len(told)
                 resolve_many(told)
             else:
                 del self._unstored[: len(owner)]

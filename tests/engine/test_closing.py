@@ -57,7 +57,7 @@ def collect(batch: list[Any], state: list[Any]) -> list[Any]:
 
 def let_go(live: Live, job: Hanging) -> None:
     """Let a run that was cut off come to its end."""
-    executor = live.worker.actor.executor
+    executor = live.port.worker.executor
     ended = threading.Event()
     executor.watch(lambda _actor, _reason: ended.set())
     job.go.set()
@@ -108,7 +108,7 @@ def test_a_coroutine_that_hangs_is_left_behind(reopen: Callable[..., Engine]) ->
     assert entered.wait(PATIENCE)
     live = engine.host._live["w"]
     ended = threading.Event()
-    live.worker.actor.executor.watch(lambda _actor, _reason: ended.set())
+    live.port.worker.executor.watch(lambda _actor, _reason: ended.set())
     engine.close(timeout=0.05)
     again = reopen().worker("w", collect, state=[])
     LOOP.call_soon(go.set)
@@ -137,7 +137,7 @@ def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
             engine.writer._unstored.append(None)
         threads.append(threading.Thread(target=push, args=(message,)))
         threads[-1].start()
-        while len(engine.host._live["w"].worker) < len(threads) - 1:
+        while len(engine.host._live["w"].port.worker) < len(threads) - 1:
             flush(engine)
     live = engine.host._live["w"]
     engine.close(timeout=0.05)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.worker.machine import Event, PairState, StopMode
 from actorflow.runtime.worker.spec import launch, make
 
@@ -65,7 +66,7 @@ class Port:
             WorkerStopped: the worker has ended or is stopping; none was taken.
 
         """
-        return self._pair.offer_many(pairs)
+        return SHELTER.run(self._pair.offer_many, pairs)  # type: ignore[no-any-return]
 
     def help(self, message: Any) -> None:
         """Push a message; if the worker is idle, process it in this very thread.
