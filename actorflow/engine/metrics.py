@@ -1,9 +1,10 @@
-"""The statistics of an engine for Prometheus. It needs the extra `web`."""
+"""The statistics of an engine for Prometheus. Needs the extra `web`."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.prometheus import Families, require_prometheus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,23 +34,27 @@ _COUNTERS = {
 class EngineCollector:
     """Register one: `prometheus_client.REGISTRY.register(EngineCollector(engine))`.
 
-    Nothing is counted for it: each scrape takes a picture of the engine, at O(1).
+    Nothing is counted for it: each scrape takes the engine's statistics, which is O(1).
+
+    Args:
+        engine: the engine to show.
+        name: its value of the label `engine`.
+
+    Raises:
+        ImportError: prometheus-client is not installed.
+
     """
 
     def __init__(self, engine: Engine, name: str = "default") -> None:
+        require_prometheus()
         self._engine = engine
         self._name = name
 
     def collect(self) -> Iterator[Any]:
-        """Give what there is to scrape. In the thread of the scrape."""
-        from prometheus_client.core import (  # noqa: PLC0415 - an extra
-            CounterMetricFamily,
-            GaugeMetricFamily,
-        )
-
-        found = asdict(self._engine.statistics())
-        for made, names in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
-            for name, text in names.items():
-                family = made(f"actorflow_engine_{name}", text, labels=["engine"])
-                family.add_metric([self._name], found[name])
-                yield family
+        """Yield what there is to scrape. Runs in the thread of the scrape."""
+        families = Families(
+            "actorflow_engine", ["engine"], help={**_GAUGES, **_COUNTERS}, counters=_COUNTERS,
+            units={},
+        )  # fmt: skip
+        families.add([self._name], self._engine.statistics())
+        yield from families

@@ -8,10 +8,11 @@ import queue
 import threading
 import time
 from _thread import TIMEOUT_MAX
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.runtime.fork import after_fork
-from actorflow.runtime.lanes.shelter import attend
+from actorflow.runtime.lanes.shelter import SHELTER, attend, in_main_thread
 from actorflow.runtime.lanes.starting import (
     AGENTS,
     PENDING,
@@ -147,20 +148,28 @@ class SystemClock:
         timer = Timer(when, callback, self._on_cancel)
         if when == math.inf:
             return timer  # never
-        if not self._started:
-            attend(self._start)
-        with self._lock:
-            # The bell first: an interrupt between the two then rings for nothing, instead of
-            # leaving a timer that nobody waits for. The clock's thread waits for the lock.
-            if when < self._heap.next_time():
-                self._bell.put(None)
-            self._heap.push(timer)
+        if in_main_thread():  # an interrupt must not strike under the lock
+            SHELTER.post(partial(self._add, timer))
+        else:
+            self._add(timer)
         return timer
+
+    def _add(self, timer: Timer) -> None:
+        with self._lock:
+            first = timer.when < self._heap.next_time()
+            self._heap.push(timer)
+        if not self._started:
+            self._start()
+        elif first:
+            self._bell.put(None)
 
     def _on_cancel(self) -> None:
         if self._heap.count_cancelled():
-            with self._lock:
-                self._heap.compact()
+            attend(self._compact)
+
+    def _compact(self) -> None:
+        with self._lock:
+            self._heap.compact()
 
     def _start(self) -> None:
         with self._lock:

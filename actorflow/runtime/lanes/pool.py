@@ -186,15 +186,13 @@ class Pool:
 
     def statistics(self) -> PoolStatistics:
         """Return the numbers of threads and of runs. Thread-safe."""
-        with self._growing:
-            seats = list(self._seats.values())
-            finished, grown = self._finished_runs, self._grown
+        seats = list(self._seats.values())
         return PoolStatistics(
             threads=len(seats),
             idle=len(self._idle),
             waiting=self._ready.qsize(),
-            runs=finished + sum(seat.runs for seat in seats),
-            grown=grown,
+            runs=self._finished_runs + sum(seat.runs for seat in seats),
+            grown=self._grown,
         )
 
     def close(self) -> None:
@@ -248,6 +246,8 @@ class Pool:
         return True
 
     def _work(self, number: int, seat: _Seat) -> None:
+        with self._growing:  # it is listed by now, so that nothing runs in a thread that is not
+            pass
         if hasattr(time, "pthread_getcpuclockid"):
             seat.clock = time.pthread_getcpuclockid(threading.get_ident())
         ready, idle = self._ready, self._idle

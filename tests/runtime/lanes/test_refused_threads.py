@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class System:
-    """An operating system that starts threads while it is told to."""
+    """An operating system that can be made to refuse threads."""
 
     def __init__(self) -> None:
         self.refuses = False

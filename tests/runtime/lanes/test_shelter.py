@@ -16,6 +16,7 @@ import pytest
 
 from actorflow.runtime.lanes import shelter as shelter_module
 from actorflow.runtime.lanes.shelter import SHELTER, Shelter, in_main_thread
+from tests.runtime.lanes.test_interrupts import interrupted_at, places
 from tests.runtime.worker.probe import PATIENCE
 
 if TYPE_CHECKING:
@@ -171,41 +172,27 @@ def test_m13_an_interrupt_of_the_caller_does_not_interrupt_the_function(shelter:
     assert shelter.run(lambda: list(steps)) == ["begun", "ended"]
 
 
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("how", ["run", "post"])
 def test_m13_a_function_runs_wholly_or_not_at_all_wherever_the_interrupt_strikes(
-    shelter: Shelter,
+    how: str,
+    started: bool,  # noqa: FBT001
 ) -> None:
-    shelter.run(lambda: None)
-    struck = 0
-    for line in range(1, 60):
-        left: list[int] = []
-        right: list[int] = []
-        count = 0
+    def once(place: int) -> bool:
+        shelter, left, right = Shelter(), list[int](), list[int]()
+        if started:
+            shelter.run(lambda: None)
 
-        def strike(frame: Any, event: str, arg: object, line: int = line) -> Any:
-            nonlocal count, struck
-            if frame.f_code.co_filename != shelter_module.__file__:
-                return None
-            frame.f_trace_opcodes = True
-            if event == "opcode":
-                count += 1
-                if count == line:
-                    struck += 1
-                    raise KeyboardInterrupt
-            return strike
-
-        def work(left: list[int] = left, right: list[int] = right) -> None:
+        def work() -> None:
             left.append(1)
             right.append(1)
 
-        sys.settrace(strike)
-        try:
-            shelter.run(work)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(None)
-        assert shelter.run(lambda left=left, right=right: left == right)
-    assert struck > 20
+        reached = interrupted_at(place, lambda: getattr(shelter, how)(work))
+        assert shelter.run(lambda: (left, right)) in (([], []), ([1], [1]))
+        shelter._inbox.put(None)
+        return reached
+
+    assert places(once) > 10
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

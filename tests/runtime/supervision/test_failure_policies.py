@@ -285,7 +285,7 @@ def parked(stage: Stage, **options: Any) -> tuple[af.SupervisorRef, af.WorkerRef
     for _ in range(3):
         worker.push("bad")
         stage.run()
-    assert worker.status is af.WorkerStatus.PARKED
+    assert worker.status is af.PairState.PARKED
     return supervisor, worker, picky
 
 
@@ -304,7 +304,7 @@ def test_breaker_parks_instead_of_burning_restarts(stage: Stage) -> None:
     worker.resume()
     stage.run()
     assert picky.seen == ["x", "y"]
-    assert worker.status is af.WorkerStatus.IDLE
+    assert worker.status is af.PairState.IDLE
     with pytest.raises(af.NotParked):
         worker.resume()
     assert supervisor.worker("w") is worker
@@ -320,7 +320,7 @@ def test_breaker_counts_within_its_window_only(stage: Stage) -> None:
     for _ in range(5):
         worker.push("bad")
         stage.run(1.5)
-    assert worker.status is af.WorkerStatus.IDLE
+    assert worker.status is af.PairState.IDLE
 
 
 @pytest.mark.parametrize("end", ["stop", "terminate", "worker", "kill"])
@@ -338,7 +338,7 @@ def test_parked_worker_can_be_ended(stage: Stage, end: str) -> None:
     else:
         supervisor.kill()
     assert worker.exit_reason is not None
-    assert worker.status is af.WorkerStatus.DEAD
+    assert worker.status is af.PairState.DEAD
     assert worker.statistics().discarded == 1
 
 
@@ -352,7 +352,7 @@ def test_parked_bystander_is_started_again(stage: Stage) -> None:
     worker = supervisor.worker("w")
     worker.push("bad")
     stage.run()
-    assert worker.status is af.WorkerStatus.PARKED
+    assert worker.status is af.PairState.PARKED
     worker.push("good")
     stage.crash(supervisor, "a")  # no time passes: nobody waits for the parked one
     assert picky.seen == ["good"]
@@ -386,7 +386,7 @@ def test_stop_modes_of_a_supervised_worker(mode: str) -> None:
         stopping.value()  # it does not wait for the job
         gate.set()
     else:
-        until(lambda: worker.status is af.WorkerStatus.STOPPING, "it is stopping")
+        until(lambda: worker.status is af.PairState.STOPPING, "it is stopping")
         gate.set()
         stopping.value()
     waiting.wait()

@@ -153,7 +153,7 @@ def test_dynamic_worker_is_terminated_by_its_ref_whatever_became_of_it_s35(stage
     worker.push(2)
     for _ in range(20):
         stage.lane.step()
-    assert worker.status is af.WorkerStatus.RESTARTING
+    assert worker.status is af.PairState.ALONE
     supervisor.terminate_child(worker)
     assert worker.exit_reason is not None
     assert counts(supervisor) == [0, 0, 0, 0]

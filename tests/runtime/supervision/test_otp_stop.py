@@ -236,7 +236,7 @@ def test_worker_that_drains_too_long_is_killed_s28(stage: Stage) -> None:
     worker.push(2)
     supervisor.stop(block=False)
     stage.run()
-    assert worker.status in {af.WorkerStatus.STOPPING, af.WorkerStatus.DEAD}
+    assert worker.status in {af.PairState.STOPPING, af.PairState.DEAD}
     stage.run(5.0)
     assert supervisor.exit_reason == af.Normal()
     assert worker.exit_reason is not None

@@ -246,7 +246,7 @@ def test_restarting_worker_that_is_terminated_leaves_nothing_s27(stage: Stage) -
     for _ in range(30):
         stage.lane.step()
     worker.push(2)
-    assert worker.status is af.WorkerStatus.RESTARTING
+    assert worker.status is af.PairState.ALONE
     supervisor.terminate_child("w")
     assert worker.exit_reason is not None
     assert worker.statistics().discarded == 1

@@ -272,7 +272,7 @@ def compare(supervisor: af.SupervisorRef, node: Node) -> None:
         else:
             assert name_of(info.ref) == kid.name
             if kid.spec.worker:
-                assert supervisor.worker(info.id).status is af.WorkerStatus.IDLE
+                assert supervisor.worker(info.id).status is af.PairState.IDLE
 
 
 TestRandomTrees = Trees.TestCase

@@ -49,7 +49,7 @@ def test_a_behaviour_that_is_never_ready_holds_only_its_own_worker_up() -> None:
     with af.spawn(noop, behaviour=Throttle(Queue(), 0.001)) as worker:
         worker.push_block(1, timeout=PATIENCE)
         worker.push_block(2, timeout=PATIENCE)
-    assert held.status is af.WorkerStatus.WAITING
+    assert held.status is af.PairState.WAITING
     held.stop(now=True)
 
 

@@ -1,0 +1,244 @@
+"""Statistics for Prometheus: workers, servers, supervisors and the pool. Needs the extra `web`.
+
+Nothing is counted for Prometheus: each scrape takes the statistics that exist anyway. One metric
+family stands for one field of a statistics dataclass, so a new field appears by itself:
+
+| field | family |
+|---|---|
+| a number that only grows | a counter, `..._total` |
+| any other number | a gauge |
+| `dict[int, int]`, counts by upper bound | a histogram |
+| `dict[str, int]`, counts by kind | a counter; `reasons` has the label `reason` |
+| a dataclass | the families of its fields |
+| an enum | a gauge that is 1; `phase` has the label `phase` |
+| `None` | nothing: there is no value yet |
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime import registry
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.log import log
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
+
+__all__ = ["Collector", "Families", "require_prometheus"]
+
+_WORKER = {
+    "accepted": "Messages accepted",
+    "rejected": "Messages rejected: bound reached, or malformed",
+    "processed": "Messages processed",
+    "failed": "Messages whose batch failed",
+    "replaced": "Messages replaced by a newer one with the same key",
+    "merged": "Messages merged into another one",
+    "dropped": "Messages dropped to make room",
+    "expired": "Messages that waited longer than their time to live",
+    "dead_lettered": "Messages put into the dead letter box",
+    "discarded": "Messages accumulated when the worker stopped",
+    "batches": "Batches handed to the job",
+    "batch_sizes": "Batches by their number of messages",
+    "reasons": "Batches by the reason for which they left",
+    "restarts": "Restarts of the executor",
+    "held": "Messages accumulated now",
+    "depth": "Messages accumulated now",
+    "in_flight": "Messages in the job now",
+    "dead_letters": "Messages in the dead letter box now",
+    "busy": "Share of the time that is spent inside the job",
+    "oldest_age": "How long the oldest accumulated message has waited",
+    "latency_p50": "Median time from push to the end of the batch",
+    "latency_p99": "99th percentile of the time from push to the end of the batch",
+    "wait_p50": "Median time from push to the start of the batch",
+    "wait_p99": "99th percentile of the time from push to the start of the batch",
+    "service_p50": "Median time inside the job",
+    "service_p99": "99th percentile of the time inside the job",
+}
+_SUPERVISOR = {
+    "phase": "Phase of the supervisor's life",
+    "children_specs": "Specified children",
+    "children_active": "Children alive",
+    "children_supervisors": "Children that are supervisors",
+    "children_workers": "Children that are workers",
+    "restarts": "Attempts to restart a child",
+    "waiting": "Requests and exits that wait for the supervisor",
+}
+_POOL = {
+    "threads": "Threads of the pool",
+    "idle": "Threads that wait for work",
+    "waiting": "Actors that wait for a thread",
+    "runs": "Runs of actors",
+    "grown": "Threads started",
+}
+_COUNTERS = frozenset(
+    {
+        "accepted", "rejected", "processed", "failed", "replaced", "merged", "dropped", "expired",
+        "dead_lettered", "discarded", "batches", "restarts", "runs", "grown",
+    }
+)  # fmt: skip
+_UNITS = {
+    "busy": "ratio",
+    "oldest_age": "seconds",
+    **dict.fromkeys(
+        (f"{what}_{share}" for what in ("latency", "wait", "service") for share in ("p50", "p99")),
+        "seconds",
+    ),
+}
+
+
+def require_prometheus() -> Any:
+    """Return `prometheus_client.core`.
+
+    Raises:
+        ImportError: it is not installed.
+
+    """
+    try:
+        from prometheus_client import core  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        msg = "metrics for Prometheus need prometheus-client: pip install 'actorflow[web]'"
+        raise ImportError(msg, name="prometheus_client") from error
+    return core
+
+
+class Families:
+    """The metric families of several statistics objects of one kind.
+
+    Args:
+        prefix: how each family's name begins: `actorflow_worker`.
+        labels: the names of the labels that tell the objects apart.
+        help: texts by the name of a field; a field without one is its own text.
+        counters: fields that only grow.
+        units: suffixes of names, by field.
+
+    """
+
+    def __init__(
+        self,
+        prefix: str,
+        labels: Iterable[str],
+        *,
+        help: Mapping[str, str],  # noqa: A002 - Prometheus' word for it
+        counters: Iterable[str],
+        units: Mapping[str, str],
+    ) -> None:
+        self._core = require_prometheus()
+        self._prefix = prefix
+        self._labels = list(labels)
+        self._help = help
+        self._counters = frozenset(counters)
+        self._units = units
+        self._made: dict[str, Any] = {}
+
+    def add(self, values: Iterable[str], statistics: Any, *, prefix: str = "") -> None:
+        """Add the fields of a statistics object, which the label values stand for."""
+        values = list(values)
+        for field in fields(statistics):
+            self._add(values, f"{prefix}{field.name}", getattr(statistics, field.name, None))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._made.values())
+
+    def _add(self, values: list[str], name: str, value: Any) -> None:
+        core = self._core
+        match value:
+            case bool() | int() | float():
+                kind = core.GaugeMetricFamily
+                if name in self._counters:
+                    kind = core.CounterMetricFamily
+                self._family(name, kind).add_metric(values, value)
+            case Enum():
+                family = self._family(name, core.GaugeMetricFamily, name)
+                family.add_metric([*values, value.name.lower()], 1)
+            case dict() if all(isinstance(key, int) for key in value):
+                family = self._family(name, core.HistogramMetricFamily)
+                family.add_metric(values, _buckets(value), sum_value=None)
+            case dict():
+                family = self._family(name, core.CounterMetricFamily, name.removesuffix("s"))
+                for kind, count in value.items():
+                    family.add_metric([*values, str(kind)], count)
+            case _ if is_dataclass(value):
+                self.add(values, value, prefix=f"{name}_")
+
+    def _family(self, name: str, kind: Any, *labels: str) -> Any:
+        family = self._made.get(name)
+        if family is None:
+            unit = f"_{self._units[name]}" if name in self._units else ""
+            text = self._help.get(name, name.replace("_", " "))
+            family = self._made[name] = kind(
+                f"{self._prefix}_{name}{unit}", text, labels=[*self._labels, *labels]
+            )
+        return family
+
+
+def _buckets(counts: dict[int, int]) -> list[tuple[str, float]]:
+    """Make the cumulative buckets of a histogram of counts by upper bound."""
+    # Powers of two without a count are shown too, so that workers have the same buckets.
+    powers = {1 << at for at in range(max(counts, default=0).bit_length())}
+    total, buckets = 0, []
+    for bound in sorted(powers | counts.keys()):
+        total += counts.get(bound, 0)
+        buckets.append((str(float(bound)), float(total)))
+    return [*buckets, ("+Inf", float(total))]
+
+
+class Collector:
+    """Register one: `prometheus_client.REGISTRY.register(Collector())`.
+
+    It shows every worker and every supervisor that runs under a name (`af.spawn(job, name=...)`) as
+    `actorflow_worker_*{worker="name"}` and `actorflow_supervisor_*{supervisor="name"}`, the pool
+    that they share as `actorflow_pool_*`, and the workers of the servers that it is given with a
+    second label, `server`.
+
+    Args:
+        servers: servers by the name to show for them.
+
+    Raises:
+        ImportError: prometheus-client is not installed.
+
+    """
+
+    def __init__(self, servers: Mapping[str, Any] | None = None) -> None:
+        require_prometheus()
+        self._servers = dict(servers or {})
+
+    def describe(self) -> list[Any]:
+        """Return nothing: which families there are depends on what runs."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Yield what there is to scrape. Runs in the thread of the scrape; O(1) per worker."""
+        workers = self._families(
+            "worker", _WORKER, ["server", "worker"] if self._servers else ["worker"]
+        )
+        supervisors = self._families("supervisor", _SUPERVISOR, ["supervisor"])
+        pool = self._families("pool", _POOL, ["pool"])
+        for name, ref in list(registry._names.items()):  # noqa: SLF001 - one room
+            statistics = _statistics(name, ref)
+            if hasattr(statistics, "accepted"):
+                workers.add(["", str(name)] if self._servers else [str(name)], statistics)
+            elif hasattr(statistics, "children"):
+                supervisors.add([str(name)], statistics)
+        for server_name, server in self._servers.items():
+            for worker_id, statistics in (_statistics(server_name, server) or {}).items():
+                workers.add([server_name, str(worker_id)], statistics)
+        pool.add([POOL.name], POOL.statistics())
+        yield from workers
+        yield from supervisors
+        yield from pool
+
+    @staticmethod
+    def _families(what: str, texts: Mapping[str, str], labels: list[str]) -> Families:
+        return Families(f"actorflow_{what}", labels, help=texts, counters=_COUNTERS, units=_UNITS)
+
+
+def _statistics(name: Hashable, target: Any) -> Any:
+    """Return the statistics of a target; `None` if it has none, or has ended meanwhile."""
+    try:
+        return target.statistics()
+    except Exception as error:  # noqa: BLE001 - the others are shown all the same
+        log.debug("no statistics", name=name, error=error)
+        return None
