@@ -555,7 +555,11 @@ class Accumulator:
             if timing is None:
                 timing = self.timing = Timing()
             timing.finished(core.batches, batch.size, seat.span, end)
-            if self._plain and self.state is PairState.RUNNING and not (self.mail or core.marks):
+            if (
+                self._plain
+                and self.state is PairState.RUNNING
+                and not (self.mail or core.marks or len(core.behaviour))  # `offer` adds to it
+            ):
                 raw = core.raw
                 while True:
                     if raw:
