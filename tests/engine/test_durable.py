@@ -269,7 +269,7 @@ def test_what_expires_is_consumed_although_no_run_follows(
     clock.advance(20.0)
     gate.opened.set()
     live = engine.host._live["w"]
-    while not live.is_idle or not live.displaced:
+    while not live.port.is_idle or not live.displaced:
         quiet(engine)
     clock.advance(1.0)  # the sweep
     quiet(engine)
