@@ -81,7 +81,7 @@ class Life:
         self._letters: DeadLetters | None = None
         self._watchers: list[Notice] = []
         self._started: ThreadTicket | None = None
-        self._over = False
+        self._over = pair.exit_reason is not None  # it has retired without a life
         self._warned = False
         self._urn: str | None = None
         self._stopped: threading.Event | None = None
