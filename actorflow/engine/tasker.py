@@ -151,13 +151,14 @@ class Tasker:
 
     # Doing tasks.
 
-    def _start_batch(self, batch: Any, _state: None) -> Deferred:
-        """Start the tasks of a batch: one, unless the behaviour cannot be divided."""
-        return self._start(batch if type(batch) is list else [batch])
+    def _do_now(self, batch: Any, _state: None) -> None:
+        """Do the tasks of a batch: one, unless the behaviour cannot be divided."""
+        for task in batch if type(batch) is list else [batch]:
+            self._run(task, _NEVER_LEFT)
 
-    def _start(self, tasks: list[Task]) -> Deferred:
-        """Start the first of some tasks, and each other one when the one before has left."""
-        task, *others = tasks
+    def _start(self, batch: Any, _state: None) -> Deferred:
+        """Start the tasks of a batch, each when the one before has left its place."""
+        task, *others = batch if type(batch) is list else [batch]
         left = Deferred()
         self._running.add(task.id)
         left.then(lambda _error, _result: self._running.discard(task.id))
@@ -168,7 +169,7 @@ class Tasker:
         if not others:
             return left
         all_left = Deferred()
-        left.then(lambda _error, _result: self._start(others).then(all_left.resolve))
+        left.then(lambda _error, _result: self._start(others, None).then(all_left.resolve))
         return all_left
 
     def _begin(self, task: Task, left: Deferred) -> TaskRow | None:
