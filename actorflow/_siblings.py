@@ -8,8 +8,6 @@ check a missing name is reported from somewhere deep inside.
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,14 +31,16 @@ def check_behaviours() -> None:
             return
         spec = getattr(sys.modules["behaviours"], "__spec__", None)
     else:
-        spec = find_spec("behaviours")
+        spec = _find()
         if spec is not None and _is_ours(spec):
             return
-    expected = Path(__file__).parent.parent / "behaviours" / "__init__.py"
+    from pathlib import Path  # noqa: PLC0415 - only for the error
+
+    expected = str(Path(__file__).parent.parent / "behaviours" / "__init__.py")
     found = _origin(spec)
     if found is None:
         text, remedy = "which is not installed", f"Install both again: {_AGAIN}"
-    elif Path(found) == expected:
+    elif found == expected:
         text = "but another project has overwritten it"
         remedy = f"Remove that one and install both again: pip uninstall behaviours; {_AGAIN}"
     else:
@@ -56,6 +56,15 @@ def check_behaviours() -> None:
         f"{remedy}"
     )
     raise ImportError(msg, name="behaviours", path=found)
+
+
+def _find() -> ModuleSpec | None:
+    """Do what `importlib.util.find_spec` does, whose module alone takes milliseconds to import."""
+    for finder in sys.meta_path:
+        spec = finder.find_spec("behaviours", None)
+        if spec is not None:
+            return spec
+    return None
 
 
 def _is_ours(spec: ModuleSpec) -> bool:

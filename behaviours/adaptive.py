@@ -1,4 +1,4 @@
-"""`Adaptive`: as large as it can be, in time."""
+"""`Adaptive`: batches as large as a latency target allows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORTH = 9.0  # how many times its fixed part a call must work off when there is
 
 
 class Adaptive(WaitingFromFirst):
-    """Waits for company for as long as the `target` allows, and cuts batches that take too long.
+    """Waits for more for as long as the `target` allows, and cuts batches that take too long.
 
     The target is for the time from arrival to processed, in seconds, of all but the unlucky few
     (the 99th percentile). A batch leaves when its first message could not wait longer: its age

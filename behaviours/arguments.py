@@ -197,7 +197,7 @@ def shown(value: Any) -> str:
 
 def _real(value: Any) -> float | None:
     """Return a real number as a float, or None if it is none: a boolean, NaN, too large."""
-    if not isinstance(value, Real) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, Real):
         return None
     try:
         real = float(value)

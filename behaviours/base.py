@@ -56,9 +56,10 @@ def claim(behaviour: Behaviour) -> None:
 def release(behaviour: Behaviour) -> None:
     """Undo `claim`, because the wrapper that claimed the behaviour could not be built."""
     behaviour._claimed = False  # noqa: SLF001
-    if isinstance(behaviour, _Driven):
+    if isinstance(behaviour, Foreign):
+        driven = behaviour._driven  # noqa: SLF001
         with suppress(AttributeError):
-            setattr(behaviour._driven, _CLAIMED, False)  # noqa: SLF001
+            setattr(driven.hooks if isinstance(driven, Hooked) else driven, _CLAIMED, False)
 
 
 def _in_use(given: Any) -> AlreadyUsed:
@@ -110,85 +111,41 @@ class Base:
         return not messages
 
 
-class _Driven(Behaviour):
-    """Keeps the counts of an object of the user's that keeps none itself.
+class Hooked:
+    """A `Base` as an object with the three methods that a behaviour needs."""
 
-    A message that was accepted, and is neither handed over nor counted by `len()`, was dropped.
-    """
-
-    __slots__ = ("_accepted", "_driven", "_handed", "_rejected")
-
-    def __init__(self, driven: Any) -> None:
-        super().__init__()
-        self._driven = driven
-        self._accepted = self._handed = self._rejected = 0
-
-    def __repr__(self) -> str:
-        return brief(self._driven)
-
-    def _put(self, message: Any) -> None:
-        raise NotImplementedError
-
-    def _give(self) -> Any:
-        raise NotImplementedError
-
-    def add(self, message: Any) -> None:
-        """Pass one message on; whatever the object raises refuses it."""
-        try:
-            self._put(message)
-        except Exception:
-            self._rejected += 1
-            raise
-        except BaseException as error:
-            self._rejected += 1
-            raise unusable(message, f"add of {self!r} raised", error) from error
-        self._accepted += 1
-
-    def take(self, limit: int | None = None) -> Any:
-        """Hand over what the object hands over."""
-        held = len(self)
-        payload = self._give()
-        left = held - len(self)
-        self._handed += min(left, len(payload)) if type(payload) is list else left
-        return payload
-
-    def tally(self) -> Tally:
-        """Return what was refused, and what has disappeared without being handed over."""
-        lost = self._accepted - self._handed - len(self)
-        return Tally(dropped=max(lost, 0), rejected=self._rejected)
-
-
-class Hooked(_Driven):
-    """Drives a `Base` through the behaviour contract."""
-
-    __slots__ = ("_count", "_value")
+    __slots__ = ("_count", "_value", "hooks")
 
     def __init__(self, hooks: Base) -> None:
-        super().__init__(hooks)
+        self.hooks = hooks
         self._value = self._not_none(hooks.init(), "init")
         self._count = 0
 
+    def __repr__(self) -> str:
+        return brief(self.hooks)
+
     def _not_none(self, value: Any, hook: str) -> Any:
         if value is None:
-            name = type(self._driven).__name__
+            name = type(self.hooks).__name__
             msg = f"{name}.{hook} returned None; it must return the accumulated value"
             raise BadBehaviour(msg)
         return value
 
-    def _put(self, message: Any) -> None:
-        self._value = self._not_none(self._driven.add(self._value, message), "add")
+    def add(self, message: Any) -> None:
+        """Replace the value by what the hook `add` returns."""
+        self._value = self._not_none(self.hooks.add(self._value, message), "add")
         self._count += 1
 
-    def _give(self) -> Any:
-        payload = self._driven.transform(self._value)
-        rest = self._not_none(self._driven.clear(self._value), "clear")
-        self._value = rest
-        if self._driven.empty(rest):
+    def take(self) -> Any:
+        """Hand over what `transform` returns, and keep what `clear` leaves."""
+        payload = self.hooks.transform(self._value)
+        self._value = self._not_none(self.hooks.clear(self._value), "clear")
+        if self.hooks.empty(self._value):
             self._count = 0
         return payload
 
     def __len__(self) -> int:
-        if self._driven.empty(self._value):
+        if self.hooks.empty(self._value):
             return 0
         try:
             return max(1, len(self._value))
@@ -200,13 +157,19 @@ class Hooked(_Driven):
         return _listed(self._value)
 
 
-class Foreign(_Driven):
-    """Drives an object that has just the methods it needs: `add`, `take`, `__len__`, ..."""
+class Foreign(Behaviour):
+    """Drives an object that has just the methods it needs: `add`, `take`, `__len__`, ...
 
-    __slots__ = ("traits",)
+    Such an object keeps no counts, so they are derived from its `len()`: what `take` removes was
+    handed over, and whatever else is no longer there was dropped.
+    """
+
+    __slots__ = ("_accepted", "_driven", "_handed", "_rejected", "traits")
 
     def __init__(self, driven: Any) -> None:
-        super().__init__(driven)
+        super().__init__()
+        self._driven = driven
+        self._accepted = self._handed = self._rejected = 0
         self.traits = Traits(
             shrinks=callable(getattr(driven, "grows", None)),
             ordered=callable(getattr(driven, "drop_oldest", None)),
@@ -214,14 +177,35 @@ class Foreign(_Driven):
             stamped=callable(getattr(driven, "ready_at", None)),
         )
 
-    def _put(self, message: Any) -> None:
-        self._driven.add(message)
-
-    def _give(self) -> Any:
-        return self._driven.take()
+    def __repr__(self) -> str:
+        return brief(self._driven)
 
     def __len__(self) -> int:
         return len(self._driven)
+
+    def add(self, message: Any) -> None:
+        """Pass one message on; whatever the object raises refuses it."""
+        try:
+            self._driven.add(message)
+        except Exception:
+            self._rejected += 1
+            raise
+        except BaseException as error:
+            self._rejected += 1
+            raise unusable(message, f"add of {self!r} raised", error) from error
+        self._accepted += 1
+
+    def take(self, limit: int | None = None) -> Any:
+        """Hand over what the object hands over."""
+        held = len(self)
+        payload = self._driven.take()
+        self._handed += held - len(self)
+        return payload
+
+    def tally(self) -> Tally:
+        """Return what was refused, and what has disappeared without being handed over."""
+        lost = self._accepted - self._handed - len(self)
+        return Tally(dropped=max(lost, 0), rejected=self._rejected)
 
     def drop_oldest(self) -> Any:
         """Let the object drop its oldest message, if it can."""
@@ -272,18 +256,17 @@ def adapt(given: Any) -> Behaviour:
     if isinstance(made, Behaviour):
         claim(made)
         return made
-    driven: Behaviour
-    if isinstance(made, Base):
-        driven = Hooked(_once(made))
-    else:
-        missing = [name for name in _NEEDED if not hasattr(made, name)]
-        if missing:
-            msg = (
-                f"{brief(given)} is not a behaviour: it lacks {', '.join(missing)}. Pass an "
-                "instance, a class or a factory, as in behaviour=Queue or behaviour=Unique(key=0)"
-            )
-            raise BadBehaviour(msg)
-        driven = Foreign(_once(made))
+    missing = (
+        [] if isinstance(made, Base) else [name for name in _NEEDED if not hasattr(made, name)]
+    )
+    if missing:
+        msg = (
+            f"{brief(given)} is not a behaviour: it lacks {', '.join(missing)}. Pass an "
+            "instance, a class or a factory, as in behaviour=Queue or behaviour=Unique(key=0)"
+        )
+        raise BadBehaviour(msg)
+    driven = Foreign(Hooked(made) if isinstance(made, Base) else made)
+    _once(made)
     claim(driven)
     return driven
 
@@ -305,10 +288,9 @@ def _made(given: Any) -> Any:
         raise BadBehaviour(msg) from error
 
 
-def _once(made: Any) -> Any:
+def _once(made: Any) -> None:
     """Mark an object of the user's as used, or refuse one that was passed twice."""
     if getattr(made, _CLAIMED, False):
         raise _in_use(made)
     with suppress(AttributeError):  # it has __slots__: then a second owner goes unnoticed
         setattr(made, _CLAIMED, True)
-    return made

@@ -1,4 +1,4 @@
-"""`Bounded`: so many and no more."""
+"""`Bounded`: a limited number of messages."""
 
 from __future__ import annotations
 
@@ -101,12 +101,11 @@ class Bounded(Wrapper):
         """
         if len(messages) <= self._size - len(self._inner):
             return self._inner.extend(messages)
-        traits = self.traits
-        if self._when_full != "drop_oldest" or traits.shrinks:
-            return self._fill(messages)
-        if traits.accepts_all and not traits.timed:
+        traits = self._inner.traits
+        simple = traits.accepts_all and not (traits.shrinks or traits.bounded or traits.timed)
+        if simple and self._when_full == "drop_oldest":
             return self._keep_newest(messages)
-        return self._pass_through(messages)
+        return self._fill(messages)
 
     def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
         """Accumulate many messages that arrived at these times. If they fit, O(1) more.
@@ -117,9 +116,22 @@ class Bounded(Wrapper):
         >>> bounded.take()
         ['b', 'c']
         """
-        if len(messages) <= self._size - len(self._inner):
+        room = self._size - len(self._inner)
+        if len(messages) <= room:
             return super().extend_at(messages, times)
-        return Behaviour.extend_at(self, messages, times)
+        traits = self._inner.traits
+        if traits.shrinks or traits.bounded or traits.expires or not traits.accepts_all:
+            # What happens to one of them depends on the others and on their times.
+            return Behaviour.extend_at(self, messages, times)
+        if self._when_full == "drop_oldest":
+            super().extend_at(messages, times)
+            self._trim()
+            return ()
+        room = max(room, 0)
+        super().extend_at(messages[:room], times[:room])
+        refused: list[Refusal] = []
+        self._turn_away(messages[room:], refused)
+        return refused
 
     def tally(self) -> Tally:
         """Return what was dropped and rejected here, and what the inner behaviour counts. O(1).
@@ -152,24 +164,21 @@ class Bounded(Wrapper):
         self._drop(inner.drop_many(len(inner) + over))
         return inner.extend(messages)
 
-    def _pass_through(self, messages: list[Any]) -> Sequence[Refusal]:
+    def _pass_through(self, messages: list[Any], refused: list[Refusal]) -> None:
         """Add all, slice by slice, dropping the oldest in between."""
-        inner = self._inner
         step = max(self._size, _SLICE)
-        refused: list[Refusal] = []
         for start in range(0, len(messages), step):
-            refused += inner.extend(messages[start : start + step])
-            if len(inner) > self._size:
-                inner.purge()
-                self._trim()
-        return refused
+            refused += self._inner.extend(messages[start : start + step])
+            self._trim()
 
     def _fill(self, messages: list[Any]) -> Sequence[Refusal]:
         """Add what there is room for, and treat the rest as `when_full` says."""
-        inner, size, shrinks = self._inner, self._size, self.traits.shrinks
+        inner, size, traits = self._inner, self._size, self._inner.traits
+        # It may stay as long as it is, although messages are added.
+        shrinks = traits.shrinks or traits.bounded
         refused: list[Refusal] = []
         full: list[Any] = []
-        purged = not self.traits.expires
+        purged = not traits.expires
         start, end = 0, len(messages)
         while start < end:
             room = size - len(inner)
@@ -183,6 +192,9 @@ class Bounded(Wrapper):
             elif shrinks:
                 self._add_singly(messages[start : start + _SLICE], refused, full)
                 start += _SLICE
+            elif self._when_full == "drop_oldest":
+                self._pass_through(messages[start:], refused)
+                break
             else:
                 full = messages[start:]
                 break
@@ -196,11 +208,12 @@ class Bounded(Wrapper):
         keep_new = self._when_full == "drop_oldest"
         for message in messages:
             try:
-                if len(inner) < size or not inner.grows(message):
+                if keep_new:
                     inner.add(message)
-                elif keep_new:
+                    if len(inner) > size:
+                        self._trim()
+                elif len(inner) < size or not inner.grows(message):
                     inner.add(message)
-                    self._trim()
                 else:
                     full.append(message)
             except Exception as error:  # noqa: BLE001 - a refusal concerns this message alone

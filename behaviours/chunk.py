@@ -18,7 +18,7 @@ _EXAMPLE = "Chunk(Queue(), 100) or Chunk(Queue(), 1_000_000, weight=len)"
 
 
 class Chunk(Wrapper):
-    """At most `size` messages per batch; the rest stays and goes on being sorted and replaced.
+    """At most `size` messages per batch; the rest stays, and is still sorted and replaced.
 
     With `weight`, a function of the message, the weights of a batch add up to at most `size`; a
     message that is heavier than that by itself travels alone.

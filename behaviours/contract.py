@@ -89,7 +89,7 @@ class Traits:
     ordered: bool = False
     """`drop_oldest` works."""
     divisible: bool = False
-    """`take(limit)` and `peek` work: a part may leave while the rest goes on accumulating."""
+    """`take(limit)` and `peek` work: a part may leave while the rest stays."""
     shrinks: bool = False
     """It may hold fewer messages than were added: fold early, and ask `grows`."""
     bounded: bool = False
@@ -256,7 +256,7 @@ class Behaviour:
         A value `<= now` means at once, `inf` not before something else happens. The driver of a
         timed behaviour calls this with the current time before it takes a batch, and with times
         of arrival, which may lie a little back, before it adds messages (see `Traits`). Time
-        comes in here and through `extend_at`, and in no other way.
+        comes in here and through `extend_at` only.
         """
         return now
 
@@ -264,7 +264,7 @@ class Behaviour:
         """Return after how many more messages a batch that has to wait could leave earlier.
 
         Asked after `ready_at` has returned a later time; the driver calls `ready_at` again at
-        that time, or after so many messages. `None` means that no number of messages helps, and
+        that time, or after that many messages. `None` means that no number of messages helps, and
         1, the default, that each arrival must be looked at.
         """
         return 1
@@ -300,8 +300,8 @@ class Behaviour:
     def flush(self) -> None:
         """Stop waiting for more: the driver is draining, so what is held should leave.
 
-        Policies that hold messages back in the hope of more (linger, debounce) let go from now
-        on; a policy that limits how often the job is called (throttle) goes on doing so.
+        Policies that hold messages back in the hope of more (linger, debounce) no longer do; a
+        policy that limits how often the job is called (throttle) still does.
         """
 
     def tally(self) -> Tally:

@@ -1,4 +1,4 @@
-"""`Debounce`: when it has gone quiet."""
+"""`Debounce`: wait until no more messages arrive."""
 
 from __future__ import annotations
 

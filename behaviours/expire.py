@@ -1,7 +1,8 @@
-"""`Expire`: too late is never."""
+"""`Expire`: messages that are too old are not handed over."""
 
 from __future__ import annotations
 
+from itertools import repeat
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from behaviours.stack import Stack
 from behaviours.wrapper import Wrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 class Expire(Wrapper):
@@ -25,7 +26,7 @@ class Expire(Wrapper):
 
     A line (`Queue`, `Stack`) keeps the order of arrival, so the ages of its messages stand in a
     list of their own, and finding the dead is a binary search. Around anything else, each
-    message is wrapped in an `Item` that bears its time of arrival.
+    message is wrapped in an `Item` with its time of arrival.
 
     >>> from behaviours import Queue
     >>> expire = Expire(Queue(), 5.0)
@@ -94,7 +95,7 @@ class Expire(Wrapper):
         if self._ages is not None:
             self._ages.extend([now] * len(messages))
             return self._inner.extend(messages)
-        items = [_marked(message, now) for message in messages]
+        items = _all_marked(messages, repeat(now))
         return _bare_refusals(self._inner.extend(items))
 
     def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
@@ -112,7 +113,7 @@ class Expire(Wrapper):
         if self._ages is not None:
             self._ages.extend(times)
             return self._inner.extend(messages)
-        items = list(map(_marked, messages, times))
+        items = _all_marked(messages, times)
         return _bare_refusals(super().extend_at(items, times))
 
     def take(self, limit: int | None = None) -> Any:
@@ -265,11 +266,17 @@ class Expire(Wrapper):
 
 
 def _marked(message: Any, now: float) -> Item:
-    """Return the message as an item that bears its time of arrival."""
+    """Return the message as an item with its time of arrival."""
     if type(message) is Item:
         message.born = now
         return message
     return Item(message, (), now)
+
+
+def _all_marked(messages: list[Any], times: Iterable[float]) -> list[Item]:
+    if Item in map(type, messages):
+        return list(map(_marked, messages, times))
+    return [Item(message, (), now) for message, now in zip(messages, times, strict=False)]
 
 
 def _bare(item: Any) -> Any:

@@ -95,7 +95,7 @@ class Fair(Behaviour):
                     groups[key] = [message]
                 else:
                     group.append(message)
-            lines = list(map(self._lines.get, groups))
+            lines = [self._lines.get(key) for key in groups]
         except BaseException:  # noqa: BLE001 - one of them is malformed: find out which
             return super().extend(messages)
         for line, (key, group) in zip(lines, groups.items(), strict=True):

@@ -1,4 +1,4 @@
-"""`Linger`: wait a little for company."""
+"""`Linger`: wait a little for more."""
 
 from __future__ import annotations
 

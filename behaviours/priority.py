@@ -179,7 +179,7 @@ class Priority(Behaviour):
         batch, ranks = self._fresh, self._ranks
         self._fresh, self._ranks = [], []
         # The sort asks for the key of each element once, in order: next(iterator, element) takes
-        # it from the list at hand, without calling the user's function a second time.
+        # it from the list, without calling the user's function a second time.
         batch.sort(key=partial(next, iter(ranks)), reverse=True)
         return batch
 
@@ -214,8 +214,9 @@ class Priority(Behaviour):
         """
         try:
             rank = self._key(unwrap(message))
+            plain: Any = int if isinstance(rank, int) else float
             if isinstance(rank, Real) and rank == rank:  # noqa: PLR0124 - NaN is not itself
-                return int(rank) if isinstance(rank, int) else float(rank)
+                return plain(rank)
         except BaseException as error:
             self._rejected += 1
             raise unusable(message, f"no priority key={shown(self._given)}:", error) from error
@@ -230,7 +231,8 @@ class Priority(Behaviour):
         try:
             ranks = list(map(self._key, plain))
             kinds = set(map(type, ranks))
-            if not kinds <= _PLAIN:
+            # There are fewer if the function raised StopIteration.
+            if not kinds <= _PLAIN or len(ranks) < len(messages):
                 return None
             if float in kinds:
                 # A single NaN makes the sum NaN. So may two infinities; then the slow way decides.

@@ -1,4 +1,4 @@
-"""`Queue`: as received."""
+"""`Queue`: in order of arrival."""
 
 from __future__ import annotations
 

@@ -4,45 +4,25 @@ from __future__ import annotations
 
 import pickle
 from contextlib import suppress
-from itertools import chain, count, islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import choice, key_function, shown
 from behaviours.contract import Behaviour, Fate, Item, Refusal, Tally, Traits, unusable, unwrap
 from behaviours.errors import BadBehaviour, Malformed
-from behaviours.table_names import OTHER, name_of
+from behaviours.table_names import OTHER
+from behaviours.table_rows import Row, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from sqlite3 import Connection
 
 _TRAITS = Traits(ordered=True, divisible=True, shrinks=True, trackable=True)
-_SCHEMA = """
-PRAGMA journal_mode = OFF;
-PRAGMA synchronous = OFF;
-PRAGMA cache_size = -16384;
-CREATE TABLE held (
-    place INTEGER PRIMARY KEY,
-    key UNIQUE,            -- NULL for keys that SQLite cannot compare as Python does
-    hash INTEGER,          -- these are found by hash,
-    pickled BLOB,          -- and told apart in Python
-    message BLOB NOT NULL,
-    born REAL              -- of a message that came as an Item
-);
-CREATE INDEX by_hash ON held (hash) WHERE hash IS NOT NULL;
-"""
-_PUT = """
-INSERT INTO held (place, key, message) VALUES (?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET message = excluded.message, born = NULL
-"""
 _NEAR = 4_096
-"""So many keys are held in memory before the table is used."""
+"""The number of keys that may be held in memory before the table is used."""
 _PROTOCOL = pickle.HIGHEST_PROTOCOL
 _PLAIN_KEYS = frozenset({int, str})
 _SCALARS = frozenset({int, str, float, bool, bytes, type(None)})
 _TUPLE = frozenset({tuple})
-
-Row = tuple[int, bytes, float | None]
 
 
 class TableUnique(Behaviour):
@@ -68,8 +48,8 @@ class TableUnique(Behaviour):
     """
 
     __slots__ = (
-        "_count", "_database", "_dropped", "_given", "_key", "_near", "_place", "_rejected",
-        "_replaced", "_table", "_tickets",
+        "_database", "_dropped", "_given", "_key", "_near", "_rejected", "_replaced", "_rows",
+        "_tickets",
     )  # fmt: skip
 
     traits = _TRAITS
@@ -81,27 +61,21 @@ class TableUnique(Behaviour):
         )
         self._given = key
         self._database = choice(database, "database", ("", ":memory:"))
-        import sqlite3  # noqa: PLC0415 - slow to load, and few need this behaviour
-
-        # The owner calls from one thread at a time, not always the same.
-        self._table = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
-        self._table.executescript(_SCHEMA)
+        self._rows = Rows(database)
         self._near: dict[Any, Any] = {}  # empty unless the table is
-        self._count = 0  # rows of the table
-        self._place = 0
         self._tickets: dict[int, tuple[Any, ...]] = {}
         self._replaced = self._rejected = self._dropped = 0
 
     def __del__(self) -> None:
         with suppress(AttributeError):  # it was refused before there was a table
-            self._table.close()
+            self._rows.close()
 
     def __repr__(self) -> str:
         database = f", database={self._database!r}" if self._database else ""
         return f"TableUnique(key={shown(self._given)}{database})"
 
     def __len__(self) -> int:
-        return self._count or len(self._near)
+        return len(self._rows) or len(self._near)
 
     def add(self, message: Any) -> None:
         """Put a message in the place of an older one with its key, or last in line. O(log n).
@@ -142,7 +116,7 @@ class TableUnique(Behaviour):
         # nothing: the newest wins.
         self._spill()
         refused: list[Refusal] = []
-        with _Transaction(self._table):
+        with self._rows:
             for message in messages:
                 try:
                     self._insert(self._key_of(unwrap(message)), message)
@@ -167,17 +141,13 @@ class TableUnique(Behaviour):
         batch: list[Any] = []
         error: BaseException | None = None
         while not batch:
-            rows = self._rows(limit)
+            rows = self._rows.first(limit)
             if not rows:
                 if error is None:
                     return batch
                 msg = f"{self!r} holds nothing but messages that no longer unpickle"
                 raise BadBehaviour(msg) from error
-            if len(rows) == self._count:
-                self._table.execute("DELETE FROM held")
-            else:
-                self._table.execute("DELETE FROM held WHERE place <= ?", (rows[-1][0],))
-            self._count -= len(rows)
+            self._rows.remove_first(rows)
             for row in rows:
                 try:
                     batch.append(self._restored(row))
@@ -195,10 +165,10 @@ class TableUnique(Behaviour):
         """
         for message in self._near.values():
             return message
-        while rows := self._rows(1):
+        while rows := self._rows.first(1):
             with suppress(Malformed):
                 return self._restored(rows[0], keep=True)
-            self._remove(rows[0][0])
+            self._rows.remove(rows[0][0])
         msg = f"peek at an empty {self!r}"
         raise IndexError(msg)
 
@@ -251,16 +221,16 @@ class TableUnique(Behaviour):
         """
         self._spill()
         forgotten: list[Any] = []
-        for row in self._rows(None):
+        for row in self._rows.first(None):
             try:
                 message = self._restored(row, keep=True)
             except Malformed:
-                self._remove(row[0])
+                self._rows.remove(row[0])
                 continue
             if dead(message):
                 forgotten.append(message)
                 self._tickets.pop(row[0], None)
-                self._remove(row[0])
+                self._rows.remove(row[0])
         return forgotten
 
     def tally(self) -> Tally:
@@ -275,8 +245,8 @@ class TableUnique(Behaviour):
 
     def check(self) -> None:
         """Verify that the count is that of the table, and that tickets have messages. O(n)."""
-        places = {place for (place,) in self._table.execute("SELECT place FROM held")}
-        assert len(places) == self._count, "the count differs from the table"  # noqa: S101
+        places = {place for place, _, _ in self._rows.first(None)}
+        assert len(places) == len(self._rows), "the count differs from the table"  # noqa: S101
         assert self._tickets.keys() <= places, "a ticket without a message"  # noqa: S101
         assert not (self._near and places), "messages in two places"  # noqa: S101
 
@@ -319,18 +289,9 @@ class TableUnique(Behaviour):
 
         """
         try:
-            name = name_of(key)
-            if name is not OTHER:
-                query = "SELECT place FROM held WHERE key = ?"
-                found = self._table.execute(query, (name,)).fetchone()
-                return name, None if found is None else found[0]
-            query = "SELECT place, pickled FROM held WHERE hash = ?"
-            for place, pickled in self._table.execute(query, (hash(key),)).fetchall():
-                if pickle.loads(pickled) == key:  # noqa: S301 - our own table
-                    return name, place
+            return self._rows.find(key)
         except BaseException as error:
             raise self._no_key(plain, error) from error
-        return name, None
 
     def _insert(self, key: Any, message: Any) -> None:
         """Put one message into the table, in the place of an older one or last in line."""
@@ -339,17 +300,11 @@ class TableUnique(Behaviour):
         name, place = self._find(key, plain)
         born = message.born if type(message) is Item else None
         if place is None:
-            place = self._place + 1
-            row: tuple[Any, ...] = (place, name, None, None, blob, born)
-            if name is OTHER:
-                row = (place, None, hash(key), self._pickled(key, plain), blob, born)
-            self._table.execute("INSERT INTO held VALUES (?, ?, ?, ?, ?, ?)", row)
-            self._place = place
-            self._count += 1
+            pickled = self._pickled(key, plain) if name is OTHER else b""
+            place = self._rows.insert(key, name, pickled, blob, born)
         else:
             self._displace(place)
-            update = "UPDATE held SET message = ?, born = ? WHERE place = ?"
-            self._table.execute(update, (blob, born, place))
+            self._rows.update(place, blob, born)
             self._replaced += 1
         if type(message) is Item and message.tickets:
             self._tickets[place] = message.tickets
@@ -360,11 +315,13 @@ class TableUnique(Behaviour):
             keys = list(map(self._key, messages))
         except BaseException:  # noqa: BLE001 - one of them is malformed: find out which
             return None
-        return keys if _PLAIN_KEYS.issuperset(map(type, keys)) else None
+        # There are fewer if the function raised StopIteration.
+        right = len(keys) == len(messages) and _PLAIN_KEYS.issuperset(map(type, keys))
+        return keys if right else None
 
     def _keeps_near(self, messages: list[Any]) -> bool:
         """Return whether messages with plain keys can be held in memory."""
-        return not self._count and len(self._near) <= _NEAR and _are_plain(messages)
+        return not self._rows and len(self._near) <= _NEAR and _are_plain(messages)
 
     def _put_near(self, keys: list[Any], messages: list[Any]) -> None:
         near = self._near
@@ -378,7 +335,7 @@ class TableUnique(Behaviour):
         """Move what is held in memory to the table."""
         near, self._near = self._near, {}
         if near and not self._put(list(near), list(near.values())):
-            with _Transaction(self._table):
+            with self._rows:
                 for key, message in near.items():
                     self._insert(key, message)
 
@@ -388,22 +345,10 @@ class TableUnique(Behaviour):
             if _are_plain(messages):
                 blobs = [pickle.dumps(message, _PROTOCOL) for message in messages]
             else:
-                blobs = list(map(_verified, messages))
+                blobs = [_verified(message) for message in messages]
         except BaseException:  # noqa: BLE001 - one of them is malformed: find out which
             return False
-        newest = dict(zip(keys, blobs, strict=True))
-        start = self._place
-        self._place += len(newest)
-        fit = True
-        with _Transaction(self._table):
-            try:
-                rows = zip(count(start + 1), newest, newest.values(), strict=False)
-                self._table.executemany(_PUT, rows)
-            except Exception:  # noqa: BLE001 - too wide a number, a lone surrogate
-                fit = False
-        query = "SELECT count(*) FROM held WHERE place > ?"
-        new: int = self._table.execute(query, (start,)).fetchone()[0]
-        self._count += new
+        new, fit = self._rows.put(dict(zip(keys, blobs, strict=True)))
         if fit:
             self._replaced += len(messages) - new
         else:
@@ -415,21 +360,10 @@ class TableUnique(Behaviour):
         """Report a message with waiting callers that is about to be replaced."""
         tickets = self._tickets.pop(place, None)
         if tickets and self.gone is not None:
-            query = "SELECT place, message, born FROM held WHERE place = ?"
-            row = self._table.execute(query, (place,)).fetchone()
-            try:
-                message = pickle.loads(row[1])  # noqa: S301 - our own table
-            except BaseException:  # noqa: BLE001 - it is on its way out in any case
-                message = row[1]
-            self.gone.append((Item(message, tickets, row[2]), Fate.REPLACED))
-
-    def _rows(self, limit: int | None) -> list[Row]:
-        query = "SELECT place, message, born FROM held ORDER BY place LIMIT ?"
-        return self._table.execute(query, (-1 if limit is None else limit,)).fetchall()
-
-    def _remove(self, place: int) -> None:
-        self._table.execute("DELETE FROM held WHERE place = ?", (place,))
-        self._count -= 1
+            _, message, born = self._rows.at(place)
+            with suppress(BaseException):  # it leaves in any case
+                message = pickle.loads(message)  # noqa: S301 - our own table
+            self.gone.append((Item(message, tickets, born or 0.0), Fate.REPLACED))
 
     def _restored(self, row: Row, *, keep: bool = False) -> Any:
         """Return the message of a row; `keep` its tickets if it stays in the table.
@@ -450,21 +384,6 @@ class TableUnique(Behaviour):
                 self.gone.append((Item(blob, tickets), Fate.DROPPED))
             raise unusable(blob, "it no longer unpickles:", error) from error
         return message if born is None else Item(message, tickets, born)
-
-
-class _Transaction:
-    """Commits whatever was done: each statement is whole in itself, and this makes them fast."""
-
-    __slots__ = ("_table",)
-
-    def __init__(self, table: Connection) -> None:
-        self._table = table
-
-    def __enter__(self) -> None:
-        self._table.execute("BEGIN")
-
-    def __exit__(self, *_: object) -> None:
-        self._table.execute("COMMIT")
 
 
 def _verified(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""`Throttle`: not more often than."""
+"""`Throttle`: a limited rate of batches."""
 
 from __future__ import annotations
 

@@ -59,17 +59,25 @@ class Unique(Keyed):
         >>> len(unique)
         2
         """
-        if self._items_about(messages):
-            return super().extend(messages)
         table = self._table
         before = len(table)
+        items = self._items_about(messages)
+        gone = [] if self.gone is None else self.gone
         refused: list[Refusal] = []
         pending = iter(messages)
         message: Any = None
         while True:
             try:
                 # Measured: these loops beat dict.update(zip(map(key, messages), messages)).
-                if isinstance(self._given, int):
+                if items:
+                    key = self._key
+                    for message in pending:
+                        name = key(message.message if type(message) is Item else message)
+                        old = table.get(name)
+                        table[name] = message
+                        if type(old) is Item and old.tickets:
+                            gone.append((old, Fate.REPLACED))
+                elif isinstance(self._given, int):
                     index = self._given
                     for message in pending:
                         table[message[index]] = message

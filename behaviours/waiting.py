@@ -53,7 +53,7 @@ class Waiting(Wrapper):
 
 
 class WaitingFromFirst(Waiting):
-    """Holds a batch back until `_due`: so many seconds after its first message arrived."""
+    """Holds a batch back until `_due`, `_wait` seconds after its first message arrived."""
 
     __slots__ = ("_due", "_wait")
 

@@ -2,7 +2,7 @@
 
 python benchmarks/supervision.py                the table, in about a minute
 python benchmarks/supervision.py --markdown     ... and into benchmarks/RESULTS.md
-python benchmarks/supervision.py --quick        tiny sizes, to see that everything runs
+python benchmarks/supervision.py --quick        tiny sizes, to check that everything runs
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ RESULTS = Path(__file__).parent / "RESULTS.md"
 
 
 class Child(af.Actor):
-    """A child that does nothing, or dies."""
+    """A child that does nothing until a message makes it crash."""
 
     def on_receive(self, message: Any) -> None:
-        """Die."""
+        """Crash."""
         raise RuntimeError(message)
 
 
 def children(count: int, restarts: int) -> dict[str, float]:
-    """Start, restart and stop dynamic children; microseconds for each."""
+    """Start, restart and stop dynamic children; return microseconds for each."""
     supervisor = af.Supervisor(
         [af.Child("child", Child)], strategy="dynamic", max_restarts=10 * restarts
     ).start()
@@ -51,7 +51,7 @@ def children(count: int, restarts: int) -> dict[str, float]:
         again = threading.Event()
         middle.watch(lambda _actor, _reason, again=again: again.set())
         before = perf_counter()
-        middle.tell("die")
+        middle.tell("crash")
         again.wait()
         supervisor.count_children()  # answered after the restart
         times.append(perf_counter() - before)
@@ -67,7 +67,7 @@ def children(count: int, restarts: int) -> dict[str, float]:
 
 
 def burst(worker: af.WorkerRef, count: int) -> float:
-    """Push many messages and wait for the last; messages per second."""
+    """Push many messages and wait for the last; return messages per second."""
     push = worker.push
     gc.collect()
     begin = perf_counter()
@@ -78,15 +78,15 @@ def burst(worker: af.WorkerRef, count: int) -> float:
 
 
 def job(batch: list[int], total: int) -> int:
-    """Count."""
+    """Count the messages."""
     return total + len(batch)
 
 
 def supervised_ratio(count: int, rounds: int) -> tuple[float, float, float]:
-    """Compare a supervised worker with one that is not, taking turns: M/s, a ratio, a control.
+    """Compare a supervised worker with an unsupervised one, in turns: M/s, a ratio, a control.
 
-    A ratio is the median of the ratios within each round: a machine that is slower for a while
-    is slower for all. The control compares two workers that are both unsupervised.
+    A ratio is the median of the ratios within each round, so that a machine that is slower for a
+    while is slower for all. The control compares two workers that are both unsupervised.
     """
     rates: dict[str, list[float]] = {"alone": [], "control": [], "supervised": []}
     with (
@@ -110,7 +110,7 @@ def supervised_ratio(count: int, rounds: int) -> tuple[float, float, float]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep the log quiet: deaths are what is measured."""
+    """Keep the log quiet: crashes are what is measured."""
     logger = logging.getLogger("actorflow")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -122,21 +122,21 @@ def _silence() -> Iterator[None]:
 
 _LINEAR = (
     "Linear means that the ratio is near 1: the work for one child does not grow with the number "
-    "of its siblings. `restart` is the time from the message that kills one child in the middle "
-    "until its supervisor has started it again and answers."
+    "of its siblings. `restart` is the time from the message that makes one child in the middle "
+    "crash until its supervisor has restarted it and answers a request."
 )
 
 
 def _ratio(pushes: int, rounds: int, alone: float, ratio: float, control: float) -> str:
     return (
-        f"Bursts of {pushes:,} messages, {rounds} rounds that take turns: {alone:.2f} M/s "
+        f"Bursts of {pushes:,} messages, {rounds} interleaved rounds: {alone:.2f} M/s "
         f"unsupervised; supervised / unsupervised {ratio:.3f} (goal: at least 0.97); two "
         f"unsupervised workers compared in the same way {control:.3f}."
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the arguments say."""
+    """Run the benchmark that the arguments select."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
     parser.add_argument("--markdown", nargs="?", type=Path, const=RESULTS, metavar="FILE")

@@ -1,14 +1,15 @@
 """The conformance check: whether a behaviour of your own keeps what every behaviour promises.
 
-`check_behaviour(factory)` drives it through random sequences of steps and watches from outside.
-What it finds it reports as the rule that is broken and the shortest steps that break it, as code.
+`check_behaviour(factory)` drives it through random sequences of steps and observes it from
+outside. It reports the rule that is broken and the shortest steps that break it, as code.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.testing.steps import Broken, Run
+from actorflow.testing.rules import Broken
+from actorflow.testing.steps import Run
 from behaviours.base import adapt
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ __all__ = ["check_behaviour"]
 def check_behaviour(
     factory: Callable[[], Any],
     *,
-    message_strategy: SearchStrategy[Any] | None = None,
+    messages: SearchStrategy[Any] | None = None,
     unpack: Callable[[Any], Iterable[Any]] | None = None,
     displaces: bool = False,
     max_examples: int = 100,
@@ -35,16 +36,17 @@ def check_behaviour(
 
     Args:
         factory: a class or function that makes a new behaviour at each call.
-        message_strategy: a hypothesis strategy for messages. By default they are tuples of a
-            small number and a serial number.
-        unpack: gives the messages in a batch. By default a list is its messages, anything else
-            is one message.
-        displaces: say True if it replaces, merges or drops messages without counting them in
-            `tally`. Fewer things can be told apart then.
+        messages: a hypothesis strategy for messages. By default they are tuples of a small number
+            and a serial number.
+        unpack: returns the messages in a batch. By default the messages of a list are its
+            elements, and anything else is one message.
+        displaces: whether it replaces, merges or drops messages without counting them in
+            `tally`. Fewer mistakes can be found then.
         max_examples: how many sequences of steps to try.
 
     Raises:
-        AssertionError: names the rule that does not hold, and the shortest steps as code.
+        AssertionError: a rule does not hold, shown with the shortest steps as code; or no message
+            was accepted at all, so that nothing could be checked.
         ModuleNotFoundError: hypothesis is not installed.
 
     >>> from behaviours import Queue
@@ -59,11 +61,11 @@ def check_behaviour(
         raise ModuleNotFoundError(msg, name="hypothesis") from error
 
     traits = adapt(factory).traits
-    adapt(factory)  # a factory that gives the same instance twice is refused here
-    messages = st.integers(0, 3) if message_strategy is None else message_strategy
+    adapt(factory)  # a factory that returns the same instance twice is refused here
+    drawn = st.integers(0, 3) if messages is None else messages
     kinds: list[SearchStrategy[tuple[str, Any]]] = [
-        st.tuples(st.just("add"), messages),
-        st.tuples(st.just("extend"), st.lists(messages, max_size=6)),
+        st.tuples(st.just("add"), drawn),
+        st.tuples(st.just("extend"), st.lists(drawn, max_size=6)),
         st.tuples(st.just("take"), st.none()),
     ]
     if traits.divisible:
@@ -72,9 +74,14 @@ def check_behaviour(
     if traits.ordered:
         kinds.append(st.tuples(st.just("drop_oldest"), st.none()))
     if traits.timed:
-        kinds.append(st.tuples(st.just("wait"), st.sampled_from([0.25, 1.0, 10.0, 1000.0])))
+        spans = st.sampled_from([0.25, 1.0, 10.0, 1000.0])
+        arrivals = st.tuples(drawn, st.just(0.0) | spans)
+        kinds.append(st.tuples(st.just("pass"), spans))
+        kinds.append(st.tuples(st.just("arrive"), st.lists(arrivals, max_size=4)))
     if traits.trackable:
-        kinds.append(st.tuples(st.just("add_ticket"), messages))
+        kinds.append(st.tuples(st.just("add_ticket"), drawn))
+    offered = accepted = 0
+    refusal = ""
 
     @settings(
         max_examples=max_examples,
@@ -87,10 +94,22 @@ def check_behaviour(
     )
     @given(st.lists(st.one_of(kinds), max_size=25))
     def conforms(steps: list[tuple[str, Any]]) -> None:
-        run = Run(factory, unpack=unpack, displaces=displaces, serial=message_strategy is None)
+        nonlocal offered, accepted, refusal
+        run = Run(factory, unpack=unpack, displaces=displaces, serial=messages is None)
         try:
             run.go(steps)
         except Broken as broken:
             raise AssertionError(run.report(broken)) from broken.__cause__
+        offered += run.offered
+        accepted += run.accepted
+        refusal = run.refusal or refusal
 
     conforms()
+    if offered and not accepted:
+        name = getattr(factory, "__name__", "the behaviour")
+        msg = (
+            f"{name} refused all {offered} messages drawn, so nothing was checked. The last was "
+            f"{refusal}. If messages should have another shape, pass a hypothesis strategy for "
+            "them, as in check_behaviour(factory, messages=st.text())"
+        )
+        raise AssertionError(msg)

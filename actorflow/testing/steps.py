@@ -1,46 +1,24 @@
-"""One sequence of steps on a behaviour, watched from outside: the inside of `check_behaviour`."""
+"""One sequence of steps on a behaviour, observed from outside: the inside of `check_behaviour`."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import accumulate
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
-from behaviours.base import Behaviour, Fate, Foreign, Hooked, Item, adapt, unwrap
+from actorflow.testing.rules import RULES, Broken
+from behaviours.base import Behaviour, Fate, Foreign, Item, Reason, adapt, unwrap
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Broken", "Run"]
-
-RULES = {
-    "length": "len() is the number of messages held: accepted, not handed over, not displaced",
-    "refusal": "a message that add refuses leaves the behaviour as it was",
-    "once": "each accepted message is handed over at most once, and nothing else is",
-    "progress": "as long as len() > 0, take hands something over (after ready_at, where timed)",
-    "hands off": "a batch that was handed over is not touched again",
-    "limit": "take(limit) hands over at most that many messages",
-    "peek": "peek gives the first message of the next batch, and takes nothing",
-    "oldest": "drop_oldest forgets the message that has waited longest, and returns it",
-    "grows": "grows(message) tells whether add makes it longer, and changes nothing",
-    "extend": "extend does what add does for one message after the other",
-    "time": "ready_at gives a time, the same one when asked again",
-    "tickets": "each ticket leaves exactly once: with its message, or reported in gone",
-    "check": "its own check() passes",
-    "errors": "only add may raise, to refuse a message",
-}
-
-
-class Broken(Exception):
-    """A rule does not hold."""
-
-    def __init__(self, rule: str, what: str) -> None:
-        super().__init__(what)
-        self.rule = rule
+__all__ = ["Run"]
 
 
 class Run:
-    """Performs steps, keeps the books, and writes down the steps as code."""
+    """Performs steps, keeps count, and records the steps as code."""
 
     def __init__(
         self,
@@ -54,15 +32,22 @@ class Run:
         if not self.name.isidentifier():
             self.name = "factory"
         self.behaviour = adapt(factory)
-        # A behaviour with an extend of its own gets a twin to which messages are added singly.
-        own = type(self.behaviour).extend is not Behaviour.extend
-        self.twin = adapt(factory) if own else None
         self.traits = self.behaviour.traits
+        # Its twin gets the same messages one by one, each with its time of arrival.
+        own = type(self.behaviour).extend is not Behaviour.extend
+        self.twin = adapt(factory) if own or self.traits.timed else None
+        self.stamps = "stamped"
+        if self.traits.stamped or self.traits.first_stamped:
+            self.stamps = "extend_at" if self.traits.stamped else "first_stamped"
+        self.may_be_early = False
+        self.wait: tuple[float, int | None] | None = None
+        self.since = 0
         self.unpack = unpack or _messages
         self.displaces = displaces
         self.serial: int | None = 0 if serial else None
         self.now = 0.0
-        self.accepted = self.handed = self.shed = 0
+        self.offered = self.accepted = self.handed = self.shed = 0
+        self.refusal = ""
         self.outstanding: list[Any] = []
         self.past: list[Any] = []
         self.batches: list[tuple[list[Any], list[Any]]] = []
@@ -72,7 +57,7 @@ class Run:
         self.code: list[str] = []
 
     def report(self, broken: Broken) -> str:
-        """Say which rule is broken, how, and by which steps."""
+        """Return which rule is broken, how, and by which steps."""
         shown = repr(self.behaviour) if self.name == "factory" else self.name
         lines = [
             f"{shown} breaks the rule {broken.rule!r}: {RULES[broken.rule]}.",
@@ -111,6 +96,7 @@ class Run:
         before, displaced = len(self.behaviour), self._displaced()
         refused = _refused(self.behaviour, item)
         if refused is not None:
+            self._note_refusal(message, refused)
             self.code[-1] += f"  # raises {type(refused).__name__}"
             self._require("refusal", len(self.behaviour) == before, "len() changed")
         else:
@@ -123,7 +109,9 @@ class Run:
             twin_item = message if ticket is None else Item(message, (ticket,))
             twin_refused = _refused(self.twin, twin_item)
             same = type(refused) is type(twin_refused)
-            self._require("extend", same, f"{refused!r}, but {twin_refused!r} when added singly")
+            what = f"{brief(refused)}, but {brief(twin_refused)} when added singly"
+            self._require("extend", same, what)
+        self._look_again(1)
 
     def _add_ticket(self, drawn: Any) -> None:
         if self.gone is None:
@@ -138,20 +126,45 @@ class Run:
         messages = [self._message(one) for one in drawn]
         self.code.append(f"behaviour.extend({messages!r})")
         refusals = self._ask(lambda: self.behaviour.extend(list(messages)))
-        refused = [message for some, _ in refusals for message in some]
-        for message in messages:
-            if not _remove(refused, message):
-                self._accept(message, None)
-        self._require("extend", not refused, f"it refuses {refused!r}, which it was not given")
+        self._accept_most(messages, refusals, "extend")
         if self.twin is not None:
             singly = [message for message in messages if _refused(self.twin, message) is not None]
-            together = [message for some, _ in refusals for message in some]
-            what = f"it refuses {together!r}, and {singly!r} when added singly"
-            self._require("extend", _same(singly, together), what)
+            self._compare_refusals(refusals, singly, "extend")
+        self._look_again(len(messages))
+
+    def _arrive(self, drawn: list[tuple[Any, float]]) -> None:
+        """Add messages that arrive one after the other, as a driver does that looks later."""
+        if not drawn:
+            return
+        messages = [self._message(one) for one, _ in drawn]
+        times = list(accumulate((by for _, by in drawn), initial=self.now))[1:]
+        self.now = times[-1]
+        if self.traits.stamped:
+            self.code.append(f"behaviour.extend_at({messages!r}, {times!r})")
+            refusals = self._ask(lambda: self.behaviour.extend_at(list(messages), list(times)))
+        else:
+            if self.traits.first_stamped:
+                self.code.append(f"behaviour.ready_at({times[0]!r})")
+                self._ask(lambda: self.behaviour.ready_at(times[0]))
+            self.code.append(f"behaviour.extend({messages!r})")
+            refusals = self._ask(lambda: self.behaviour.extend(list(messages)))
+        self._accept_most(messages, refusals, self.stamps)
+        if self.twin is not None:
+            singly = []
+            for message, now in zip(messages, times, strict=True):
+                self.twin.ready_at(now)
+                if _refused(self.twin, message) is not None:
+                    singly.append(message)
+            self._compare_refusals(refusals, singly, self.stamps)
+            # A driver that keeps only the first stamp has that of a refused message, too.
+            self.may_be_early |= self.stamps == "first_stamped" and bool(singly)
+        self.wait = None
+        self._tell()
 
     def _take(self, limit: int | None) -> None:
         if self.traits.timed:
             self._tell()
+        self.wait = None
         self.code.append(f"behaviour.take({'' if limit is None else limit})")
         payload = self._ask(lambda: self._take_from(self.behaviour, limit))
         self.code[-1] += f"  # {payload!r}"
@@ -159,6 +172,8 @@ class Run:
         if limit is not None:
             self._require("limit", len(items) <= limit, f"{len(items)} messages")
         self._hand_over(items)
+        reason = self._ask(self.behaviour.reason)
+        self._require("reason", isinstance(reason, Reason), f"it returned {brief(reason)}")
         if isinstance(payload, list):
             self.batches.append((payload, list(payload)))
         if self.twin is not None:
@@ -191,9 +206,10 @@ class Run:
         self._take(1)
         if self.handed > before:
             same = unwrap(first) == self.past[-1]
-            self._require("peek", same, f"peek gave {first!r}, take {self.past[-1]!r}")
+            self._require("peek", same, f"peek returned {first!r}, take {self.past[-1]!r}")
 
     def _drop_oldest(self, _: None) -> None:
+        self.wait = None
         before = len(self.behaviour)
         self.code.append("behaviour.drop_oldest()")
         item = self._ask(self.behaviour.drop_oldest)
@@ -203,21 +219,21 @@ class Run:
         self._require("oldest", shrank == 1, f"len() fell by {shrank}, not by one")
         if not (self.traits.shrinks or self.displaces) and self._displaced() == 0:
             oldest = self.outstanding[0]
-            what = f"it gave {message!r}, and {oldest!r} came first"
+            what = f"it returned {message!r}, and {oldest!r} came first"
             self._require("oldest", message == oldest, what)
         known = _remove(self.outstanding, message)
-        what = f"it gave {message!r}, which it did not hold"
+        what = f"it returned {message!r}, which it did not hold"
         self._require("oldest", known or self._merges(), what)
         self.shed += 1
         self._see_tickets(item)
         if self.twin is not None:
             self.twin.drop_oldest()
 
-    def _wait(self, by: float) -> None:
+    def _pass(self, by: float) -> None:
         self.now += by
         self._tell()
 
-    # --- the books -------------------------------------------------------------------------------
+    # --- keeping count ---------------------------------------------------------------------------
 
     def _message(self, drawn: Any) -> Any:
         if self.serial is None:
@@ -225,7 +241,29 @@ class Run:
         self.serial += 1
         return (drawn, self.serial)
 
+    def _accept_most(self, messages: list[Any], refusals: Any, rule: str) -> None:
+        """Count messages as accepted, except for those that were refused."""
+        refused = [(message, error) for some, error in refusals for message in some]
+        for message, error in refused:
+            self._note_refusal(message, error)
+        left = [message for message, _ in refused]
+        for message in messages:
+            if not _remove(left, message):
+                self._accept(message, None)
+        self._require(rule, not left, f"it refuses {left!r}, which it was not passed")
+
+    def _compare_refusals(self, refusals: Any, singly: list[Any], rule: str) -> None:
+        together = [message for some, _ in refusals for message in some]
+        what = f"it refuses {together!r}, and {singly!r} when added singly"
+        self._require(rule, _same(singly, together), what)
+
+    def _note_refusal(self, message: Any, error: Exception) -> None:
+        self.offered += 1
+        self.refusal = f"{brief(message)}: {brief(error)}"
+        self._require("accepts_all", not self.traits.accepts_all, f"it refused {self.refusal}")
+
     def _accept(self, message: Any, ticket: str | None) -> None:
+        self.offered += 1
         self.accepted += 1
         self.outstanding.append(message)
         if ticket is not None:
@@ -254,14 +292,14 @@ class Run:
     def _displaced(self) -> int:
         tally = self.behaviour.tally()
         # What disappears in an object that keeps no counts is dropped by mistake, or `displaces`.
-        dropped = 0 if isinstance(self.behaviour, (Foreign, Hooked)) else tally.dropped
+        dropped = 0 if isinstance(self.behaviour, Foreign) else tally.dropped
         return tally.replaced + dropped + tally.expired + tally.merged
 
     def _merges(self) -> bool:
         return self.displaces or self.behaviour.tally().merged > 0
 
     def _audit(self, rule: str = "length") -> None:
-        """Compare the books with what can be seen from outside."""
+        """Compare the counts with what can be seen from outside."""
         self._ask(self.behaviour.check, "check")
         held = self._ask(self.behaviour.__len__)
         left = self.accepted - self.handed - self.shed - self._displaced()
@@ -279,7 +317,7 @@ class Run:
             self._require("extend", len(self.twin) == held, what)
 
     def _tell(self) -> float:
-        """Tell the time."""
+        """Pass the current time in, and return from when on a batch may leave."""
         ready = self._ask(lambda: self.behaviour.ready_at(self.now))
         self.code.append(f"behaviour.ready_at({self.now})  # {ready}")
         self._require("time", not isnan(ready), "it is NaN")
@@ -287,11 +325,41 @@ class Run:
         same = again == ready or max(again, ready) <= self.now
         self._require("time", same, f"first {ready}, then {again}")
         if self.twin is not None:
-            self.twin.ready_at(self.now)
+            theirs = self.twin.ready_at(self.now)
+            same = ready == theirs or max(ready, theirs) <= self.now
+            early = self.may_be_early and ready <= theirs
+            what = f"it is ready at {ready}, and at {theirs} when each arrival has its time"
+            self._require(self.stamps, same or early, what)
+        self._check_wait(ready)
         return float(ready)
+
+    def _look_again(self, messages: int) -> None:
+        """Check whether that many messages changed when the next batch leaves."""
+        if self.wait is not None:
+            self.since += messages
+            self._tell()
+
+    def _check_wait(self, ready: float) -> None:
+        """Hold `until_full` against what has happened since it was asked."""
+        if self.wait is not None:
+            due, full = self.wait
+            fewer = full is None or self.since < full
+            if fewer and self.now < due:
+                what = (
+                    f"it had to wait until {due}, and until_full() was {full}; after {self.since} "
+                    f"messages it may leave at {ready}"
+                )
+                self._require("until_full", ready >= due, what)
+        self.wait = None
+        if ready > self.now and len(self.behaviour):
+            full = self._ask(self.behaviour.until_full)
+            right = full is None or (type(full) is int and full >= 1)
+            self._require("until_full", right, f"it is {full!r}, not None or 1 or more")
+            self.wait, self.since = (ready, full), 0
 
     def _drain(self) -> None:
         """Take until nothing is left: everything must come out."""
+        self.wait = None
         self.behaviour.flush()
         if self.twin is not None:
             self.twin.flush()
@@ -315,7 +383,7 @@ class Run:
         except Broken:
             raise
         except Exception as error:
-            raise Broken(rule, f"{error!r}") from error
+            raise Broken(rule, brief(error)) from error
 
     def _require(self, rule: str, holds: bool, what: str) -> None:  # noqa: FBT001 - a fact
         if not holds:
@@ -344,6 +412,6 @@ def _remove(messages: list[Any], message: Any) -> bool:
 
 
 def _same(some: list[Any], others: list[Any]) -> bool:
-    """Whether two lists hold the same messages, in any order."""
+    """Return whether two lists hold the same messages, in any order."""
     rest = list(others)
     return len(some) == len(others) and all(_remove(rest, message) for message in some)

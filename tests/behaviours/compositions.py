@@ -121,7 +121,7 @@ wrappers = st.one_of(*WRAPPERS.values())
 
 
 def parts(name: str) -> st.SearchStrategy[tuple[Part, ...]]:
-    """Give compositions that are about one behaviour: it alone, or around any leaf."""
+    """Return compositions that are about one behaviour: it alone, or around any leaf."""
     if name in LEAVES:
         return st.just((LEAVES[name],))
     return st.tuples(st.sampled_from(list(LEAVES.values())), WRAPPERS[name])
@@ -134,7 +134,7 @@ compositions = st.builds(
 
 
 def possible(layers: tuple[Part, ...]) -> bool:
-    """Whether the composition is one that must be refused."""
+    """Return whether the composition is allowed, rather than refused."""
     model = modelled(layers[:1], World())
     for layer in layers[1:]:
         inner = model

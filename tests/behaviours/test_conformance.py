@@ -1,4 +1,4 @@
-"""`check_behaviour` passes what is right and finds what is wrong, each by its rule."""
+"""`check_behaviour` accepts correct behaviours, and reports each mistake by its rule."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from behaviours import (
     Malformed,
     Priority,
     Queue,
+    Reason,
     Stack,
     TableUnique,
     Throttle,
@@ -69,7 +70,7 @@ def test_w27_all_built_ins_conform(factory: Callable[[], Any]) -> None:
 
 
 class Plain:
-    """The least: three methods."""
+    """The minimum: three methods."""
 
     def __init__(self) -> None:
         self.held: list[Any] = []
@@ -220,7 +221,7 @@ class WrongGrows(Plain):
 
 
 class OwnTraits(Behaviour):
-    """A behaviour with more abilities, right as it stands."""
+    """A behaviour with more abilities, correct as it stands."""
 
     traits = Traits(divisible=True, ordered=True, trackable=True)
 
@@ -272,7 +273,79 @@ class ChecksItself(OwnTraits):
         assert len(self.held) < 3, "three are too many"
 
 
+class Quiet(OwnTraits):
+    """Waits for a second without arrivals; at once if it holds five. Correct as it stands."""
+
+    traits = Traits(divisible=True, ordered=True, trackable=True, timed=True, stamped=True)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.due = float("-inf")
+        self.flushed = False
+
+    def add(self, message: Any) -> None:
+        super().add(message)
+        self.due = self.now + 1.0
+
+    def ready_at(self, now: float) -> float:
+        self.now = now
+        return now if self.flushed or len(self.held) >= 5 else max(now, self.due)
+
+    def until_full(self) -> int | None:
+        return 5 - len(self.held)
+
+    def reason(self) -> Reason:
+        return Reason.SIZE if len(self.held) >= 5 else Reason.TIME
+
+    def flush(self) -> None:
+        self.flushed = True
+
+
+class IgnoresTimes(Quiet):
+    def extend_at(self, messages: list[Any], times: list[float]) -> Any:
+        return self.extend(messages)
+
+
+class NotOnlyTheFirst(Quiet):
+    traits = Traits(timed=True, first_stamped=True)
+
+
+class NotStamped(Quiet):
+    traits = Traits(timed=True)
+
+
+class SleepsTooLong(Quiet):
+    def until_full(self) -> int | None:
+        return None
+
+
+class NeverFull(Quiet):
+    def until_full(self) -> int | None:
+        return 0
+
+
+class WithoutReason(OwnTraits):
+    def reason(self) -> Any:
+        return "idle"
+
+
+class Picky(OwnTraits):
+    traits = Traits(divisible=True, accepts_all=True)
+
+    def add(self, message: Any) -> None:
+        if message[0] == 3:
+            raise Malformed(message, "no threes")
+        super().add(message)
+
+
 BAD = {
+    IgnoresTimes: "extend_at",
+    NotOnlyTheFirst: "first_stamped",
+    NotStamped: "stamped",
+    SleepsTooLong: "until_full",
+    NeverFull: "until_full",
+    WithoutReason: "reason",
+    Picky: "accepts_all",
     LosesOne: "length",
     RepeatsOne: "length",
     CountsWrong: "length",
@@ -296,6 +369,7 @@ BAD = {
 
 def test_the_base_of_the_planted_bugs_conforms() -> None:
     check_behaviour(OwnTraits, max_examples=40)
+    check_behaviour(Quiet)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +405,7 @@ def test_the_report_is_the_shortest_steps_as_code() -> None:
 
 
 def test_messages_may_come_from_a_strategy() -> None:
-    check_behaviour(lambda: Unique(key=str.lower), message_strategy=st.text(), max_examples=40)
+    check_behaviour(lambda: Unique(key=str.lower), messages=st.text(), max_examples=40)
     seen = []
 
     class Looks(Plain):
@@ -339,11 +413,28 @@ def test_messages_may_come_from_a_strategy() -> None:
             seen.append(message)
             super().add(message)
 
-    check_behaviour(Looks, message_strategy=st.sampled_from([[], [1]]), max_examples=20)
+    check_behaviour(Looks, messages=st.sampled_from([[], [1]]), max_examples=20)
     assert all(message in ([], [1]) for message in seen)
 
 
-def test_a_factory_that_gives_one_instance_twice_is_refused() -> None:
+class RefusesAll(Plain):
+    def add(self, message: Any) -> None:
+        raise Malformed(message, "never")
+
+
+@pytest.mark.parametrize(
+    "factory", [RefusesAll, lambda: Unique(key=lambda row: row.id), lambda: Unique(key=str.lower)]
+)
+def test_a_behaviour_that_refuses_all_messages_was_not_checked(factory: Any) -> None:
+    with pytest.raises(AssertionError, match=r"refused all \d+ messages drawn.*messages=st"):
+        check_behaviour(factory, max_examples=20)
+
+
+def test_w27_a_full_behaviour_that_refuses_the_rest_was_checked() -> None:
+    check_behaviour(lambda: Bounded(Queue(), 1), max_examples=20)
+
+
+def test_a_factory_that_returns_one_instance_twice_is_refused() -> None:
     queue = Queue()
     with pytest.raises(AlreadyUsed):
         check_behaviour(lambda: queue)

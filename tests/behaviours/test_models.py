@@ -23,6 +23,7 @@ from behaviours import (
     Bounded,
     Fate,
     Item,
+    Reason,
     Rejected,
     Traits,
     bounded,
@@ -45,6 +46,8 @@ from tests.behaviours.models import Entry, World
 MESSAGES = st.sampled_from(
     [(key, value) for key in range(3) for value in range(3)] * 2 + [(), ([1], 1)]
 )
+
+SPANS = st.sampled_from([0.0, 0.0, 0.5, 1.0, 3.0])
 
 
 class Against(RuleBasedStateMachine):
@@ -109,6 +112,21 @@ class Against(RuleBasedStateMachine):
         found = [(id(item), type(error)) for items, error in refusals for item in items]
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
+    @rule(drawn=st.lists(st.tuples(MESSAGES, st.booleans(), SPANS), max_size=6))
+    def arrive(self, drawn: list[tuple[tuple[Any, ...], bool, float]]) -> None:
+        items, times, expected = [], [], []
+        for message, wrapped, by in drawn:
+            self.world.now += by
+            item, entry = self.entry(message, wrapped=wrapped)
+            items.append(item)
+            times.append(self.world.now)
+            refused = self.outcome(entry)
+            if refused is not None:
+                expected.append((id(item), refused))
+        refusals = self.real.extend_at(items, times)
+        found = [(id(item), type(error)) for some, error in refusals for item in some]
+        assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
     @precondition(lambda self: len(self.real) > 0)
     @rule(limit=st.none() | st.integers(1, 4))
     def take(self, limit: int | None) -> None:
@@ -118,6 +136,7 @@ class Against(RuleBasedStateMachine):
         expected = self.model.take(limit)
         assert [seen(item) for item in batch] == [seen(entry) for entry in expected]
         assert not [item for item in batch if type(item) is Item and not item.tickets]
+        assert isinstance(self.real.reason(), Reason)
         self.taken += len(batch)
 
     @precondition(lambda self: len(self.real) > 0 and self.traits.ordered)
@@ -193,7 +212,7 @@ class Against(RuleBasedStateMachine):
 
 
 def seen(item: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Give what matters of a message, wrapped or not, real or modelled."""
+    """Return what matters of a message, wrapped or not, real or modelled."""
     if isinstance(item, Entry) or type(item) is Item:
         return item.message, item.tickets
     return item, ()

@@ -128,6 +128,28 @@ def test_w18_overwriting_when_full_is_fine(kind: type[Unique], when_full: str) -
     assert bounded.tally().dropped == bounded.tally().rejected == 0
 
 
+@pytest.mark.parametrize("inner", ["reject", "drop_oldest", "drop_newest", "block"])
+@pytest.mark.parametrize("outer", ["reject", "drop_oldest", "drop_newest", "block"])
+@pytest.mark.parametrize("sizes", [(1, 2), (2, 1), (2, 2)])
+def test_w18_a_bound_within_a_bound(outer: str, inner: str, sizes: tuple[int, int]) -> None:
+    def build() -> Behaviour:
+        return Bounded(Bounded(Queue(), sizes[0], when_full=inner), sizes[1], when_full=outer)
+
+    together, stamped, singly = build(), build(), build()
+    messages = list(range(6))
+    refused = []
+    for message in messages:
+        try:
+            singly.add(message)
+        except Full:
+            refused.append(message)
+    assert [one for some, _ in together.extend(messages[:]) for one in some] == refused
+    times = [float(message) for message in messages]
+    assert [one for some, _ in stamped.extend_at(messages[:], times) for one in some] == refused
+    assert together.tally() == stamped.tally() == singly.tally()
+    assert together.take() == stamped.take() == singly.take()
+
+
 def one_way(inner: Any) -> Behaviour:
     return Bounded(inner, 5, when_full="drop_oldest")
 
@@ -280,7 +302,24 @@ def test_bounded_is_not_full_of_expired_messages() -> None:
     assert (bounded.tally().expired, bounded.tally().rejected) == (2, 0)
 
 
-def test_expire_may_give_an_empty_batch_and_throttle_does_not_count_it() -> None:
+@pytest.mark.parametrize(
+    "arrive",
+    [
+        lambda bounded: bounded.add("new"),
+        lambda bounded: bounded.extend(["new"]),
+        lambda bounded: bounded.extend_at(["new"], [3.0]),
+    ],
+)
+def test_a_wait_begins_again_when_all_that_was_held_has_expired(arrive: Any) -> None:
+    bounded = Bounded(Linger(Expire(Queue(), 1.0), 5.0), 1, when_full="drop_oldest")
+    bounded.ready_at(0.0)
+    bounded.add("old")
+    bounded.ready_at(3.0)
+    arrive(bounded)
+    assert bounded.ready_at(3.0) == 8.0
+
+
+def test_expire_may_return_an_empty_batch_and_throttle_does_not_count_it() -> None:
     throttle = Throttle(Expire(Queue(), 5.0), 100.0)
     assert throttle.traits.expires
     throttle.ready_at(0.0)

@@ -112,12 +112,19 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("stubborn", [Stubborn(), Interrupting()])
+class Stopping:
+    """Looks like the end of an iteration when it is pickled."""
+
+    def __reduce__(self) -> Any:
+        raise StopIteration
+
+
+@pytest.mark.parametrize("stubborn", [Stubborn(), Interrupting(), Stopping()])
 def test_w25_a_message_that_does_not_unpickle_is_refused_alone(stubborn: Any) -> None:
     table = TableUnique()
     with pytest.raises(Malformed, match="pickled and unpickled") as caught:
         table.add(("a", stubborn))
-    assert isinstance(caught.value.__cause__, (ValueError, KeyboardInterrupt))
+    assert isinstance(caught.value.__cause__, (ValueError, KeyboardInterrupt, StopIteration))
     [(refused, _)] = table.extend([("a", 1), ("a", stubborn), ("b", 1)])
     assert list(refused) == [("a", stubborn)]
     assert table.take() == [("a", 1), ("b", 1)]
@@ -192,7 +199,7 @@ def test_it_works_from_several_threads_one_at_a_time() -> None:
 
 def test_the_table_is_closed_with_the_behaviour() -> None:
     table = TableUnique()
-    connection = table._table
+    connection = table._rows._connection
     del table
     gc.collect()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):

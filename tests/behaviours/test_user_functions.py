@@ -1,7 +1,9 @@
-"""Functions of the user's that raise: one message is refused, and all others are treated normally."""
+"""Functions of the user's that raise: one message is refused, all others are treated normally."""
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -47,7 +49,14 @@ class Mute:
     __str__ = __repr__
 
 
-ERRORS = [ValueError("no"), Unspeakable(), KeyboardInterrupt(), SystemExit(3), GeneratorExit()]
+ERRORS = [
+    ValueError("no"),
+    Unspeakable(),
+    StopIteration(),
+    KeyboardInterrupt(),
+    SystemExit(3),
+    GeneratorExit(),
+]
 
 
 def raising(error: BaseException, good: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -125,14 +134,19 @@ def test_m12_m22_whatever_a_function_raises_refuses_that_message_alone(
         assert caught.value.__cause__ is error
         assert "malformed message (1, 'bad'): " in str(caught.value)
         bad: Any = Item((1, "bad"), ("ticket",)) if tracked else (1, "bad")
-        refusals = behaviour.extend([bad, (2, "b"), (1, "bad"), (1, "bad")])
+        refusals = [
+            *behaviour.extend([(2, "b"), (1, "bad")]),
+            *behaviour.extend([bad, (2, "b"), (1, "bad")]),
+        ]
         refused = [message for messages, _ in refusals for message in messages]
-        assert refused == [bad, (1, "bad"), (1, "bad")]
+        assert refused == [(1, "bad"), bad, (1, "bad")]
         assert {why.__cause__ for _, why in refusals} == {error}
         behaviour.check()
         tally = behaviour.tally()
-        assert (len(behaviour), tally.rejected) == (2, 4)
-        assert sorted(behaviour.take()) == [(1, "a"), (2, "b")]
+        assert tally.rejected == 4
+        left = tally.replaced + tally.merged
+        assert len(behaviour) + left == 3
+        assert {message[0] for message in behaviour.take()} == {1, 2}
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
@@ -188,7 +202,7 @@ def test_m12_a_key_that_raises_when_compared_is_refused_by_a_table() -> None:
     ids=repr,
 )
 def test_m22_a_message_that_cannot_be_shown_is_refused_with_a_text(behaviour: Behaviour) -> None:
-    with pytest.raises(Malformed, match="malformed message <Mute whose repr.. raised Keyboard"):
+    with pytest.raises(Malformed, match=r"malformed message <Mute whose repr\(\) raised Keyboard"):
         behaviour.add(Mute())
     [(_, why)] = behaviour.extend([Mute()])
     assert "Mute" in str(why)
@@ -203,10 +217,8 @@ def test_m22_brief_shows_anything() -> None:
 
 
 def test_weights_may_be_of_any_number_type() -> None:
-    from decimal import Decimal  # noqa: PLC0415
-    from fractions import Fraction  # noqa: PLC0415
-
-    for kind in Decimal, Fraction, int, float:
+    kinds: list[Any] = [Decimal, Fraction, int, float]
+    for kind in kinds:
         chunk = Chunk(Queue(), 3, weight=kind)
         chunk.extend([1, 2, 3])
         assert [chunk.take(), chunk.take()] == [[1, 2], [3]]

@@ -1,1 +1,1 @@
-"""pykka's face: refs, ask and tell, proxies, and how an actor ends."""
+"""The interface of pykka: refs, ask and tell, proxies, and how an actor ends."""

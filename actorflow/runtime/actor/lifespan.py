@@ -4,8 +4,8 @@ A user's actor holds its `Lifespan` in one slot, so that all other names of the 
 user's. `FrameworkActor` (in `actor.py`) is both in one object.
 
 An actor ends in this order: the reason is set, the token goes back for good, callers are refused,
-watchers are notified. So whoever sends something is either refused here or finds the actor dead,
-and an `ask` cannot hang.
+watchers are notified. So a sender is either refused here or finds the actor dead, and an `ask`
+cannot hang.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pykka
@@ -23,41 +24,25 @@ from actorflow.runtime.actor.answers import reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import Inbox, Mailbox, is_stop, refuse
 from actorflow.runtime.actor.ref import Ref
-from actorflow.runtime.errors import StartFailed, WorkerCrashed, WorkerStopped
-from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
+from actorflow.runtime.actor.starting import Starting
+from actorflow.runtime.actor.stopping import Stop
+from actorflow.runtime.actor.watchers import Watchers
+from actorflow.runtime.errors import WorkerCrashed, WorkerStopped
+from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER
-from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
+    from actorflow.runtime.actor.watchers import Notice
     from actorflow.runtime.lanes.lane import Lane
 
-    Notice = Callable[[Any, ExitReason], object]
-
-__all__ = ["Lifespan", "Stop"]
+__all__ = ["Lifespan"]
 
 _ROUNDS = 32  # messages that an actor handles before it lets others run
-
-
-class Stop(Exception):
-    """Return or raise this from a hook or a job to end the actor.
-
-    >>> Stop().reason, Stop("enough").reason
-    (Normal(), Shutdown(detail='enough'))
-    """
-
-    reason: ExitReason = Normal()  # also for a subclass whose `__init__` does not call this one's
-
-    def __init__(self, reason: object = None) -> None:
-        super().__init__(reason)
-        if isinstance(reason, ExitReason):
-            self.reason = reason
-        elif reason is not None:
-            self.reason = Shutdown(reason)
 
 
 class Lifespan:
@@ -68,7 +53,7 @@ class Lifespan:
 
     Args:
         actor: whose hooks (`on_start`, `on_receive`, `on_stop`, `on_failure`) are called.
-        lane: where they run; the elastic pool unless told otherwise.
+        lane: where they run; by default the elastic pool.
 
     """
 
@@ -81,11 +66,11 @@ class Lifespan:
     """Its id as a child of that supervisor."""
     starter: Lifespan | None = None
     """The actor that waits for its start, while it is being started."""
-    _starting: list[ThreadTicket] | None = None  # atomic: the thread that pops it resolves it
+    _starting: Starting | None = None
     _stopping: ExitReason | None = None
     _asked: Any = None  # the future of the caller whose message is being handled
     _over: bool = False  # it has ended, and all callers have been refused
-    _watchers: list[Notice] | None = None
+    _watchers: Watchers | None = None
     _stopped_event: threading.Event | None = None
     _ref: Any = None
 
@@ -130,6 +115,17 @@ class Lifespan:
         except BaseException:  # noqa: BLE001 - a subclass of the user's
             return f"{type(self.actor).__name__} ({self.actor_urn})"
 
+    @property
+    def exit_text(self) -> str:
+        """Why the actor ended, in words, whatever the `__str__` of a user's error raises."""
+        reason = self.exit_reason or Normal()
+        try:
+            return reason.describe()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - a class of the user's
+            return type(reason).__name__.lower()
+
     # Starting.
 
     def launch(self) -> None:
@@ -139,82 +135,33 @@ class Lifespan:
             StartFailed: `on_start` raised or asked to stop.
 
         """
-        ROSTER.add(self)
-        if getattr(self.actor.on_start, "__func__", None) is pykka.Actor.on_start:
-            self._open()
-            return
-        started = ThreadTicket()
-        self._starting = [started]
-        with self.being_started():
-            try:
-                self.lane.submit(_Start(self))
-                self.lane.wait(started, None)
-            except BaseException:  # Ctrl-C: the caller never gets a ref to stop it with
-                self.kill()
-                raise
-        if started.error is not None:
-            raise started.error
+        try:
+            ROSTER.add(self)
+            if getattr(self.actor.on_start, "__func__", None) is pykka.Actor.on_start:
+                self.open()
+            else:
+                self._starting = Starting(self)
+                self._starting.wait()
+        except BaseException:  # Ctrl-C: the caller never gets a ref to stop it with
+            self.kill()
+            raise
 
     @contextlib.contextmanager
     def being_started(self) -> Iterator[None]:
-        """Record who waits for the start, so that a call that would wait for it is refused."""
+        """Record which actor waits for the start: nothing in it may wait for that actor."""
         self.starter = CURRENT.get()
         try:
             yield
         finally:
             self.starter = None
 
-    def run_start(self) -> None:
-        """Run `on_start`, report to the starter, then handle messages. Only the lane calls this."""
-        if self.exit_reason is not None:  # killed before the lane came to it
-            return
-        before = CURRENT.set(self)
-        reason: ExitReason | None = None
-        try:
-            outcome: Any = self.actor.on_start()  # type: ignore[func-returns-value]
-            if isinstance(outcome, Stop):
-                reason = outcome.reason
-        except Stop as stop:
-            reason = stop.reason
-        except BaseException as error:  # noqa: BLE001 - raised in the starter
-            reason = Crash(error)
-        finally:
-            CURRENT.reset(before)
-        if reason is None:
-            self._release_starter()
-            self._open(in_lane=True)
-            return
-        starters, self._starting = self._starting, None
-        self.die(reason)
-        self._release(starters, self._start_failed())
-
-    def _release_starter(self) -> None:
-        """Let `launch` return. An actor that was killed meanwhile has started, and has ended."""
-        self._release(self._starting, None)
-
-    @staticmethod
-    def _release(starters: list[ThreadTicket] | None, failure: StartFailed | None) -> None:
-        try:
-            starter = (starters or []).pop()
-        except IndexError:
-            return
-        starter.resolve(failure)
-
-    def _start_failed(self) -> StartFailed:
-        reason = self.exit_reason or Normal()
-        failure = StartFailed(self.title, _describe(reason))
-        failure.__cause__ = reason.exception if isinstance(reason, Crash) else None
-        return failure
-
-    def _open(self, *, in_lane: bool = False) -> None:
+    def open(self) -> None:
+        """Begin to handle messages. Thread-safe."""
         if self.exit_reason is not None:
             return
         self.mailbox.open()
         if self.mailbox.envelopes:  # it can be found in the registry already
-            if in_lane:
-                self.run()
-            else:
-                self.mailbox.wake(self.lane, self)
+            self.mailbox.wake(self.lane, self)
 
     # Messages.
 
@@ -251,7 +198,7 @@ class Lifespan:
                 elif not mailbox.rest():
                     return
         except BaseException as error:  # noqa: BLE001 - a bug of ours; nobody must wait for ever
-            _report("actor failed", self, error)
+            _report(log.error, "actor failed", self, error)
             self.die(Crash(error))
             return
         finally:
@@ -261,22 +208,19 @@ class Lifespan:
     def _handle(self, envelope: Envelope[Any]) -> None:
         reply_to = envelope.reply_to
         if is_stop(envelope):
-            self._stopping = self._stopping or Normal()
-            self._finish_stop()
-            if reply_to is not None:
-                reply_to.set(None)
+            self._stop_and_reply(self._stopping or Normal(), reply_to)
             return
         self._asked = reply_to
+        if self.exit_reason is not None:  # killed, maybe before it could be seen who is asking
+            self._refuse_asked()
+            return
         try:
             answer = self._receive(envelope.message)
             if isinstance(answer, Stop):
                 raise answer  # noqa: TRY301 - returned or raised, it means the same
         except Stop as stop:
             self._asked = None
-            self._stopping = stop.reason
-            self._finish_stop()
-            if reply_to is not None:
-                reply(reply_to, None)
+            self._stop_and_reply(stop.reason, reply_to)
         except BaseException as error:  # noqa: BLE001 - the caller's, or the end of the actor
             self._asked = None
             self._answer_with(reply_to, error)
@@ -284,6 +228,12 @@ class Lifespan:
             self._asked = None
             if reply_to is not None:
                 reply(reply_to, answer)
+
+    def _stop_and_reply(self, reason: ExitReason, reply_to: Any) -> None:
+        self._stopping = reason
+        if reply_to is not None:  # as a watcher: on_stop may hang until the actor is killed
+            self.watch(lambda _ref, _reason: reply(reply_to, None))
+        self._finish_stop()
 
     def _receive(self, message: Any) -> Any:
         """Let pykka's code call `on_receive`, or whatever a proxy means."""
@@ -295,6 +245,7 @@ class Lifespan:
             reply_error(reply_to, error)
             contained = getattr(self.actor, "ask_failures", "reply") == "reply"
             if isinstance(error, Exception) and contained:
+                _report(log.debug, "exception returned to caller", self, error)
                 return
         self._crash(error)
 
@@ -320,7 +271,7 @@ class Lifespan:
             return
         running = not self.mailbox.is_idle
         if self.die(Killed(abandoned=running)) and running:
-            _warn("actor abandoned", self)
+            _report(log.warning, "actor abandoned", self)
 
     def _finish_stop(self) -> None:
         """Run `on_stop`, then end. In the lane's thread."""
@@ -328,26 +279,27 @@ class Lifespan:
         try:
             self.actor.on_stop()
         except BaseException as error:  # noqa: BLE001 - the actor ends all the same
-            _report("on_stop failed", self, error)
+            _report(log.error, "on_stop failed", self, error)
         self.die(reason)
 
     def _crash(self, error: BaseException) -> None:
         """Run `on_failure`, then end. In the lane's thread."""
-        _report("actor crashed", self, error)
+        _report(log.error, "actor crashed", self, error)
         try:
             self.actor.on_failure(type(error), error, error.__traceback__)
         except BaseException as second:  # noqa: BLE001 - the actor ends all the same
-            _report("on_failure failed", self, second)
+            _report(log.error, "on_failure failed", self, second)
         self.die(Crash(error))
 
     def die(self, reason: ExitReason) -> bool:
         """End the actor, unless it has ended; return whether this call did it. Thread-safe."""
-        if not self._claim_death(reason):
-            return False
         try:
+            if not self._claim_death(reason):
+                return False
             self._finish_death()
         except BaseException:  # Ctrl-C in the thread that kills it; each step may be repeated
-            self._finish_death()
+            if self.exit_reason is reason:
+                self._finish_death()
             raise
         return True
 
@@ -359,7 +311,8 @@ class Lifespan:
             self._over = True
             if self._stopped_event is not None:
                 self._stopped_event.set()
-            self._release_starter()
+            if self._starting is not None:
+                self._starting.release()
             self._notify()
 
     def _claim_death(self, reason: ExitReason) -> bool:
@@ -382,13 +335,13 @@ class Lifespan:
             reply_error(asked, self.dead_error())
 
     def _refuse_inbox(self) -> None:
-        """Refuse all who wait for messages that were not handled. Any number of threads at once."""
+        """Refuse the callers of messages that were not handled. Thread-safe."""
         refuse(self.mailbox.envelopes, self.dead_error)
 
     def dead_error(self) -> WorkerStopped:
-        """Return the error for callers who come too late."""
+        """Return the error for callers that come too late."""
         reason = self.exit_reason or Normal()
-        text = f"{self.title} has ended: {_describe(reason)}"
+        text = f"{self.title} has ended: {self.exit_text}"
         if isinstance(reason, Crash):
             error: WorkerStopped = WorkerCrashed(text)
             error.__cause__ = reason.exception
@@ -399,56 +352,29 @@ class Lifespan:
 
     def watch(self, notice: Notice) -> None:
         """Call `notice(ref, reason)` once: when the actor has ended, or now if it has."""
-        self.__dict__.setdefault("_watchers", []).append(notice)
+        self.__dict__.setdefault("_watchers", Watchers()).add(notice)
         if self._over:
             self._notify()
 
     def unwatch(self, notice: Notice) -> None:
-        """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
-        with contextlib.suppress(ValueError):
-            (self._watchers or []).remove(notice)
+        """Withdraw a `watch`. Harmless if there is none or it has been called."""
+        if self._watchers is not None:
+            self._watchers.discard(notice)
 
     def _notify(self) -> None:
-        watchers = self._watchers
-        while watchers:
-            try:
-                notice = watchers.pop(0)
-            except IndexError:
-                return
-            try:
-                notice(self.actor_ref, self.exit_reason or Normal())
-            except BaseException as error:  # noqa: BLE001 - the others are told all the same
-                _report("exit notice failed", self, error)
+        if self._watchers:
+            failed = partial(_report, log.error, "exit notice failed", self)
+            self._watchers.notify(self.actor_ref, self.exit_reason or Normal(), failed)
 
 
-class _Start:
-    """Runs an actor's `on_start` in its lane."""
-
-    __slots__ = ("_lifespan",)
-
-    def __init__(self, lifespan: Lifespan) -> None:
-        self._lifespan = lifespan
-
-    def run(self) -> None:
-        """Run it. Only the lane calls this."""
-        self._lifespan.run_start()
-
-
-def _describe(reason: ExitReason) -> str:
+def _report(
+    write: Callable[..., None], event: str, lifespan: Lifespan, error: BaseException | None = None
+) -> None:
+    """Log an event. What a log handler or a user's `__repr__` raises must not matter."""
     try:
-        return reason.describe()
+        facts = {} if error is None else {"error": brief(error), "exc_info": error}
+        write(event, actor=lifespan.title, **facts)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001 - `__str__` of a user's error
-        return type(reason).__name__.lower()
-
-
-def _report(event: str, lifespan: Lifespan, error: BaseException) -> None:
-    """Log a failure. A log handler that raises must not keep the actor from ending."""
-    with contextlib.suppress(Exception):
-        log.error(event, actor=lifespan.title, error=brief(error), exc_info=error)
-
-
-def _warn(event: str, lifespan: Lifespan) -> None:
-    with contextlib.suppress(Exception):
-        log.warning(event, actor=lifespan.title)
+    except BaseException:  # noqa: BLE001, S110 - there is nowhere left to report it
+        pass

@@ -12,13 +12,14 @@ and finds the actor dead.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from pykka import messages
 
-from actorflow.runtime.actor.answers import reply_error
+from actorflow.runtime.actor.answers import reply, reply_error
 from actorflow.runtime.errors import WorkerStopped
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Inbox:
         self._lifespan = lifespan
 
     def put(self, envelope: Envelope[Any], /) -> None:
-        """Append an envelope. If the actor has ended, a waiting caller is told.
+        """Append an envelope. If the actor has ended, a waiting caller gets the error.
 
         Raises:
             WorkerStopped: the actor has ended, and nobody waits for an answer.
@@ -141,18 +142,20 @@ def is_stop(envelope: Envelope[Any]) -> bool:
 
 
 def refuse(envelopes: deque[Envelope[Any]], dead: Callable[[], WorkerStopped]) -> None:
-    """Remove all envelopes and answer those who wait with the error; a stop is granted.
+    """Remove all envelopes and answer their callers with the error; a stop is granted.
 
-    Several threads may do this at once.
+    Several threads may do this at once, and each may be interrupted: an envelope is removed after
+    it was answered, and a second answer does nothing.
     """
     while True:
         try:
-            envelope = envelopes.popleft()
+            envelope = envelopes[0]
         except IndexError:
             return
-        if envelope.reply_to is None:
-            continue
-        if is_stop(envelope):
-            envelope.reply_to.set(None)
-        else:
-            reply_error(envelope.reply_to, dead())
+        if envelope.reply_to is not None:
+            if is_stop(envelope):
+                reply(envelope.reply_to, None)
+            else:
+                reply_error(envelope.reply_to, dead())
+        with contextlib.suppress(ValueError):  # another thread was faster
+            envelopes.remove(envelope)

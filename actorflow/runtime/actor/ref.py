@@ -110,7 +110,7 @@ class Ref(pykka.ActorRef[A], Generic[A]):
         self.lifespan.watch(notice)
 
     def unwatch(self, notice: Callable[[Any, ExitReason], object]) -> None:
-        """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
+        """Withdraw a `watch`. Harmless if there is none or it has been called."""
         self.lifespan.unwatch(notice)
 
     def kill(self) -> None:

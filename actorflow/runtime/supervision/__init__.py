@@ -1,1 +1,1 @@
-"""Supervisors, as in OTP: a pure family that decides, and actors that do."""
+"""Supervisors, as in OTP: a pure family decides, an actor performs."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import math
 from collections import deque
 from functools import partial
@@ -44,13 +45,14 @@ from actorflow.runtime.supervision.actions import (
     RequestRefusal,
     ScheduleRetry,
     StartChild,
+    Started,
     StopChildren,
     Why,
 )
+from actorflow.runtime.supervision.callers import Caller, Callers
 from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.handles import IGNORE, Handles, RunningChild
 from actorflow.runtime.supervision.spec import Child, Strategy
-from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
@@ -60,8 +62,9 @@ if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.supervision.actions import Action
     from actorflow.runtime.supervision.spec import Flags
+    from actorflow.runtime.worker.tickets import ThreadTicket
 
-__all__ = ["Caller", "SupervisorActor"]
+__all__ = ["SupervisorActor"]
 
 
 class _Event:
@@ -71,17 +74,6 @@ class _Event:
 
     def __init__(self, call: Callable[[], None]) -> None:
         self.call = call
-
-
-class Caller(ThreadTicket):
-    """A thread that waits for an answer of the supervisor."""
-
-    __slots__ = ("asked",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = ""
-        """The request, for the text of an error."""
 
 
 class SupervisorActor(FrameworkActor):
@@ -106,7 +98,7 @@ class SupervisorActor(FrameworkActor):
         self.why: Why | None = None
         """Which decision ended it."""
         self._starters: list[ThreadTicket] = []  # atomic: the thread that pops it resolves it
-        self._callers: set[Caller] = set()  # atomic: the thread that removes one resolves it
+        self.callers = Callers()
         self._round = 0  # the round of stops that `_deadlines` belong to
         self._deadlines: list[Timer] = []
         self._retries: dict[Hashable, Timer] = {}
@@ -175,15 +167,14 @@ class SupervisorActor(FrameworkActor):
             Exception: what the caller was answered with.
 
         """
-        caller = Caller()
-        self._callers.add(caller)
+        caller = self.callers.add()
         try:
             self.put(Envelope(_Event(partial(event, caller))))
             if self.exit_reason is not None:
-                self._refuse_callers()
+                self.callers.refuse(self.dead_error)
             self.lane.wait(caller, None)
         finally:
-            self._callers.discard(caller)
+            self.callers.discard(caller)
         if caller.error is not None:
             raise caller.error
         return caller.answer
@@ -192,18 +183,18 @@ class SupervisorActor(FrameworkActor):
         self, method: str, args: tuple[Any, ...], options: dict[str, Any], caller: Caller
     ) -> None:
         """Pass a request to the family, which answers it with a `Reply`."""
-        caller.asked = f"{method}({', '.join(brief(getattr(arg, 'id', arg)) for arg in args)})"
+        caller.asked = (method, args)
         try:
             actions = getattr(self.family, method)(*args, caller=caller, **options)
         except Exception as error:  # noqa: BLE001 - the caller's mistake
-            self._answer(caller, error=error)
+            self.callers.answer(caller, error=error)
         else:
             self._perform(actions)
 
     def terminate_ref(self, ref: Any, caller: Caller) -> None:
         """Stop the child with that ref; of a worker, whichever executor it has by now."""
         known = self.handles.known(ref)
-        # A child of ours that is not known any more has ended, whoever stopped it.
+        # One of its children that is not known any more has ended, whatever ended it.
         unknown = self.family.which_child(known) is RequestRefusal.NOT_FOUND
         options = {"alive": unknown and ref.is_alive()}
         self.request("terminate_ref", (known,), options, caller)
@@ -213,15 +204,17 @@ class SupervisorActor(FrameworkActor):
         try:
             answer = self.shown(look(self.family))
         except Exception as error:  # noqa: BLE001 - the caller's mistake
-            self._answer(caller, error=error)
+            self.callers.answer(caller, error=error)
         else:
-            self._answer(caller, answer)
+            self.callers.answer(caller, answer)
 
     def shown(self, answer: Any) -> Any:
         """Return an answer of the family with refs in place of incarnations."""
         if isinstance(answer, list):
             return [self.shown(each) for each in answer]
         running = getattr(answer, "ref", None)
+        if type(answer) is Started:  # `replace` is slow, and this is what starts wait for
+            return Started(answer.ref.ref, answer.extra)
         if isinstance(running, RunningChild):
             return dataclasses.replace(answer, ref=running.ref)
         return answer
@@ -229,28 +222,16 @@ class SupervisorActor(FrameworkActor):
     def _reply(self, caller: Caller, answer: Answer) -> None:
         answer = self.shown(answer)
         if not isinstance(answer, Refused):
-            self._answer(caller, answer)
+            self.callers.answer(caller, answer)
             return
+        method, args = caller.asked
+        asked = f"{method}({', '.join(brief(getattr(arg, 'id', arg)) for arg in args)})"
         refused = RequestRefused(
-            answer.why, ref=answer.ref, reason=answer.reason, asked=caller.asked, of=repr(self)
+            answer.why, ref=answer.ref, reason=answer.reason, asked=asked, of=repr(self)
         )
         if answer.reason is not None:
             refused.__cause__ = _cause(answer.reason)
-        self._answer(caller, error=refused)
-
-    def _answer(
-        self, caller: Caller, answer: Any = None, *, error: BaseException | None = None
-    ) -> None:
-        try:
-            self._callers.remove(caller)
-        except KeyError:
-            return  # it was refused meanwhile, or has stopped waiting
-        caller.answer = answer
-        caller.resolve(error)
-
-    def _refuse_callers(self) -> None:
-        for caller in list(self._callers):
-            self._answer(caller, error=self.dead_error())
+        self.callers.answer(caller, error=refused)
 
     # Actions.
 
@@ -367,6 +348,11 @@ class SupervisorActor(FrameworkActor):
             starter.resolve(failure)
 
     def _log(self, event: Log) -> None:
+        level, write, text = _LOG[event.kind]
+        if event.requested:
+            level, write = logging.DEBUG, log.debug
+        if not log.enabled(level):
+            return  # the facts below cost more than the rest of a start
         facts: dict[str, Any] = {
             "supervisor": self.title,
             "child": _plain(event.child.id),
@@ -377,13 +363,8 @@ class SupervisorActor(FrameworkActor):
             facts["reason"] = event.reason.describe()
         if event.ref is not None:
             facts["ref"] = repr(event.ref)
-        try:
-            if event.kind is LogKind.PROGRESS:
-                (log.debug if event.requested else log.info)("child started", **facts)
-            else:
-                log.error(_EVENTS[event.kind], **facts)
-        except Exception:  # noqa: BLE001 - a log handler of the user's: the supervisor goes on
-            return
+        with contextlib.suppress(Exception):  # of a user's log handler: the supervisor goes on
+            write(text, **facts)
 
     # Ending.
 
@@ -397,7 +378,7 @@ class SupervisorActor(FrameworkActor):
             forget_name(self.name, self.actor_ref)
         self._cancel_if_ended()
         self._kill_children()
-        self._refuse_callers()
+        self.callers.refuse(self.dead_error)
         self._resolve_starter(self.dead_error())
 
     def _kill_children(self) -> None:
@@ -407,11 +388,12 @@ class SupervisorActor(FrameworkActor):
             handle.stop(reason, final=True)
 
 
-_EVENTS = {
-    LogKind.CHILD_TERMINATED: "child terminated",
-    LogKind.START_ERROR: "child did not start",
-    LogKind.SHUTDOWN_ERROR: "child did not stop as told",
-    LogKind.TOO_MANY_RESTARTS: "too many restarts",
+_LOG: dict[LogKind, tuple[int, Callable[..., None], str]] = {
+    LogKind.PROGRESS: (logging.INFO, log.info, "child started"),
+    LogKind.CHILD_TERMINATED: (logging.ERROR, log.error, "child terminated"),
+    LogKind.START_ERROR: (logging.ERROR, log.error, "child did not start"),
+    LogKind.SHUTDOWN_ERROR: (logging.ERROR, log.error, "child did not stop as expected"),
+    LogKind.TOO_MANY_RESTARTS: (logging.ERROR, log.error, "too many restarts"),
 }
 
 

@@ -10,7 +10,7 @@ from actorflow.runtime.supervision.actions import ChildInfo, ChildState, Counts,
 from actorflow.runtime.supervision.spec import ChildType
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable, Iterator, Sequence
 
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.supervision.spec import Child
@@ -159,12 +159,14 @@ class Children:
         self._by_ref[ref] = record
         self.move(record, ChildState.RUNNING)
 
-    def take_released(self, *, leaving: bool) -> list[tuple[Record, Incarnation]]:
+    def take_released(self, *, leaving: bool) -> Sequence[tuple[Record, Incarnation]]:
         """Return the children that ended and will not be restarted, with their incarnations.
 
         Each is returned once. A child that was suspended for a restart which is still pending is
         kept, unless the family is leaving. O(those that ended).
         """
+        if not self._ended:
+            return ()
         released = [
             (record, ref)
             for record, ref in self._ended.items()

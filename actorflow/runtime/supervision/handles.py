@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
-from actorflow.runtime.actor.actor import Ref
+from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import UnknownWorker
 from actorflow.runtime.exits import Killed
 from actorflow.runtime.supervision.spec import BadChild
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from typing import TypeAlias
 
+    from actorflow.runtime.actor.lifespan import Lifespan
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.supervision.spec import Child
 
@@ -69,7 +70,7 @@ class ChildHandle(Protocol):
         """End the incarnation at once, whatever it is doing. Thread-safe."""
 
     def watch(self, notice: Notice) -> None:
-        """Call `notice(actor, reason)`, in any thread, when the incarnation has ended.
+        """Call `notice(ref, reason)`, in any thread, when the incarnation has ended.
 
         It may be called twice: the family counts the end of an incarnation once.
         """
@@ -80,7 +81,7 @@ class ActorHandle:
 
     __slots__ = ("_owner", "ref")
 
-    def __init__(self, owner: Any) -> None:
+    def __init__(self, owner: Lifespan) -> None:
         self._owner = owner
         self.ref: Any = None
 
@@ -123,7 +124,7 @@ class WorkerHandle:
 
     __slots__ = ("_executor", "_notice", "_owner", "ref")
 
-    def __init__(self, owner: Any) -> None:
+    def __init__(self, owner: Lifespan) -> None:
         self._owner = owner
         self._executor: Any = None
         self._notice: Notice | None = None
@@ -156,7 +157,7 @@ class WorkerHandle:
         if not final:
             life.suspend()  # ends the executor only, after its current batch
         elif self._executor.exit_reason is None:
-            life.shut_down(reason)  # drains, unless told otherwise
+            life.shut_down(reason)  # drains first, by default
         else:
             life.request_stop(StopMode.NOW, reason)  # without an executor nothing drains
 
@@ -172,10 +173,10 @@ class WorkerHandle:
         if self.ref.exit_reason is not None:  # it ended before `_notice` was set
             notice(self.ref, self.ref.exit_reason)
 
-    def _pair_ended(self, ref: Any, reason: ExitReason) -> None:
+    def _pair_ended(self, worker: WorkerRef, reason: ExitReason) -> None:
         notice = self._notice
-        if notice is not None and ref is self.ref:
-            notice(ref, reason)
+        if notice is not None and worker is self.ref:
+            notice(worker, reason)
 
 
 class RunningChild:
@@ -210,7 +211,7 @@ class Handles:
     Lookups are thread-safe.
     """
 
-    def __init__(self, owner: Any) -> None:
+    def __init__(self, owner: Lifespan) -> None:
         self._owner = owner
         self._by_key: dict[Hashable, RunningChild] = {}
         self._by_ref: dict[Any, RunningChild] = {}
@@ -268,13 +269,16 @@ class Handles:
             UnknownWorker: there is none. O(n).
 
         """
-        running = self._by_key.get(self._newest.get(child_id, IGNORE))
-        if running is None or not isinstance(running.ref, WorkerRef):
-            children = list(self._by_key.values())
-            raise UnknownWorker(
-                child_id, [each.id for each in children if isinstance(each.ref, WorkerRef)]
-            )
-        return running.ref
+        try:
+            ref = self._by_key[self._newest[child_id]].ref
+        except KeyError:  # unknown, or released by another thread just now
+            ref = None
+        if isinstance(ref, WorkerRef):
+            return ref
+        children = list(self._by_key.values())
+        raise UnknownWorker(
+            child_id, [each.id for each in children if isinstance(each.ref, WorkerRef)]
+        )
 
 
 def successor(worker: WorkerRef) -> WorkerRef:
@@ -290,17 +294,17 @@ def parent(actor: Any) -> Any:
     return life.starter or life.supervisor
 
 
-def life_of(actor: Any) -> Any:
-    """Return what knows the supervisor of whatever is running: an actor, or a worker's code."""
-    pair = getattr(actor, "pair", None)
-    return actor if pair is None else pair.life
-
-
 def is_child(actor: Any, child: Hashable) -> bool:
     """Return whether an actor is the child with that id or ref."""
     if isinstance(child, pykka.ActorRef):
         return bool(child is getattr(actor, "pair", actor).actor_ref)
     return bool(life_of(actor).child_id == child)
+
+
+def life_of(actor: Any) -> Any:
+    """Return what knows the supervisor of whatever is running: an actor, or a worker's code."""
+    pair = getattr(actor, "pair", None)
+    return actor if pair is None else pair.life
 
 
 def _has_extra(outcome: Any) -> bool:
@@ -310,8 +314,8 @@ def _has_extra(outcome: Any) -> bool:
 def _not_a_child(child: Child, outcome: Any) -> str:
     if isinstance(outcome, pykka.ActorRef):
         return (
-            f"child {brief(child.id)} is {brief(outcome)}, a plain pykka actor, which notifies "
-            "nobody when it ends; derive it from actorflow.Actor"
+            f"child {brief(child.id)} is {brief(outcome)}, a plain pykka actor, which "
+            "cannot be watched; derive it from actorflow.Actor"
         )
     return (
         f"the start of child {brief(child.id)} returned {brief(outcome)}; it must return the ref "

@@ -18,7 +18,7 @@ from actorflow.runtime.supervision.supervisor import Supervisor, SupervisorRef
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import FrameType
 
     from actorflow.runtime.clock import Timer
@@ -155,7 +155,7 @@ class _Foreground:
         match event:
             case _Event.SIGNAL:
                 self._signals += 1
-                log.info("signal", count=self._signals)
+                _say(log.info, "signal", count=self._signals)
                 if self._signals > 1:
                     return self._force()
                 self._stop()
@@ -166,7 +166,7 @@ class _Foreground:
             case _Event.ENDED:
                 return self._code()
             case StartFailed() as error:
-                log.error("tree did not start", error=brief(error), exc_info=error)
+                _say(log.error, "tree did not start", error=brief(error), exc_info=error)
                 return ExitCode.NOT_STARTED
             case BaseException() as error:
                 raise error
@@ -191,7 +191,7 @@ class _Foreground:
 
     def _force(self) -> ExitCode | None:
         """Kill the tree; one that is still starting is abandoned."""
-        log.warning("stopping now", tree=repr(self._tree))
+        _say(log.warning, "stopping now", tree=brief(self._tree))
         self._forced = True
         if self._tree is None:
             return ExitCode.FORCED
@@ -208,6 +208,12 @@ class _Foreground:
             code = ExitCode.FAILED
         else:
             code = ExitCode.OK
-        say = log.info if code is ExitCode.OK else log.error
-        say("tree ended", tree=tree.actor.title, reason=reason.describe(), code=code.name)
+        write = log.info if code is ExitCode.OK else log.error
+        _say(write, "tree ended", tree=tree.actor.title, reason=reason.describe(), code=code.name)
         return code
+
+
+def _say(write: Callable[..., None], event: str, **facts: Any) -> None:
+    """Log an event; a log handler that raises must not end the run before the tree."""
+    with contextlib.suppress(Exception):
+        write(event, **facts)

@@ -345,7 +345,7 @@ def _is_expected(child: Child, reason: ExitReason) -> bool:
         case Killed():
             return brutal
         case Shutdown(detail=None | GaveUp() | FailedToStart()) if not brutal:
-            return True  # OTP's `shutdown`: these details are ours
+            return True  # OTP's `shutdown`: it has no such details
         case Shutdown() | Normal():
             # It ended by itself just then, which only a permanent child should not do.
             return child.restart is not RestartType.PERMANENT

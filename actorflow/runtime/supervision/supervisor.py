@@ -17,7 +17,6 @@ from actorflow.runtime.actor.actor import CURRENT, Ref
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import RequestRefused, StopTimeout, WouldDeadlock
 from actorflow.runtime.exits import ExitReason, Normal
-from actorflow.runtime.log import log
 from actorflow.runtime.registry import take_name
 from actorflow.runtime.supervision.actions import RequestRefusal
 from actorflow.runtime.supervision.actor import SupervisorActor
@@ -33,15 +32,13 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from types import TracebackType
-    from typing import Self, TypeAlias
+    from typing import Self
 
-    from actorflow.runtime.actor.actor import Actor
     from actorflow.runtime.clock import Clock
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.supervision.actions import ChildInfo, Counts, FamilyStatistics
     from actorflow.runtime.supervision.tree import Tree
 
-    Watcher: TypeAlias = Callable[["SupervisorRef", ExitReason], None]
 
 __all__ = ["IGNORE", "Supervisor", "SupervisorRef"]
 
@@ -111,8 +108,12 @@ class Supervisor:
             take_name(self.name, ref)
         started = ThreadTicket()
         with actor.being_started():
-            actor.begin(started)
-            actor.lane.wait(started, None)
+            try:
+                actor.begin(started)
+                actor.lane.wait(started, None)
+            except BaseException:  # Ctrl-C: without its ref nobody could ever stop it
+                actor.kill()
+                raise
         if started.error is not None:
             raise started.error
         return ref
@@ -216,18 +217,6 @@ class SupervisorRef(Ref[SupervisorActor]):
 
     # Ending.
 
-    def watch(self, callback: Watcher) -> None:
-        """Call `callback(ref, reason)` once, when the supervisor has ended and its children too.
-
-        At once if it has ended already. It is called in the thread where the supervisor ends, so
-        it must be short. If it raises, that is logged and changes nothing.
-        """
-        self.actor.watch(_Watch(callback))
-
-    def unwatch(self, callback: Watcher) -> None:
-        """Cancel one `watch` of that callback, if it has not been called yet."""
-        self.actor.unwatch(_Watch(callback))
-
     def stop(  # type: ignore[override]
         self,
         reason: ExitReason | None = None,
@@ -253,23 +242,11 @@ class SupervisorRef(Ref[SupervisorActor]):
         actor.shut_down(reason or Normal())
         if not block:
             return True
-        actor.watch(lambda _actor, _reason: ended.resolve())
+        self.watch(lambda _ref, _reason: ended.resolve())
         if not actor.lane.wait(ended, timeout):
             msg = f"{actor!r} did not stop within {timeout} s; it goes on stopping"
             raise StopTimeout(msg)
         return True
-
-    def kill(self) -> None:
-        """End the supervisor and everything below it at once."""
-        self.actor.kill()
-
-    @property
-    def exit_reason(self) -> ExitReason | None:
-        """Why it ended; `None` while it is running.
-
-        `Shutdown(GaveUp(...))` names the child that was restarted too often.
-        """
-        return self.actor.exit_reason
 
     def __enter__(self) -> Self:
         return self
@@ -289,7 +266,7 @@ class SupervisorRef(Ref[SupervisorActor]):
 
     def _view(self, look: Callable[[Family], Any]) -> Any:
         actor = self.actor
-        if CURRENT.get() is actor:
+        if CURRENT.get() is actor and actor.exit_reason is None:
             answer = actor.shown(look(actor.family))
         else:
             _refuse_deadlock(actor, "a view")
@@ -304,26 +281,6 @@ class SupervisorRef(Ref[SupervisorActor]):
         return self._view(lambda family: look(family, handles.known(child)))
 
 
-class _Watch:
-    """A watcher of a user's, equal to another of the same callback, so that it can be removed."""
-
-    __slots__ = ("_callback",)
-
-    def __init__(self, callback: Watcher) -> None:
-        self._callback = callback
-
-    def __call__(self, actor: Actor, reason: ExitReason) -> None:
-        try:
-            self._callback(actor.actor_ref, reason)
-        except BaseException as error:  # noqa: BLE001 - the other watchers are called all the same
-            log.error("watcher failed", actor=actor.title, error=brief(error), exc_info=error)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Watch) and self._callback == other._callback
-
-    __hash__ = None  # type: ignore[assignment] # only ever compared
-
-
 def _refuse_deadlock(
     supervisor: SupervisorActor, what: str, *, child: Any = None, stops: bool = False
 ) -> None:
@@ -336,6 +293,8 @@ def _refuse_deadlock(
         WouldDeadlock: it would.
 
     """
+    if supervisor.exit_reason is not None:
+        return  # it answers at once
     below: Any = None
     actor: Any = CURRENT.get()
     starting = actor is supervisor

@@ -158,7 +158,7 @@ class Shape(NamedTuple):
     tracks: bool
     """It takes messages wrapped in `Item`."""
     accepts_all: bool
-    """Nothing is ever refused, so whoever waits need not wait for a verdict."""
+    """Nothing is ever refused or displaced, so whoever waits need not wait for a verdict."""
     folds: bool
     """It holds fewer messages than arrive, so producers fold a long `raw`."""
     turns: bool | None
@@ -172,6 +172,7 @@ def _shape(behaviour: Behaviour) -> Shape:
     kind, traits = type(behaviour), behaviour.traits
     found = _SHAPES.get((kind, traits))
     if found is None:
+        displaces = traits.blocks or traits.shrinks or traits.bounded or traits.expires
         found = _SHAPES[kind, traits] = Shape(
             timed=traits.timed,
             stamped=traits.stamped,
@@ -179,7 +180,7 @@ def _shape(behaviour: Behaviour) -> Shape:
             observed=traits.observes,
             explains=kind.reason is not Behaviour.reason,
             tracks=traits.trackable,
-            accepts_all=traits.accepts_all and traits.trackable and not traits.blocks,
+            accepts_all=traits.accepts_all and traits.trackable and not displaces,
             folds=traits.shrinks or traits.bounded,
             turns={Queue: False, Stack: True}.get(kind),
         )
@@ -211,7 +212,7 @@ class Accumulation:
 
     __slots__ = (
         "_gone", "_loose", "_refusals", "_waiting", "batches", "behaviour", "dead_lettered",
-        "due", "failed", "first_at", "folded", "in_flight", "lost", "marks", "processed", "raw",
+        "due", "failed", "first_at", "folded", "handed", "in_flight", "lost", "marks", "processed", "raw",
         "rejected", "shape",
     )  # fmt: skip
 
@@ -229,6 +230,8 @@ class Accumulation:
         """Messages that a behaviour of the user's let go without saying so, and leftovers."""
         self.batches = 0
         """Batches handed over."""
+        self.handed = 0
+        """Messages that `take` has handed over."""
         self.due: float | None = None
         """After a `take` that returned nothing: when to try again, if time alone changes it."""
         self.in_flight = self.processed = self.failed = self.dead_lettered = 0
@@ -275,40 +278,37 @@ class Accumulation:
             messages = list(bare)
         elif shape.first_stamped:
             behaviour.ready_at(min(self.first_at or now, now))
+        items: list[Item] = []
         if self.marks:
-            messages = self._unmark(messages)
-        before = 0 if shape.tracks else len(behaviour)
+            items = self._unmark(messages)
         loose = self._loose
+        if loose is not None and items:
+            messages = [item.message if type(item) is Item else item for item in messages]
         if loose is not None:
             loose.saw(messages)
-        offered = len(messages)
         refusals = (
             behaviour.extend(messages) if times is None else behaviour.extend_at(messages, times)
         )
         if refusals:
             self._refuse(refusals)
         if not shape.tracks:
-            refused = sum(len(some) for some, _ in refusals)
-            self._notice_lost(before + offered - refused)
-        if self._gone:
-            self._settle_gone()
-        elif loose is not None:
+            self._balance()
+        if loose is not None:
+            for item in items:
+                loose.add(item.message, item.tickets, behaviour)
             self._settle_loose()
+        elif self._gone:
+            self._settle_gone()
 
-    def _unmark(self, messages: list[Any]) -> list[Any]:
-        """Prepare for the items among these messages, and remove their marks."""
+    def _unmark(self, messages: list[Any]) -> list[Item]:
+        """Return the items among these messages, and remove their marks."""
         items = [message for message in messages if type(message) is Item]
-        if not items:
-            return messages
-        del self.marks[: len(items)]  # type: ignore[union-attr]
-        self._begin_tracking()
-        for item in items:
-            self._await(item.tickets)
-        if self._loose is None:
-            return messages
-        for item in items:
-            self._loose.add(item.message, item.tickets)
-        return [message.message if type(message) is Item else message for message in messages]
+        if items:
+            del self.marks[: len(items)]  # type: ignore[union-attr]
+            self._begin_tracking()
+            for item in items:
+                self._await(item.tickets)
+        return items
 
     def offer(self, message: Any, ticket: Ticket | None = None, now: float = 0.0) -> None:
         """Add one message now; `fold` first, so that the order of arrival holds.
@@ -322,7 +322,6 @@ class Accumulation:
         if self.shape.timed:
             behaviour.ready_at(now)
         self.folded += 1
-        before = 0 if self.shape.tracks else len(behaviour)
         tickets = () if ticket is None else (ticket,)
         if ticket is not None:
             self._begin_tracking()
@@ -339,9 +338,9 @@ class Accumulation:
         if loose is not None:
             loose.saw((message,))
             if ticket is not None:
-                loose.add(message, tickets)
+                loose.add(message, tickets, behaviour)
         if not self.shape.tracks:
-            self._notice_lost(before + 1)
+            self._balance()
         if self._gone:
             self._settle_gone()
         elif loose is not None:
@@ -412,14 +411,19 @@ class Accumulation:
                 tickets = self._loose.collect(payload, behaviour, self._let_go)
             elif self._waiting:
                 payload, tickets = self._collect(payload)
-            size = len(payload) if listed and self.shape.tracks else left
-            if size <= 0 and not behaviour.traits.expires:
-                if listed and not payload:
-                    msg = f"take of {behaviour!r} returned nothing, though its len was {held}"
-                    raise BadBehaviour(msg)
-                size = max(size, 0)
+            size = len(payload) if listed else 1
+            if not behaviour.traits.expires and listed and not payload:
+                msg = f"take of {behaviour!r} returned nothing, though its len was {held}"
+                raise BadBehaviour(msg)
+            if not self.shape.tracks:
+                size = min(left if left > 0 else size, self._outstanding())
+            elif not listed and left > 1:
+                size = left  # something was made of several messages
             if size or not behaviour.traits.expires:
                 self.batches += 1
+                self.handed += size
+                if not self.shape.tracks:
+                    self._balance()
                 reason = behaviour.reason() if self.shape.explains else Reason.IDLE
                 return Batch(payload, size, tickets, reason)
         return None
@@ -491,9 +495,13 @@ class Accumulation:
         refusals, self._refusals = self._refusals, None
         return refusals or []
 
-    def _notice_lost(self, expected: int) -> None:
-        """Count what a behaviour of the user's let go while messages were added."""
-        self.lost += max(expected - len(self.behaviour), 0)
+    def _outstanding(self) -> int:
+        """Return how many messages a behaviour of the user's should still hold."""
+        return self.folded - self.rejected - self.lost - self.handed
+
+    def _balance(self) -> None:
+        """Count what a behaviour of the user's has let go without saying so."""
+        self.lost += max(self._outstanding() - len(self.behaviour), 0)
 
     def _settle_gone(self) -> None:
         """Resolve the tickets of messages that were displaced."""
@@ -523,7 +531,7 @@ class Accumulation:
             ticket.resolve(error)
         behaviour = self.behaviour
         self.behaviour = _Ended(behaviour)
-        left = len(behaviour)
+        left = len(behaviour) if self.shape.tracks else self._outstanding()
         self.lost += left
         return left
 
@@ -531,6 +539,9 @@ class Accumulation:
         """Return what became of the messages so far. O(1)."""
         raw = len(self.raw)
         tally = self.behaviour.tally()
+        held = len(self.behaviour)
+        if not self.shape.tracks:  # what a behaviour of the user's calls its length is its own
+            held = min(held, self._outstanding())
         return Counts(
             accepted=self.folded + raw - self.rejected,
             rejected=self.rejected,
@@ -538,7 +549,7 @@ class Accumulation:
             merged=tally.merged,
             dropped=tally.dropped + self.lost,
             expired=tally.expired,
-            held=raw + len(self.behaviour),
+            held=raw + held,
         )
 
 
@@ -554,13 +565,14 @@ class _Loose:
     __slots__ = ("_seen", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Any, Ticket]] = []
+        self._waiting: list[tuple[Any, Ticket, bool]] = []  # and whether it was listed when added
         self._seen: dict[int, Any] = {}  # messages added since somebody began to wait
 
-    def add(self, message: Any, tickets: Iterable[Ticket]) -> None:
-        """Note who waits for a message that is being added."""
+    def add(self, message: Any, tickets: Iterable[Ticket], behaviour: Behaviour) -> None:
+        """Note who waits for a message that was just added."""
         self._seen[id(message)] = message
-        self._waiting.extend((message, ticket) for ticket in tickets)
+        listed = id(message) in _listed(behaviour)
+        self._waiting.extend((message, ticket, listed) for ticket in tickets)
 
     def saw(self, messages: Iterable[Any]) -> None:
         """Note messages that are being added, if somebody waits for any."""
@@ -580,19 +592,20 @@ class _Loose:
         if isinstance(payload, (list, tuple)):
             places = {id(message): at for at, message in enumerate(payload)}
         verbatim = any(name in self._seen for name in places)
-        left: list[tuple[Any, Ticket]] = []
+        left: list[tuple[Any, Ticket, bool]] = []
         tickets: list[tuple[int, Ticket]] = []
         held = _listed(behaviour)
-        for message, ticket in self._waiting:
+        empty = not len(behaviour)
+        for message, ticket, listed in self._waiting:
             name = id(message)
             if name in places:
                 tickets.append((places[name], ticket))
             elif held.get(name, 0) > 0:
                 held[name] -= 1
-                left.append((message, ticket))
+                left.append((message, ticket, listed))
                 continue
-            elif len(behaviour) and not held:
-                left.append((message, ticket))  # it may still be there
+            elif not (listed or empty):
+                left.append((message, ticket, listed))  # it may still be there
                 continue
             elif not verbatim:
                 tickets.append((0, ticket))  # something was made of the messages
@@ -610,14 +623,15 @@ class _Loose:
         if not self._waiting:
             return []
         held = _listed(behaviour)
-        if not held and len(behaviour):
-            return []
+        empty = not len(behaviour)
         gone = []
         left = []
-        for message, ticket in self._waiting:
+        for message, ticket, listed in self._waiting:
             if held.get(id(message), 0) > 0:
                 held[id(message)] -= 1
-                left.append((message, ticket))
+                left.append((message, ticket, listed))
+            elif not (listed or empty):
+                left.append((message, ticket, listed))
             else:
                 gone.append((message, ticket))
         self._waiting = left

@@ -752,12 +752,12 @@ class Accumulator:
         """Fold what is raw and return what the machine must know. Under the lock."""
         core, settings = self.core, self.settings
         now = self._now()
-        if event in _FOLDS and core.raw and self.mode is None and self._may_begin():
-            count = None
-            if event is Event.PUSHED and self.state is PairState.IDLE:
-                count = self.lead
-            self._fold(now, count)
-        self.lead = 1
+        lead, self.lead = self.lead, 1
+        if event in _FOLDS and core.raw and self.mode is None and self._may_begin() and lead:
+            woken = event is Event.PUSHED and self.state is PairState.IDLE
+            self._fold(now, lead if woken else None)
+            if woken and self.mail:
+                self.lead = 0  # mail is served first, and then what has woken the executor, alone
         held = bool(len(core.behaviour))
         facts = Facts(
             running=self.active,

@@ -78,7 +78,7 @@ def _perform(
             outcome = pair.handle(_payload(pair, task) if pair.settings.reruns else task.payload, pair.value)  # type: ignore[misc] # fmt: skip
         except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
             outcome = _Raised(error)
-        if isinstance(outcome, _SPECIAL) or pair.settings.checks:
+        if isinstance(outcome, _SPECIAL) or pair.settings.checks or seat.parts is not None:
             task = _settle(pair, seat, generation, task, outcome)
             continue
         batch, task = task, pair.done(seat, generation, task, outcome)
@@ -142,7 +142,7 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
 def _processed(pair: Accumulator, seat: Any, generation: int, batch: Batch, state: Any) -> Any:
     if pair.settings.verbose:
         log.debug("batch", worker=repr(pair), size=batch.size, reason=batch.reason.value)
-    if seat.parts:
+    if seat.parts is not None:
         pair.finished(seat, generation, batch, state)
         batch.resolve()
         return pair.next_part(seat, generation)

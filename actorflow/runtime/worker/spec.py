@@ -112,6 +112,14 @@ class Worker:
         """The options of `spawn` that were given."""
         Settings(job, options, "Worker")  # refuses what cannot work, here and now
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Worker):
+            return NotImplemented
+        return (self.id, self.job, self.options) == (other.id, other.job, other.options)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.job))
+
     def __repr__(self) -> str:
         given = "".join(f", {name}={brief(value)}" for name, value in self.options.items())
         return f"Worker({self.id!r}, {brief(self.job)}{given})"

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of running supervisors: a stage, and nobody left on it at the end."""
+"""Fixtures for the tests of running supervisors: a stage, and no actor left at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def no_actor_left_behind() -> Iterator[None]:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """Give a lane, a clock and children that do as they are told; stop what is left at the end."""
+    """Return a lane, a clock and scripted children; stop what is left at the end."""
     made = Stage()
     yield made
     made.close()

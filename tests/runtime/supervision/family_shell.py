@@ -42,10 +42,10 @@ def child(id: Hashable, *args: object, **options: Any) -> Child:  # noqa: A002
 
 
 class Shell:
-    """Performs actions at once, unless told to hold them, and writes down what it does.
+    """Performs actions at once, unless `hold` is set, and records what it does.
 
     The n-th incarnation of child "a" has the ref "an". `outcomes` says what comes of the next
-    starts of a child (default: it runs); `endings` how a child ends when told to stop.
+    starts of a child (default: it runs); `endings` how a child ends when asked to stop.
     """
 
     def __init__(self, *children: Child, draw: float = 0.0, **flags: Any) -> None:
@@ -130,7 +130,7 @@ class Shell:
             self.stop(action)
 
     def ask(self, request: str, *args: Any, **options: Any) -> Any:
-        """Make a request and give the answer, or None if it is not there yet."""
+        """Make a request and return the answer, or None if there is none yet."""
         caller = object()
         self.perform(getattr(self.family, request)(*args, caller=caller, **options))
         return self.replies.get(caller)

@@ -1,4 +1,4 @@
-"""A stage for supervisors: children that do as the test says, no thread, no time but the test's."""
+"""A stage for supervisors: scripted children, a manual lane and virtual time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAIL = object()
 
 
 class Player(af.Actor):
-    """A child that writes down when it starts and stops, and ends as it is told."""
+    """A child that records its start and stop, and ends in the way that a message says."""
 
     def __init__(self, stage: Stage, name: str, lane: ManualLane) -> None:
         super().__init__(lane=lane)
@@ -59,7 +59,7 @@ class Stage:
     def __init__(self) -> None:
         self.lane = ManualLane()
         self.slow = ManualLane()
-        """A lane that nobody runs: who lives there does not obey."""
+        """A lane that is never run: an actor on it does not react."""
         self.clock = VirtualClock()
         self.trace: list[str] = []
         self.outcomes: defaultdict[Hashable, deque[Any]] = defaultdict(deque)
@@ -71,7 +71,7 @@ class Stage:
     # Descriptions.
 
     def start(self, name: Hashable, *extra: Any, lane: ManualLane | None = None) -> Any:
-        """Be the start function of a child."""
+        """Start a child, or do what `outcomes` says instead."""
         outcome = self.outcomes[name].popleft() if self.outcomes[name] else None
         if outcome is FAIL:
             self.trace.append(f"!{name}")
@@ -84,11 +84,11 @@ class Stage:
         return (ref, *extra) if extra else ref
 
     def child(self, name: Hashable, *extra: Any, **options: Any) -> af.Child:
-        """Describe a child that obeys; `extra` is handed back by its start."""
+        """Describe a child that stops when asked to; its start also returns `extra`."""
         return af.Child(name, self.start, name, *extra, **options)
 
     def stubborn(self, name: Hashable, **options: Any) -> af.Child:
-        """Describe a child that does not obey unless `slow` is run."""
+        """Describe a child that does not react unless `slow` is run."""
         return af.Child(name, self.start, name, kwargs={"lane": self.slow}, **options)
 
     def worker(self, name: Hashable, job: Any, /, **options: Any) -> af.Worker:
@@ -100,7 +100,7 @@ class Stage:
         return af.Supervisor(children, lane=self.lane, clock=self.clock, **flags)
 
     def up(self, *children: af.Child | af.Worker, **flags: Any) -> af.SupervisorRef:
-        """Start a supervisor, and forget what was written down so far."""
+        """Start a supervisor, and clear the record."""
         supervisor = self.tree(*children, **flags).start()
         self.started.append(supervisor)
         self.trace.clear()
@@ -109,14 +109,14 @@ class Stage:
     # What happens.
 
     def run(self, seconds: float = 0.0) -> None:
-        """Let everybody act, then time pass, then everybody act again."""
+        """Run the lane, let time pass, then run it again."""
         self.lane.run()
         if seconds:
             self.clock.advance(seconds)
             self.lane.run()
 
     def ends(self, ref: Any, reason: Any = None) -> None:
-        """Have a child end by itself, for that reason, and everybody react."""
+        """Make a child end by itself, for that reason, and run everything that follows."""
         match reason or af.Crash(BOOM):
             case af.Killed():
                 ref.kill()
@@ -127,12 +127,12 @@ class Stage:
         self.run()
 
     def crash(self, supervisor: af.SupervisorRef, *names: Hashable) -> None:
-        """Have children crash, one after another."""
+        """Make children crash, one after another."""
         for name in names:
             self.ends(ref(supervisor, name))
 
     def take(self) -> str:
-        """Give what was written down since the last time, in order."""
+        """Return what was recorded since the last call, in order."""
         text, self.trace = " ".join(self.trace), []
         return text
 
@@ -149,40 +149,40 @@ def _or(lane: ManualLane | None, default: ManualLane) -> ManualLane:
 
 
 def ref(supervisor: af.SupervisorRef, name: Hashable) -> Any:
-    """Give the ref of a child: None if it is not running."""
+    """Return the ref of a child; None if it is not running."""
     return supervisor.which_child(name).ref
 
 
 def names(supervisor: af.SupervisorRef) -> str:
-    """Give the names of the incarnations that run, in the order of their start."""
+    """Return the names of the running incarnations, in start order."""
     refs = [info.ref for info in reversed(supervisor.which_children())]
     return " ".join("-" if ref is None else ref.actor.name for ref in refs)
 
 
 def ids(supervisor: af.SupervisorRef) -> list[Hashable]:
-    """Give the ids of the children, in the order of their start."""
+    """Return the ids of the children, in start order."""
     return [info.id for info in reversed(supervisor.which_children())]
 
 
 def state(supervisor: af.SupervisorRef, name: Hashable) -> ChildState:
-    """Give the state of a child."""
+    """Return the state of a child."""
     return supervisor.which_child(name).state
 
 
 def counts(supervisor: af.SupervisorRef) -> list[int]:
-    """Give specs, active, supervisors and workers."""
+    """Return the numbers of specs, active children, supervisors and workers."""
     count = supervisor.count_children()
     return [count.specs, count.active, count.supervisors, count.workers]
 
 
 def refusal(call: Any, *arguments: Any, **options: Any) -> RequestRefusal:
-    """Make a request that must be refused, and say why it was."""
+    """Make a request that must be refused, and return the reason."""
     try:
         call(*arguments, **options)
     except af.RequestRefused as error:
         why: RequestRefusal = error.why
         return why
-    raise AssertionError("it was granted")
+    raise AssertionError("the request was carried out")
 
 
 def gave_up(supervisor: af.SupervisorRef) -> af.GaveUp:

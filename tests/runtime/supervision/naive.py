@@ -112,7 +112,7 @@ class World:
             self.stop(kid)
 
     def kill(self, node: Node) -> None:
-        """End it, and all below, without a word."""
+        """Kill it, and all below."""
         node.up = False
         for kid in node.kids:
             self.kill(kid)
@@ -153,7 +153,7 @@ class World:
             culprit = failed
 
     def attempt(self, parent: Node, culprit: Node) -> Node | None:
-        """Restart the culprit and whoever shares its fate; give who did not start."""
+        """Restart the culprit and those that share its fate; return the one that did not start."""
         strategy = parent.flags["strategy"]
         affected = [culprit]
         if strategy == "one_for_all":
@@ -177,7 +177,7 @@ class World:
         return None
 
     def give_up(self, node: Node) -> None:
-        """End a supervisor: its children first, then it tells its own supervisor."""
+        """End a supervisor: its children first, then its own supervisor is notified."""
         self.stop_kids(node)
         self.ended(node, clean=True)
 
@@ -215,5 +215,5 @@ class World:
 
 
 def below(node: Node) -> list[Node]:
-    """Give all nodes below, whether they run or not."""
+    """Return all nodes below, whether they run or not."""
     return [each for kid in node.kids for each in (kid, *below(kid))]

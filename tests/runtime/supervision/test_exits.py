@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Target(af.Actor):
-    """Does what it is told, and fails as it is told."""
+    """Do or raise what a message says."""
 
     def __init__(self, fails: BaseException | None = None, lane: Any = None) -> None:
         super().__init__(lane=lane)
@@ -147,8 +147,8 @@ def test_p6_ask_never_hangs(stage: Stage, way: str) -> None:
         try:
             answers.append(future.get(timeout=PATIENCE))
         except af.WorkerStopped:
-            answers.append("told")
-    assert answers == (["told", "told"] if way == "kill" else ["x", "told"])
+            answers.append("refused")
+    assert answers == (["refused", "refused"] if way == "kill" else ["x", "refused"])
 
 
 @pytest.mark.parametrize("kind", ["actor", "executor"])
@@ -177,7 +177,7 @@ def test_p6_ask_that_is_being_answered_ends_with_the_kill(kind: str) -> None:
     kill()
     with pytest.raises(af.WorkerStopped):
         caller.value()
-    gate.set()  # its answer comes too late, and harms nobody
+    gate.set()  # its answer comes too late, and is dropped
     if kind == "executor":
         worker.stop(now=True)
 
@@ -203,7 +203,7 @@ def test_p2_two_threads_end_it_at_once() -> None:
         assert len(notices) == 1
 
 
-def test_p2_watching_while_it_dies_is_told_once() -> None:
+def test_p2_watching_while_it_dies_is_notified_once() -> None:
     for _ in range(50):
         ref = Target.start()
         barrier = threading.Barrier(2)

@@ -83,7 +83,7 @@ def test_isolate_finds_7_poisons_among_10000(form: str) -> None:
 
 
 @forms
-def test_isolate_tells_each_caller_its_own_outcome(form: str) -> None:
+def test_isolate_reports_to_each_caller_its_own_outcome(form: str) -> None:
     picky = Picky({3, 5})
     gate = threading.Event()
     entered = threading.Event()
@@ -204,7 +204,7 @@ def test_retry_that_succeeds_answers_the_callers(stage: Stage) -> None:
     worker.stop()
 
 
-def test_drop_gives_the_cause_to_the_callers_of_that_batch_alone(stage: Stage) -> None:
+def test_drop_raises_the_cause_in_the_callers_of_that_batch_alone(stage: Stage) -> None:
     picky = Picky({"bad"})
     supervisor = stage.up(stage.worker("w", picky.call), max_restarts=9)
     worker = supervisor.worker("w")
@@ -354,7 +354,7 @@ def test_parked_bystander_is_started_again(stage: Stage) -> None:
     stage.run()
     assert worker.status is af.PairState.PARKED
     worker.push("good")
-    stage.crash(supervisor, "a")  # no time passes: nobody waits for the parked one
+    stage.crash(supervisor, "a")  # no time passes: nothing waits for the parked one
     assert picky.seen == ["good"]
     assert supervisor.worker("w") is worker
 

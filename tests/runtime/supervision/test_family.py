@@ -447,7 +447,7 @@ def test_s31_children_that_end_by_themselves_do_not_disturb_it() -> None:
     assert shell.kinds() == [LogKind.SHUTDOWN_ERROR]
 
 
-def test_s32_dynamic_children_are_told_at_once() -> None:
+def test_s32_dynamic_children_are_stopped_at_once() -> None:
     shell = up(strategy="dynamic", max_restarts=9)
     for name in "abcd":
         shell.ask("start_child", child(name, shutdown="brutal_kill" if name == "b" else 5.0))

@@ -105,12 +105,12 @@ class Rules:
     room: int | None
 
 
-class GivenUpError(Exception):
+class PlanAbandonedError(Exception):
     """The plan under way ends here, because the supervisor has to."""
 
 
 class Model:
-    """A supervisor in the plainest way."""
+    """A naive supervisor."""
 
     def __init__(self, rules: Rules, kids: list[Kid], template: Kid | None) -> None:
         self.rules = rules
@@ -144,7 +144,7 @@ class Model:
         self.arrive(message)
         while self.mailbox and self.ending is None:
             what, *details = self.mailbox.pop(0)
-            with suppress(GivenUpError):
+            with suppress(PlanAbandonedError):
                 getattr(self, f"on_{what}")(*details)
             self.release()
         if self.ending is not None and not self.gone:
@@ -198,7 +198,7 @@ class Model:
 
     def start(self, kid: Kid, *, quiet: bool = False) -> tuple[object, ...]:
         if self.ending is not None:
-            raise GivenUpError
+            raise PlanAbandonedError
         outcome = self.world.start(kid.name)
         kid.status = "starting"
         self.trace.append(("start", kid.name, outcome))
@@ -220,7 +220,7 @@ class Model:
         kid.kept = kept
         if kid.status == "up" and kid.dead is None:
             if self.ending is not None and not self.leaving:
-                raise GivenUpError
+                raise PlanAbandonedError
             self.trace.append(("stop", [kid.ref]))
             kid.status = "stopping"
             self.step()
@@ -495,7 +495,7 @@ class Shell:
         return iter(actions)
 
     def perform(self, step: list[Action]) -> Iterator[Action]:
-        """Do the step now, and give what follows from it when that is asked for."""
+        """Perform the step now, and return an iterator of what follows from it."""
         first = step[0]
         if isinstance(first, StartChild):
             assert len(step) == 1
@@ -525,7 +525,7 @@ class Shell:
                 yield from self.family.exited(ref, ending, now=self.now)
 
     def absorb(self, actions: Iterator[Action]) -> list[Action]:
-        """Take note of everything, and give the step that comes next."""
+        """Record everything, and return the next step."""
         step: list[Action] = []
         for action in actions:
             assert self.exit is None or isinstance(action, Reply), "nothing comes after Exit"
@@ -735,7 +735,7 @@ class Families(RuleBasedStateMachine):
         self.happens(("retry", number % len(self.real.retries)), starts, during)
 
     @rule(call=calls, starts=troubles, during=durings)
-    def somebody_calls(self, call: tuple[str, Any], starts: Any, during: list[Any]) -> None:
+    def request_arrives(self, call: tuple[str, Any], starts: Any, during: list[Any]) -> None:
         message = self.real.choose(self.numbered(("call", 0, call)), set())
         assert message is not None
         self.happens(message, starts, during)
@@ -749,7 +749,7 @@ class Families(RuleBasedStateMachine):
     @precondition(lambda self: not self.model.gone)
     @rule(seed=st.integers(0, 2**32), length=st.integers(1, 30))
     def storm(self, seed: int, length: int) -> None:
-        """Let much happen: hypothesis is better at small lives than at long and busy ones."""
+        """Make many random events: hypothesis is better at short lives than at long ones."""
         dice = Random(seed)
         for _ in range(length):
             if self.model.gone:

@@ -207,7 +207,7 @@ def test_shutdown_during_a_restart_asks_for_no_retry() -> None:
     assert shell.ending() is not None
 
 
-def test_reports_that_nobody_waits_for_are_mistakes_of_the_shell() -> None:
+def test_unexpected_reports_are_bugs_of_the_shell() -> None:
     family = Family([child("a"), child("b")])
     with pytest.raises(OutOfTurn, match=r"call begin\(\) first"):
         family.terminate_child("a")

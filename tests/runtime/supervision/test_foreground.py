@@ -155,7 +155,10 @@ sys.exit(af.run(tree))
         code, lines, errors = running.end()
     assert code == af.ExitCode.FAILED
     assert lines == ["stop p"]
-    assert "too many restarts" in errors
+    last = errors.strip().split("\n")[-1]
+    assert "tree ended" in last
+    assert "gave up on child 'w' (crash: ValueError: boom): 2 restarts" in last
+    assert "code='FAILED'" in last
 
 
 def test_tree_that_does_not_start_is_2() -> None:
@@ -231,7 +234,7 @@ class Slow(Child):
         gate.wait(20)
 gate = threading.Event()
 import signal
-def heard(number, frame):
+def caught(number, frame):
     keep(number, frame)
     gate.set()
 real = signal.signal
@@ -239,7 +242,7 @@ def patched(number, handler):
     global keep
     if callable(handler) and number == signal.SIGTERM and getattr(handler, "__self__", None):
         keep = handler
-        return real(number, heard)
+        return real(number, caught)
     return real(number, handler)
 signal.signal = patched
 sys.exit(af.run(af.Supervisor([af.Child("a", Child, "a"), af.Child("slow", Slow, "slow")])))
@@ -289,6 +292,26 @@ def test_handlers_are_put_back_and_other_errors_are_raised() -> None:
     ):
         af.run(af.Supervisor(name="taken"))
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_m21_log_handler_that_raises_does_not_end_the_run() -> None:
+    body = """
+import logging
+class Broken(logging.Handler):
+    def emit(self, record):
+        raise OSError("disk full")
+logging.getLogger("actorflow").addHandler(Broken())
+logging.getLogger("actorflow").setLevel("DEBUG")
+class Ready(Child):
+    def on_start(self):
+        say("ready")
+sys.exit(af.run(af.Supervisor([af.Child("a", Ready, "a")])))
+"""
+    with program(body) as running:
+        running.until("ready")
+        running.send(signal.SIGTERM)
+        code, lines, errors = running.end()
+    assert (code, lines) == (af.ExitCode.OK, ["stop a"]), errors
 
 
 def test_codes_are_numbers() -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Gate:
-    """A job that stands still until it is let go."""
+    """A job that blocks until it is released."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()
@@ -258,7 +258,7 @@ def test_stop_inside_on_start() -> None:
     assert supervisor.stop()
 
 
-def test_kill_during_a_start_leaves_nobody() -> None:
+def test_kill_during_a_start_leaves_no_actor() -> None:
     entered, gate = threading.Event(), threading.Event()
 
     class Slow(af.Actor):
@@ -273,7 +273,7 @@ def test_kill_during_a_start_leaves_nobody() -> None:
     supervisor.kill()
     assert isinstance(starting.wait().error, af.WorkerStopped)
     assert isinstance(queued.wait().error, af.WorkerStopped)
-    gate.set()  # what has started now is ended; the fixture looks whether anybody is left
+    gate.set()  # what has started now is ended; the fixture checks that no actor is left
 
 
 def test_stop_while_a_child_cannot_be_started() -> None:

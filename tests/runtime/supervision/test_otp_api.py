@@ -11,7 +11,6 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.supervision.actions import ChildState, RequestRefusal
-from actorflow.runtime.supervision.actor import Caller
 from tests.runtime.supervision.kit import FAIL, counts, ids, names, ref, refusal, state
 
 if TYPE_CHECKING:
@@ -81,8 +80,7 @@ def test_two_terminate_the_same_dynamic_child_at_once_s35(stage: Stage, kind: st
     job = stage.worker("w", lambda batch, state: None)
     child = supervisor.start_child(stage.child("a") if kind == "actor" else job).ref
     actor = supervisor.actor
-    callers = [Caller(), Caller()]
-    actor._callers.update(callers)
+    callers = [actor.callers.add(), actor.callers.add()]
     for caller in callers:
         actor._post(partial(actor.terminate_ref, child, caller))
     stage.run()
@@ -287,7 +285,7 @@ def test_count_restarting_children_s39(stage: Stage) -> None:
     "call",
     ["terminate_child", "restart_child", "delete_child", "which_child", "get_childspec", "worker"],
 )
-def test_id_that_cannot_be_hashed_harms_nobody(stage: Stage, call: str) -> None:
+def test_id_that_cannot_be_hashed_is_refused(stage: Stage, call: str) -> None:
     supervisor = stage.up(stage.child("a"))
     with pytest.raises(af.BadChild, match="not hashable"):
         getattr(supervisor, call)(["a"])
@@ -295,7 +293,7 @@ def test_id_that_cannot_be_hashed_harms_nobody(stage: Stage, call: str) -> None:
     assert names(supervisor) == "a2"
 
 
-def test_stranger_messages_harm_nobody(stage: Stage) -> None:
+def test_unknown_messages_are_harmless(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a"))
     supervisor.tell("hello")
     future = supervisor.ask("hello", block=False)

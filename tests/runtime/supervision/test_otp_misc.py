@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def test_child_unlink_s29(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a"))
     child = ref(supervisor, "a")
-    child.actor.watch(print)
-    child.actor.unwatch(print)  # takes away a watcher of ours, not the supervisor's
+    child.watch(print)
+    child.unwatch(print)  # removes the watcher of this test, not the supervisor's
     supervisor.stop()
     assert not child.is_alive()
 
@@ -77,7 +77,7 @@ def test_simple_global_supervisor_names_are_registered_again(stage: Stage) -> No
     for victim in ("inner", "worker", "inner", "worker"):
         before = af.whereis(victim)
         assert before is not None
-        before.actor.kill()
+        before.kill()
         stage.run()
         assert af.whereis(victim) is not before
         assert af.whereis(victim).is_alive()  # type: ignore[union-attr]
@@ -232,11 +232,15 @@ def test_format_log_each_kind_s48(stage: Stage, caplog: pytest.LogCaptureFixture
     stage.run(1.0)
     assert not supervisor.is_alive()
     facts = {
-        "child started": ["child='a'", "restarts=2", "ref='<a2>'"],
-        "child terminated": ["child='a'", "reason='crash: ValueError: boom'", "ref='<a2>'"],
+        "child started": ["child='a'", "restarts=2", "ref='<ActorRef for a2>'"],
+        "child terminated": [
+            "child='a'",
+            "reason='crash: ValueError: boom'",
+            "ref='<ActorRef for a2>'",
+        ],
         "child did not start": ["child='a'", "reason='crash: OSError: refused'"],
         "too many restarts": ["child='a'", "restarts=2", "reason='crash: ValueError: boom'"],
-        "child did not stop as told": ["child='b'", "killed (its thread was abandoned)"],
+        "child did not stop as expected": ["child='b'", "killed (its thread was abandoned)"],
     }
     for event, words in facts.items():
         line = records(caplog, event)[-1]
@@ -301,7 +305,7 @@ def test_tree_shows_state_restarts_uptime_and_depth(stage: Stage) -> None:
             "├─ 'w': waiting, up 7.5 s, 1 waiting\n"
             "└─ 'off': stopped"
         )
-        or worker.status is not af.PairState.WAITING
+        or worker.status is not af.WorkerStatus.WAITING
     )
     stage.run(3600.0)
     assert "up 1:00:" in str(supervisor.tree())

@@ -274,7 +274,7 @@ def test_exit_reason_of_a_failed_start_names_the_child(stage: Stage) -> None:
     assert reason.detail.id == "a"
 
 
-def test_start_that_gives_a_running_child_again_is_refused_s2(stage: Stage) -> None:
+def test_start_that_returns_a_running_child_again_is_refused_s2(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a"))
     stage.outcomes["b"].append(ref(supervisor, "a"))
     with pytest.raises(af.RequestRefused, match="which is child 'a' already"):

@@ -47,7 +47,7 @@ def test_sup_stop_timeout_s28(stage: Stage, caplog: pytest.LogCaptureFixture) ->
     assert stubborn.exit_reason == af.Killed(abandoned=True)
     assert obedient.exit_reason == af.Shutdown()
     assert supervisor.exit_reason == af.Normal()
-    assert "child did not stop as told" in caplog.text  # S30
+    assert "child did not stop as expected" in caplog.text  # S30
 
 
 def test_sup_stop_timeout_dynamic_s32(stage: Stage) -> None:
@@ -111,7 +111,7 @@ def test_sup_stop_race_s30(
     assert supervisor.exit_reason == af.Normal()
     assert stage.take().endswith("-a1")
     clean = reason.is_clean and (restart != "permanent" or reason == af.Shutdown())
-    assert ("child did not stop as told" in caplog.text) is not clean
+    assert ("child did not stop as expected" in caplog.text) is not clean
 
 
 @pytest.mark.parametrize("reason", [*CLEAN, af.Crash(BOOM)], ids=lambda reason: reason.describe())
@@ -154,7 +154,7 @@ def test_children_stop_one_after_another_in_reverse_s31(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a"), stage.stubborn("b"), stage.child("c"))
     supervisor.stop(block=False)
     stage.run()
-    assert stage.take() == "-c1"  # "a" is not told before "b" is down
+    assert stage.take() == "-c1"  # "a" is not stopped before "b" has ended
     stage.run(5.0)
     assert stage.take() == "-a1"
 
@@ -200,7 +200,7 @@ def test_kill_of_a_supervisor_ends_everything_at_once(stage: Stage) -> None:
         supervisor.start_child(stage.child("b"))
 
 
-def test_overdue_timer_of_a_child_that_obeyed_kills_nobody_s28(
+def test_overdue_timer_of_a_child_that_stopped_in_time_kills_nothing_s28(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     supervisor = stage.up(stage.child("a"), strategy="one_for_all", max_restarts=9)

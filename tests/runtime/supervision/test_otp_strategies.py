@@ -152,7 +152,7 @@ def test_simple_one_for_one_shutdown_s32(stage: Stage) -> None:
     supervisor.stop(block=False)
     stage.run(4.9)
     assert supervisor.is_alive()
-    stage.run(0.1)  # all told at once: in parallel, not 15 s
+    stage.run(0.1)  # all are stopped at once: in parallel, not 15 s
     assert not supervisor.is_alive()
 
 
@@ -290,7 +290,7 @@ def test_backoff_waits_longer_each_time(stage: Stage) -> None:
     )  # fmt: skip
     stage.outcomes["a"].extend([FAIL, FAIL])
     stage.crash(supervisor, "a")
-    assert stage.take() == "-b1"  # who depends on it is stopped before the wait
+    assert stage.take() == "-b1"  # what depends on it is stopped before the wait
     stage.run(0.9)
     assert stage.take() == ""
     stage.run(0.1)

@@ -20,7 +20,7 @@ PICK = st.integers(0, 1_000)
 
 
 class Job(af.Executor):
-    """A worker that writes down when it starts and stops, as `Player` does."""
+    """A worker that records its start and stop, as `Player` does."""
 
     def __init__(self, stage: Stage, id_: str) -> None:
         self.stage = stage

@@ -48,7 +48,7 @@ def test_s2_start_must_be_callable() -> None:
         Child("a", start, kwargs=[])  # type: ignore[arg-type]
 
 
-def test_s2_a_start_that_gives_the_ref_of_another_child_has_failed() -> None:
+def test_s2_a_start_that_returns_the_ref_of_another_child_has_failed() -> None:
     shell = up(child("a"))
     shell.hold = True
     shell.ask("start_child", child("b"))

@@ -155,7 +155,7 @@ class FakeTicket:
     def __init__(self) -> None:
         self.answers: list[BaseException | None] = []
 
-    def resolve(self, error: BaseException | None = None) -> None:
+    def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
         self.answers.append(error)
 
     @property

@@ -428,9 +428,9 @@ class WorkerMachine(RuleBasedStateMachine):
         assert statistics.accepted + statistics.rejected >= len(self.pushed)
         if isinstance(self.worker.exit_reason, af.Crash):
             assert lost_in_the_crash >= 1
-        elif self.worker.actor.stopping is not None and lost_in_the_crash:
+        elif self.worker.actor.mode is not None and lost_in_the_crash:
             # The batch that was with the job when it was cut off.
-            assert self.worker.actor.stopping.value == "now"
+            assert self.worker.actor.mode.value == "now"
         assert self.worker.statistics().depth == 0
 
 

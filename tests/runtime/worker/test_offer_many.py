@@ -47,7 +47,7 @@ class Told:
     def __repr__(self) -> str:
         return f"ticket of {self.name!r}"
 
-    def resolve(self, error: BaseException | None = None) -> None:
+    def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
         self.heard.append(error)
 
 
@@ -298,7 +298,7 @@ class Side:
             refused = self._offer(core, pairs, now)
             result = sorted((repr(ticket), type(error).__name__) for ticket, error in refused)
         told = heard([(None, ticket) for ticket in self.tickets])
-        return result, told, len(core), core.folded, core.rejected, core.taken
+        return result, told, len(core), core.folded, core.rejected, core.batches
 
     def end(self) -> Any:
         """Give up what is held; say who was told what."""

@@ -388,7 +388,7 @@ def test_a_behaviour_that_fails_with_callers_inside_tells_them(lane: ManualLane)
         """Works once."""
 
         def take(self, limit: int | None = None) -> Any:
-            if worker.actor.core.taken:
+            if worker.actor.core.batches:
                 raise ZeroDivisionError("worn out")
             return super().take(limit)
 

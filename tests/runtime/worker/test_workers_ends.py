@@ -181,7 +181,7 @@ def test_an_idle_worker_can_retire_at_once(probe: Probe) -> None:
     assert worker.actor.retire()
     assert not worker.actor.retire()
     assert isinstance(worker.exit_reason, Normal)
-    assert isinstance(worker.actor.executor.exit_reason, Normal)
+    assert isinstance(worker.actor.life.executor.exit_reason, Normal)
     with pytest.raises(af.WorkerStopped):
         worker.push(1)
 
