@@ -163,7 +163,11 @@ def _settled_later(
     """Go on after a coroutine or a `Deferred`, in the thread that has finished it."""
     if type(outcome) in (CoroutineType, Deferred):
         outcome = _Raised(BadJob(f"the job of {pair!r} returned {brief(outcome)} in the end"))
-    task = _settle(pair, seat, generation, batch, outcome)
+    try:
+        task = _settle(pair, seat, generation, batch, outcome)
+    except BaseException as error:  # noqa: BLE001 - as in `run`: a policy or behaviour
+        pair.life.crashed(generation, error, batch)
+        return
     if task is not None:
         pair.postpone(seat, generation, task)
 

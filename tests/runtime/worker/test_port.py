@@ -141,3 +141,33 @@ def test_m5_a_push_while_an_idle_worker_is_stopped_is_processed_or_refused() -> 
     worker = af.spawn(lambda batch, _state: seen.extend(batch), behaviour=behaviour)
     worker.stop()
     assert seen == ["between"]
+
+
+class Broken:
+    """A failure policy of the user's that fails itself."""
+
+    buries = False
+
+    def parts(self, batch: Any) -> Any:
+        raise LookupError(batch)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_m12_a_policy_that_raises_after_a_deferred_is_a_crash_for_the_pair(late: bool) -> None:  # noqa: FBT001
+    deferred = af.Deferred()
+    started = threading.Event()
+
+    def job(_batch: Any, _state: Any) -> af.Deferred:
+        if not late:
+            deferred.resolve(ValueError())
+        started.set()
+        return deferred
+
+    worker = af.spawn(job, on_failure=Broken())
+    answer = worker.ask("message", block=False)
+    assert started.wait(PATIENCE)
+    deferred.resolve(ValueError())
+    with pytest.raises(LookupError):
+        answer.get(timeout=PATIENCE)
+    worker.stop(timeout=PATIENCE)
+    assert isinstance(worker.exit_reason, af.Crash)
