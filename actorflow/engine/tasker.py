@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.stores.protocol import TaskRow
     from actorflow.engine.tasks import Taskers
+    from actorflow.runtime.lanes.lane import Lane
 
 __all__ = ["HOLD", "Task", "Tasker"]
 
@@ -80,11 +81,96 @@ class _Ticket:
             self.tasker.taskers.attempt_failed(self.row, error)
 
 
+class _Attempt:
+    """An attempt at the first task of a batch, and what is left of the batch.
+
+    Only a behaviour that cannot be divided makes batches of several tasks. They are done one after
+    the other, in one place.
+    """
+
+    __slots__ = ("_others", "_place", "_present", "_tasker", "task")
+
+    def __init__(self, tasker: Tasker, tasks: list[Task], place: Deferred) -> None:
+        self.task, *self._others = tasks
+        self._tasker = tasker
+        self._place = place
+        self._present = [None]
+        tasker.running.add(self.task.id)
+
+    def run(self) -> None:
+        """Do the task, or start it on the event loop. In the lane of the tasker."""
+        if self._tasker.asynchronous:
+            LOOP.spawn(self._run_async)
+            return
+        row = self._begin()
+        if row is None:
+            return
+        try:
+            result = self._tasker.do(self.task)
+        except BaseException as error:  # noqa: BLE001 - retried, or told to the execution
+            self._end(row, error)
+        else:
+            self._end(row, None, result)
+
+    async def _run_async(self) -> None:
+        row = self._begin()
+        if row is None:
+            return
+        try:
+            result = await self._tasker.do(self.task)
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._end(row, error)
+        else:
+            self._end(row, None, result)
+
+    def _begin(self) -> TaskRow | None:
+        """Begin the lease of the task and return it as stored; leave if it is not wanted."""
+        tasker = self._tasker
+        row = tasker.taskers.row(self.task.id)
+        if row is None or row.attempts + 1 != self.task.attempt or tasker.stopped:
+            self._leave()
+            return None
+        if tasker.timeout is not None:
+            tasker.taskers.lease(row, tasker.timeout, self._expire)
+        return row
+
+    def _expire(self, error: Exception) -> None:
+        """Leave because the time is up, although the function runs on. In the clock's thread."""
+        if self._tasker.processes is not None:
+            self._tasker.processes.kill(self.task, error)
+        self._leave()
+
+    def _end(self, row: TaskRow, error: BaseException | None, result: Any = None) -> None:
+        """Pass on what the function returned or raised, and leave."""
+        taskers = self._tasker.taskers
+        try:
+            if error is None:
+                taskers.attempt_done(row, result)
+            else:
+                taskers.attempt_failed(row, error)
+        except Exception as failure:  # noqa: BLE001 - a single task must not end its tasker
+            log.error("the outcome of a task is lost", task=row.id, exc_info=failure)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Make room for the next task. Thread-safe; the first call counts."""
+        try:
+            self._present.pop()
+        except IndexError:
+            return
+        self._tasker.running.discard(self.task.id)
+        if self._others:
+            self._tasker.lane.submit(_Attempt(self._tasker, self._others, self._place))
+        else:
+            self._place.resolve()
+
+
 class Tasker:
     """A function that does tasks. See `Engine.tasker` for the options.
 
-    It is a worker with `concurrency=n`. A task occupies one of the n places until the function
-    returns or the time of the attempt is up, whichever comes first.
+    It is a worker with `concurrency=n`. A task has one of the n places until the function returns
+    or the time of the attempt is up, whichever comes first.
     """
 
     def __init__(
@@ -115,21 +201,22 @@ class Tasker:
         choice(executor, "executor", ("pool", "process"), error=BadOption)
         self.taskers = taskers
         self.backoff = backoff or Backoff(initial=1.0, maximum=300.0, jitter=0.1)
-        self._processes: Any = None
+        self.processes: Any = None
         if executor == "process":
             from actorflow.engine.processes import ProcessTasker  # noqa: PLC0415 - loads processes
 
-            given = self._processes = ProcessTasker(name, given)
-        self._do = given
+            given = self.processes = ProcessTasker(name, given)
+        self.do = given
         self.timeout = timeout
         self._on_cancel = on_cancel
-        self._asynchronous = inspect.iscoroutinefunction(given)
-        self._stopped = False
-        self._running: set[str] = set()
+        self.asynchronous = inspect.iscoroutinefunction(given)
+        self.lane: Lane = LOOP if self.asynchronous else POOL
+        self.stopped = False
+        self.running: set[str] = set()
         adapted = adapt(behaviour)
         release(adapted)  # its owner is the chunk, or the worker
         one_by_one = Chunk(adapted, 1) if adapted.traits.divisible else adapted
-        self._worker = spawn(self._start_batch, behaviour=one_by_one, **options)
+        self._worker = spawn(self._start, behaviour=one_by_one, executor=self.lane, **options)
         self._port = Port(self._worker)
 
     def take(self, row: TaskRow) -> None:
@@ -149,78 +236,20 @@ class Tasker:
         for _, error in refused:
             self.taskers.attempt_failed(row, error)
 
-    # Doing tasks.
-
-    def _do_now(self, batch: Any, _state: None) -> None:
-        """Do the tasks of a batch: one, unless the behaviour cannot be divided."""
-        for task in batch if type(batch) is list else [batch]:
-            self._run(task, _NEVER_LEFT)
-
     def _start(self, batch: Any, _state: None) -> Deferred:
-        """Start the tasks of a batch, each when the one before has left its place."""
-        task, *others = batch if type(batch) is list else [batch]
-        left = Deferred()
-        self._running.add(task.id)
-        left.then(lambda _error, _result: self._running.discard(task.id))
-        if self._asynchronous:
-            LOOP.call_soon(partial(LOOP.spawn, partial(self._run_async, task, left)))
-        else:
-            POOL.submit(_Call(partial(self._run, task, left)))
-        if not others:
-            return left
-        all_left = Deferred()
-        left.then(lambda _error, _result: self._start(others, None).then(all_left.resolve))
-        return all_left
-
-    def _begin(self, task: Task, left: Deferred) -> TaskRow | None:
-        """Return the stored task if it is still wanted, and begin its lease."""
-        row = self.taskers.row(task.id)
-        if row is None or row.attempts + 1 != task.attempt or self._stopped:
-            return None
-        if self.timeout is not None:
-            self.taskers.lease(row, self.timeout, partial(self._expire, task, left))
-        return row
-
-    def _expire(self, task: Task, left: Deferred, error: Exception) -> None:
-        """Free the place of an attempt whose time is up. In the clock's thread."""
-        if self._processes is not None:
-            self._processes.kill(task, error)
-        left.resolve()
+        """Start the tasks of a batch: one, unless the behaviour cannot be divided."""
+        place = Deferred()
+        attempt = _Attempt(self, batch if type(batch) is list else [batch], place)
+        if self.timeout is None or self.asynchronous:
+            attempt.run()
+        else:  # its time may be up before the function returns
+            self.lane.submit(attempt)
+        return place
 
     def _beat(self, row: TaskRow) -> bool:
         if self.timeout is None:
             return self.taskers.is_current(row)
         return self.taskers.lease(row, self.timeout)
-
-    def _run(self, task: Task, left: Deferred) -> None:
-        """Do one task. In a thread of the pool."""
-        try:
-            row = self._begin(task, left)
-            if row is None:
-                return
-            try:
-                result = self._do(task)
-            except BaseException as error:  # noqa: BLE001 - retried, or told to the execution
-                self.taskers.attempt_failed(row, error)
-            else:
-                self.taskers.attempt_done(row, result)
-        finally:
-            left.resolve()
-
-    async def _run_async(self, task: Task, left: Deferred) -> None:
-        """Like `_run`, on the event loop."""
-        try:
-            row = self._begin(task, left)
-            if row is None:
-                return
-            try:
-                result = await self._do(task)
-            except BaseException as error:  # noqa: BLE001 - retried, or told to the execution
-                self.taskers.attempt_failed(row, error)
-            else:
-                self.taskers.attempt_done(row, result)
-        finally:
-            left.resolve()
 
     def cancel(self, row: TaskRow) -> None:
         """Call `on_cancel` for a task that is not wanted any more."""
@@ -234,7 +263,7 @@ class Tasker:
 
     def stop(self) -> None:
         """Start no more tasks."""
-        self._stopped = True
+        self.stopped = True
         self._port.finish()
 
     def close(self, timeout: float) -> None:
@@ -242,15 +271,6 @@ class Tasker:
         try:
             self._worker.stop(drain=False, timeout=timeout)
         except StopTimeout:
-            log.warning("tasks were left running", tasks=sorted(self._running))
-        if self._processes is not None:
-            self._processes.close()
-
-
-class _Call:
-    """A function in the queue of the pool."""
-
-    __slots__ = ("run",)
-
-    def __init__(self, run: Callable[[], None]) -> None:
-        self.run = run
+            log.warning("tasks were left running", tasks=sorted(self.running))
+        if self.processes is not None:
+            self.processes.close()

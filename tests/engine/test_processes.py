@@ -147,7 +147,7 @@ def test_a_held_task_is_answered_later(engine: Engine, script: Script) -> None:
     engine.tasker("t", chores.hold, executor="process")
     ask(engine, "a")
     script.wait(1)
-    while engine.taskers._taskers["t"]._running or not engine.taskers.row("a"):
+    while engine.taskers._taskers["t"].running or not engine.taskers.row("a"):
         quiet(engine)
     assert engine.return_task("a", "late")
     assert results(engine, script, 2) == ["late"]
