@@ -1,10 +1,10 @@
-"""The host: executions become actors when messages show up, and retire when they are idle.
+"""The host: executions become workers when messages arrive, and retire when they are idle.
 
-A live execution is a worker: its accumulator holds stored messages, by whatever behaviour its
-kind says; its executor runs one batch, commits, and only then goes on. The state in memory is
+A live execution is a worker: its accumulator holds stored messages under the behaviour that its
+kind chooses; its executor runs one batch, commits, and only then continues. The state in memory is
 always one that has been committed.
 
-Executions are woken, given messages and retired by the writer's thread alone.
+Only the writer's thread wakes executions, hands messages to them and retires them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ENDED = {Status.DONE, Status.CANCELLED}
 
 
 class Stored:
-    """The ticket of a message: it hears what becomes of it, and tells who waits."""
+    """The ticket of a message: it learns what becomes of it and resolves the waiter."""
 
     __slots__ = ("body", "live", "number", "task", "waiter")
 
@@ -64,12 +64,12 @@ class Stored:
         """The task that it answers, where only that is stored, until it has been consumed."""
 
     def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
-        """Take note that the message was processed and committed, or why not."""
+        """Note that the message was processed and committed, or why it was not."""
         if error is not None and self.number is not None:
             self.live.lost(self, error)
 
     def consume(self, error: BaseException | None = None) -> None:
-        """Be out of the store, and tell who waits. In the writer's thread."""
+        """Mark as removed from the store; resolve the waiter. In the writer's thread."""
         self.number = None
         if self.waiter is not None:
             self.waiter.resolve(error)
@@ -85,7 +85,7 @@ class LiveExecutor(Executor):
         return f"execution {self.state.id!r}"
 
     def handle(self, batch: Any) -> Deferred:
-        """Run and have the outcome committed; done when it is."""
+        """Run the batch and submit the outcome; done when that is committed."""
         current = current_batch()
         tickets: Any = () if current is None else current.tickets or ()
         run = Run(self.state, batch, [ticket for _, ticket in reversed(tickets)])
@@ -112,11 +112,11 @@ class Live:
         self.state: Any = None
         self.status = Status.ACTIVE
         self.displaced: list[tuple[Stored, Displaced]] = []
-        options = {"clock": engine.worker_clock, **kind.options(execution), "state": self}
+        options: Any = {"clock": engine.worker_clock, **kind.options(execution), "state": self}
         self.port = Port.launch(LiveExecutor, options, self._on_exit)
 
     def _on_exit(self, _executor: Any, reason: ExitReason) -> None:
-        """Have another executor started after a crash."""
+        """Start another executor after a crash, in the writer's thread."""
         if not reason.is_clean and not self.port.has_ended:
             self.engine.writer.call(partial(self.port.revive, self._on_exit))
 
@@ -140,7 +140,7 @@ class Live:
     # Messages that are not processed.
 
     def lost(self, ticket: Stored, error: BaseException) -> None:
-        """Hear that a message will not be processed here. Any thread."""
+        """React to a message that will not be processed here. Thread-safe."""
         if isinstance(error, Displaced):
             self.displaced.append((ticket, error))
             self.engine.host.note(self)
@@ -155,7 +155,7 @@ class Live:
             self.give_up(ticket, error)
 
     def give_up(self, ticket: Stored, error: BaseException) -> None:
-        """Make a dead letter of a message. Any thread."""
+        """Turn a message into a dead letter. Thread-safe."""
         engine = self.engine
         text = f"{type(error).__name__}: {error}"
         body = bodies.encode(ticket.body)
@@ -170,13 +170,13 @@ class Live:
         )
 
     def take_displaced(self) -> list[tuple[Stored, Displaced]]:
-        """Give what has been displaced since the last commit."""
+        """Return what has been displaced since the last commit."""
         displaced = self.displaced[:]
         del self.displaced[: len(displaced)]
         return displaced
 
     def mark_displaced(self) -> None:
-        """Consume what was displaced without a run that could do so. In the writer's thread."""
+        """Consume what was displaced, where no run does so. In the writer's thread."""
         displaced = self.take_displaced()
         tickets = [ticket for ticket, _ in displaced]
         numbers = [ticket.number for ticket in tickets if ticket.number]
@@ -190,7 +190,7 @@ class Live:
 
 
 class _Later:
-    """Has the writer call a function once the pool has begun all that was submitted before."""
+    """Makes the writer call a function once the pool has started all earlier submissions."""
 
     __slots__ = ("_call", "_writer")
 
@@ -216,7 +216,7 @@ class Host:
         self._waiting: deque[Stored] = deque()
         self._told = False
         self._kept: dict[str, dict[str, list[tuple[int, bytes, Any]]]] = {}
-        """By kind and execution: what an earlier engine has left, and nobody has been given yet."""
+        """By kind and execution: what an earlier engine has left and was not delivered yet."""
 
     def __len__(self) -> int:
         return len(self._live)
@@ -224,12 +224,12 @@ class Host:
     # The writer's thread.
 
     def _fetch(self, executions: Iterable[str]) -> dict[str, ExecutionRow]:
-        """Read those that have to be woken, all with one look at the store."""
+        """Read those that have to be woken, all in one read of the store."""
         asleep = [each for each in executions if each not in self._live]
         return self._engine.store.executions(asleep) if asleep else {}
 
     def _wake(self, execution: str, kind: str | None, row: ExecutionRow | None) -> Live | None:
-        """Give a live execution, waking it if need be; `None` if its kind is not known yet."""
+        """Return a live execution, waking it if need be; `None` if its kind is not known yet."""
         live = self._live.get(execution)
         if live is not None and not live.port.has_ended:
             return live
@@ -256,7 +256,7 @@ class Host:
     def deliver(
         self, appends: list[Append], rows: Sequence[MessageRow]
     ) -> list[tuple[Any, Exception | None]]:
-        """Hand messages from outside to their executions; give those who are to be told."""
+        """Hand messages from outside to their executions; return the tickets to resolve."""
         arrived: dict[str, list[tuple[int, bytes, Any]]] = {}
         kinds: dict[str, str | None] = {}
         at = 0
@@ -284,7 +284,7 @@ class Host:
         return told
 
     def deliver_rows(self, rows: Sequence[MessageRow], kind: str | None = None) -> None:
-        """Hand stored messages to their executions: of a kind, or whatever these are."""
+        """Hand stored messages to their executions: of one kind, or of any."""
         arrived: dict[str, list[tuple[int, bytes, Any]]] = {}
         for row in rows:
             arrived.setdefault(row.execution, []).append((row.id, row.body, None))
@@ -300,9 +300,9 @@ class Host:
         self._recover_page(kind)
 
     def _recover_page(self, kind: str) -> None:
-        """Wake some executions; the next ones when the pool has come round to these.
+        """Wake some executions; the next ones when the pool has started these.
 
-        Else many would be in memory that nobody has time for, and in the way of those who run.
+        Otherwise many would occupy memory before their turn, and delay those that run.
         """
         kept = self._kept[kind]
         page = list(islice(kept, _PAGE))
@@ -321,8 +321,8 @@ class Host:
         items: list[tuple[int, bytes, Any]],
         row: ExecutionRow | None,
     ) -> dict[int, Exception]:
-        """Accumulate stored messages; give those that the behaviour refused."""
-        for kept in self._kept.values():  # what was there before comes before
+        """Accumulate stored messages; return those that the behaviour refused."""
+        for kept in self._kept.values():  # older messages come first
             items = [*kept.pop(execution, ()), *items]
         if self._engine.closed:
             self._refuse(items, EngineClosed("the engine has been closed; the message is stored"))
@@ -361,7 +361,7 @@ class Host:
             self.note(live)
 
     def _retire(self, live: Live) -> bool:
-        """Let go of an execution that has nothing to do; tell whether that was so."""
+        """Release an execution that has nothing to do; return whether that was so."""
         if not live.port.retire():
             return False
         if self._live.get(live.id) is live:
@@ -369,14 +369,16 @@ class Host:
         return True
 
     def _on_sweep(self) -> None:
-        """Retire those who are idle."""
+        """Retire executions that are idle."""
         self._sweep = None
         for _ in range(min(len(self._noted), _SWEPT)):
             live = self._noted.popleft()
             live.noted = False
             if live.port.has_ended:
                 continue
-            if not live.port.is_idle:  # it has committed, but its lane may not have come to rest yet
+            if (
+                not live.port.is_idle
+            ):  # it has committed, but its lane may not have come to rest yet
                 self.note(live)
                 continue
             if live.displaced:
@@ -387,10 +389,10 @@ class Host:
         if self._noted:
             self._set_sweep()
 
-    # Any thread.
+    # Thread-safe.
 
     def note(self, live: Live) -> None:
-        """Have an execution looked at soon."""
+        """Schedule a look at an execution that may be able to retire."""
         if not live.noted:
             live.noted = True
             self._noted.append(live)
@@ -406,10 +408,10 @@ class Host:
     def offer(
         self, execution: str, body: Any, waiter: Any = None, task: TaskRow | None = None
     ) -> bool:
-        """Hand over a message that is not stored, because its pusher waits for the outcome.
+        """Deliver a message that is not stored; return whether a live execution took it.
 
-        Or because it answers a task, which is stored until the answer has been consumed. Tells
-        whether there was a live execution that took it.
+        It need not be: either its pusher waits for the outcome, or it answers a task, which is
+        stored until the answer has been consumed.
         """
         live = self._live.get(execution)
         if live is None:
@@ -424,27 +426,27 @@ class Host:
         return True
 
     def keep_waiting(self, ticket: Stored) -> None:
-        """Note a message that is not processed because the engine is being closed.
+        """Keep a message that is not processed because the engine is being closed.
 
-        Its run may have been cut off while it was being committed, so who waits for it is told
-        when all commits are through.
+        Its run may have been cut off while it was being committed, so its waiter is resolved after
+        the last commit.
         """
         self._waiting.append(ticket)
         if self._told:
             self.tell_waiting()
 
     def tell_waiting(self) -> None:
-        """Tell who still waits that the engine was closed. After the last commit."""
+        """Resolve the remaining waiters: the engine was closed. After the last commit."""
         self._told = True
         error = EngineClosed("the engine was closed before the message was processed")
         while self._waiting:
             self._waiting.popleft().consume(error)
 
     def close(self, timeout: float) -> None:
-        """Let all executions finish the batch they are running, for so many seconds.
+        """Let all executions finish the batch they are running, for `timeout` seconds.
 
-        Those that do not are cut off: what they come to is not committed any more, so their
-        messages are in the store and run again with the next engine.
+        Those that do not are cut off: their outcome is not committed any more, so their messages
+        stay in the store and run again with the next engine.
         """
         if self._sweep is not None:
             self._sweep.cancel()

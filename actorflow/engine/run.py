@@ -1,7 +1,7 @@
 """One run of an execution: fetch, run, commit, dispatch.
 
-A run that loses the race (somebody else has written the execution) is dropped whole and done
-again on the newer state. Steps say in which thread they happen; no thread waits for another.
+A run that loses the race (the execution was written meanwhile) is discarded and repeated on the
+newer state. Each step says in which thread it happens; no thread waits for another.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BUDGET = 0.5
 
 
 def answered(tickets: Iterable[Stored]) -> list[str]:
-    """Give the tasks that messages answer which were not stored."""
+    """Return the ids of the tasks that unstored messages answer."""
     return [ticket.task.id for ticket in tickets if ticket.task is not None]
 
 
@@ -50,14 +50,14 @@ class Run:
         self.displaced: list[Any] = []
         self.ran = False
         self.state: Any = None
-        """What it came to, if it ran: all else about it is in the change."""
+        """The new state, if it ran; the rest of the outcome is in the change."""
         self.second = False
         """The batch is what an earlier run of this very object has left."""
 
     # The lane's thread.
 
     def start(self) -> None:
-        """Run the kind; what it raises is for the failure policy of the execution."""
+        """Run the kind. What it raises goes to the failure policy of the execution."""
         live = self.live
         if live.is_cut_off:
             self.deferred.resolve()
@@ -80,17 +80,17 @@ class Run:
             raise
 
     def run(self) -> None:
-        """Run again: after a lost race, or with what the budget has left."""
+        """Run again: after a lost race, or with what the budget left over."""
         try:
             self.start()
-        except BaseException as error:  # noqa: BLE001 - told to the executor, or buried here
+        except BaseException as error:  # noqa: BLE001 - goes to the executor, or becomes a dead letter
             self._fail(error)
 
     async def _await(self, outcome: Any) -> None:
         """Wait for a kind that is asynchronous. On the event loop."""
         try:
             self._conclude(await outcome, may_block=False)
-        except BaseException as error:  # noqa: BLE001 - told to the executor
+        except BaseException as error:  # noqa: BLE001 - goes to the executor
             self.live.loaded = False
             self._fail(error)
 
@@ -108,7 +108,7 @@ class Run:
         self._submit(self._change(outcome), may_block=may_block)
 
     def _change(self, outcome: Outcome) -> Change:
-        """Make the one change that an outcome is."""
+        """Return the one change that an outcome amounts to."""
         live, encode = self.live, bodies.encode
         change = Change(
             live.id,
@@ -164,7 +164,7 @@ class Run:
             writer.submit(change, self._committed, insist=True, may_block=may_block)
 
     def _is_awaited(self, change: Change) -> bool:
-        """Tell whether anybody, or anything that is to be sent out, waits for this commit."""
+        """Return whether a caller, or anything to be dispatched, waits for this commit."""
         return bool(
             change.messages
             or change.timers
@@ -211,7 +211,7 @@ class Run:
         live.engine.host.settle(live)
 
     def _go_on(self, change: Change, count: int) -> None:
-        """Run what the budget has left, before anything else but after other executions."""
+        """Run what the budget left over: next in this execution, but after other executions."""
         from actorflow.engine.host import Stored  # noqa: PLC0415 - the two know each other
 
         left = change.rows[:count]

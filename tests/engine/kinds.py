@@ -87,7 +87,8 @@ def quiet(engine: Engine) -> None:
     while True:
         flush(engine)
         if not engine.writer.waiting and not any(
-            live.port.worker.status is PairState.RUNNING for live in list(engine.host._live.values())
+            live.port.worker.status is PairState.RUNNING
+            for live in list(engine.host._live.values())
         ):
             return
         assert time.monotonic() < end, "something runs on and on"
