@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import EngineClosed, UnknownKind
+from actorflow.engine.errors import EngineClosed, UnknownKind, text_of
 from actorflow.engine.kind import Status
 from actorflow.engine.run import Run, answered
 from actorflow.engine.stores.protocol import Change, DeadRow
@@ -157,7 +157,7 @@ class Live:
     def give_up(self, ticket: Stored, error: BaseException) -> None:
         """Turn a message into a dead letter. Thread-safe."""
         engine = self.engine
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {text_of(error)}"
         body = bodies.encode(ticket.body)
         number = ticket.number or 0
         dead = DeadRow(number, self.id, body, text, float(engine.clock.now()))

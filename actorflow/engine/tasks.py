@@ -13,11 +13,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import TaskTimeout
+from actorflow.engine.errors import TaskTimeout, text_of
 from actorflow.engine.stores.protocol import Change
 from actorflow.engine.tasker import HOLD, Tasker
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.log import log
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -186,7 +187,7 @@ class Taskers:
 
     def _end_failed(self, row: TaskRow, error: BaseException) -> None:
         self.failed += 1
-        text = {"kind": type(error).__name__, "message": str(error)}
+        text = {"kind": type(error).__name__, "message": text_of(error)}
         self._end(row, bodies.encode({"task": row.id, "ok": False, "error": text}))
 
     def _end(self, row: TaskRow, body: bytes) -> None:
@@ -243,7 +244,7 @@ class Taskers:
                 found.lease.cancel()
             self._open[row.id] = _Open(again)
         self.retried += 1
-        log.warning("task failed; it is tried again", task=row.id, error=repr(error))
+        log.warning("task failed; it is tried again", task=row.id, error=brief(error))
 
         def committed(_change: Change, _error: Exception | None) -> None:
             if self.is_current(again):

@@ -129,6 +129,7 @@ def test_what_it_raises_is_told_and_tried_again(
     [
         (chores.fail_twice, "ValueError", "attempt 1"),
         (chores.be_fussy, "TaskFailed", "Fussy: fussy 7 (it cannot be sent"),
+        (chores.be_unspeakable, "Unspeakable", "Unspeakable"),
         (chores.leave, "SystemExit", "enough"),
         (chores.return_a_lock, "TaskFailed", "what tasker 't' returned (it cannot be sent"),
         (chores.exit_hard, "TaskFailed", "of tasker 't' was ended with exit code 3 while it did"),
