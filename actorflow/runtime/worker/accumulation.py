@@ -497,7 +497,9 @@ class Accumulation:
 
     def _outstanding(self) -> int:
         """Return how many messages a behaviour of the user's should still hold."""
-        return self.folded - self.rejected - self.lost - self.handed
+        tally = self.behaviour.tally()
+        gone = tally.replaced + tally.merged + tally.dropped + tally.expired
+        return self.folded - self.rejected - self.lost - self.handed - gone
 
     def _balance(self) -> None:
         """Count what a behaviour of the user's has let go without saying so."""

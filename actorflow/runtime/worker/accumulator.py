@@ -135,6 +135,9 @@ class _Nobody:
         """Do nothing."""
 
 
+_UNKNOWN = object()
+"""The outcome of a job that was interrupted."""
+
 _DEAD_TOKEN: list[Any] = [_Nobody()]
 
 
@@ -735,6 +738,8 @@ class Accumulator:
         effects = Effects()
         if self.state is PairState.IDLE and not self.idle and not self.active:
             self.schedule(Event.PUSHED, effects)
+            if self._seats is None:
+                effects.seats.clear()  # it is in its lane already
         return effects
 
     def _look(self, effects: Effects) -> None:
@@ -1033,12 +1038,9 @@ class Accumulator:
         self.__dict__.pop("_life", None)
 
     def help(self, message: Any, ticket: Ticket | None) -> bool:
-        """Process a message in this thread, if the executor is idle; return whether it did.
-
-        Not in the main thread, which could be interrupted half-way.
-        """
+        """Process a message in this thread, if the executor is idle; return whether it did."""
         if in_main_thread():
-            return False
+            return self._plain and self._help_in_main_thread(message, ticket)
         effects = Effects()
         with self.lock:
             self._refuse_if_closed()
@@ -1056,6 +1058,65 @@ class Accumulator:
             runner.help_with(self, task)
         self.conclude(effects)
         return True
+
+    def _help_in_main_thread(self, message: Any, ticket: Ticket | None) -> bool:
+        """Like `help`, for a plain line, in steps that an interrupt can strike between.
+
+        While the batch is in flight nobody else changes what is set here, so the shelter can set
+        it once more. An interrupt in the job itself is a failure of the job.
+        """
+        core = self.core
+        batch = Batch([message], 1, None if ticket is None else [(0, ticket)])
+        generation = self.generation
+        folded, processed, batches = core.folded + 1, core.processed + 1, core.batches + 1
+        outcome: Any = _UNKNOWN
+        try:
+            with self.lock:
+                if self.state is not PairState.IDLE or self.mode is not None or not self.idle:
+                    return False
+                if core.raw or self.mail or self.active or core.folded + 1 != folded:
+                    return False
+                self.batch = batch
+                self.state, self.active, core.in_flight = PairState.RUNNING, 1, 1
+                core.folded, core.batches = folded, batches
+                now = self.settings.clock.now()
+                self.span = (now, now, now)
+                self.idle.clear()
+            outcome = runner.call(self, batch)
+            if runner.is_plain(outcome) and not self.settings.checks:
+                with self.lock:
+                    if generation == self.generation and self.mode is None:
+                        self.value = outcome
+                        core.processed, core.in_flight = processed, 0
+                        if not (core.raw or self.mail):
+                            self.batch, self.active = None, 0
+                            self.state = PairState.IDLE
+                            self.idle.append(self)
+        finally:
+            if self.batch is batch or core.raw or self.mail:
+                SHELTER.run(self._finish_help, batch, generation, outcome, processed)
+        batch.resolve()
+        return True
+
+    def _finish_help(self, batch: Batch, generation: int, outcome: Any, processed: int) -> None:
+        """Finish what `_help_in_main_thread` has begun. In the shelter."""
+        with self.lock:
+            effects = Effects()
+            if self.batch is not batch or generation != self.generation:
+                if self.state is PairState.IDLE and self.idle and (self.core.raw or self.mail):
+                    self.idle.clear()
+                    self.schedule(Event.PUSHED, effects)
+                batch = None  # type: ignore[assignment]
+            else:  # set once more, whatever was set before the interrupt
+                self.state, self.active, self.core.in_flight = PairState.RUNNING, 1, batch.size
+                self.core.processed = processed - 1
+                self.idle.clear()
+                now = self.settings.clock.now()
+                self.span = self.span or (now, now, now)
+        if batch is None:
+            self.conclude(effects)
+            return
+        runner.conclude_help(self, generation, batch, outcome is _UNKNOWN, outcome)
 
     def refused(self, message: Any, error: Exception) -> None:
         """Log a message that was refused and for which nobody waits."""

@@ -210,5 +210,3 @@ def _answers(items: list[Any], results: Any, function: Any) -> Answers:
         msg = f"{name} returned {got} for {len(items)} items; return one for each, in their order"
         raise BadJob(msg)
     return Answers(None, results)
-
-

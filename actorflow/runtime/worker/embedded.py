@@ -25,7 +25,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.actor.actor import Stop
+from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import (
     ActorflowError,
     BadJob,

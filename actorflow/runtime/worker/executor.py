@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pykka
 from pykka import messages
 
-from actorflow.runtime.actor.lifespan import Lifespan, Stop
+from actorflow.runtime.actor.lifespan import Lifespan
+from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.lanes.shelter import SHELTER

@@ -81,7 +81,7 @@ class Life:
         self._letters: DeadLetters | None = None
         self._watchers: list[Notice] = []
         self._started: ThreadTicket | None = None
-        self._over = pair.exit_reason is not None  # it has retired without a life
+        self._over = pair.state is PairState.DEAD
         self._warned = False
         self._urn: str | None = None
         self._stopped: threading.Event | None = None
@@ -529,8 +529,9 @@ class Life:
         """The actor that stands for the present executor."""
         if self._executor is None:
             self._executor = ExecutorActor(self._pair, self.subject)
-            if self._executor_reason is not None and self._pair.exit_reason is not None:
-                self._executor.die(self._executor_reason)
+            reason = self._executor_reason or self._pair.exit_reason
+            if reason is not None and self._pair.exit_reason is not None:
+                self._executor.die(reason)
         return self._executor
 
     def watch(self, notice: Notice) -> None:

@@ -264,6 +264,13 @@ def _stop_rows() -> Iterator[Row]:
     living = tuple(state for state in PairState if state is not dead)
     yield Row(stop, living, "now", lambda f: f.mode is StopMode.NOW, dead, cut)
     yield Row(stop, (PairState.ALONE, PairState.PARKED), "", _always, dead, cut)
+    resting = (Step.CANCEL_TIMER,)
+    yield Row(stop, (stopping,), "finish, held back, on_stop",
+              lambda f: f.running == 0 and f.mode is StopMode.FINISH and f.hooked,
+              stopping, (*resting, Step.CALL_ON_STOP))  # fmt: skip
+    yield Row(stop, (stopping,), "finish, held back",
+              lambda f: f.running == 0 and f.mode is StopMode.FINISH,
+              dead, (*resting, Step.TELL_EXECUTOR, Step.TELL_ALL))  # fmt: skip
     yield Row(stop, (stopping,), "", _always, stopping)
     yield Row(stop, (PairState.STARTING,), "", _always, stopping, close)
     yield Row(stop, (PairState.RUNNING, PairState.WAITING, PairState.SUSPENDING), "under way",

@@ -157,7 +157,7 @@ def statistics(pair: Accumulator) -> WorkerStatistics:
     processed, failed, dead_lettered, in_flight = books
     held = counts.held - ahead
     by_reason = {reason.value: count for reason, count in reasons.items()}
-    idle = batches - sum(reasons.values())
+    idle = batches + bool(ahead) - sum(reasons.values())
     if idle > 0:
         by_reason["idle"] = idle
     times = (None,) * 6 if timing is None else timing.quantiles()
@@ -173,7 +173,7 @@ def statistics(pair: Accumulator) -> WorkerStatistics:
         dead_lettered=dead_lettered,
         held=held,
         in_flight=in_flight + ahead,
-        batches=batches,
+        batches=batches + bool(ahead),
         batch_sizes={} if timing is None else timing.sizes(),
         reasons=by_reason,
         busy=(0.0 if timing is None else timing.busy) / max(now - pair.spawned, 1e-9),

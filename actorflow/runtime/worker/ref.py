@@ -261,7 +261,9 @@ class WorkerRef(Ref[Any]):
         """Like `Accumulator.offer`, for a task."""
         pair = self.actor
         begin = monotonic()
-        waiter: Any = SHELTER.run(pair.try_offer, message, ticket, _async_ticket(), pair.is_current())
+        waiter: Any = SHELTER.run(
+            pair.try_offer, message, ticket, _async_ticket(), pair.is_current()
+        )
         if waiter is None:
             return timeout
         try:

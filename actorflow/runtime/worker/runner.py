@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.actor.answers import reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.actor.lifespan import Stop
+from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.actor.mailbox import is_stop
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.exits import Crash, Normal
@@ -74,10 +74,7 @@ def _perform(
                 return
             task = _do(pair, seat, generation, task)
             continue
-        try:
-            outcome = pair.handle(_payload(pair, task) if pair.settings.reruns else task.payload, pair.value)  # type: ignore[misc] # fmt: skip
-        except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
-            outcome = _Raised(error)
+        outcome = call(pair, task)
         if isinstance(outcome, _SPECIAL) or pair.settings.checks or seat.parts is not None:
             task = _settle(pair, seat, generation, task, outcome)
             continue
@@ -86,6 +83,33 @@ def _perform(
             batch.resolve()
     if task is not None:
         pair.postpone(seat, generation, task)
+
+
+def call(pair: Accumulator, batch: Batch) -> Any:
+    """Call the job with a batch: the only place that does. Return what came of it."""
+    payload = batch.payload
+    if pair.settings.reruns and type(payload) is list:
+        payload = payload[:]  # it may be run again, and a job may empty it before it raises
+    try:
+        return pair.handle(payload, pair.value)  # type: ignore[misc]
+    except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
+        return _Raised(error)
+
+
+def is_plain(outcome: Any) -> bool:
+    """Return whether an outcome of the job is just the new state."""
+    return not isinstance(outcome, _SPECIAL)
+
+
+def conclude_help(
+    pair: Accumulator, generation: int, batch: Batch, interrupted: bool, outcome: Any
+) -> None:
+    """Settle a batch that a helping caller has run, and leave the rest to the lane."""
+    if interrupted:
+        outcome = _Raised(KeyboardInterrupt("the caller that ran the job was interrupted"))
+    task = _settle(pair, pair, generation, batch, outcome)
+    if task is not None:
+        pair.postpone(pair, generation, task)
 
 
 def help_with(pair: Accumulator, task: Any) -> None:
@@ -97,11 +121,6 @@ def help_with(pair: Accumulator, task: Any) -> None:
         pair.life.crashed(pair.generation, error)
     finally:
         CURRENT.reset(before)
-
-
-def _payload(pair: Accumulator, batch: Batch) -> Any:
-    """Return a copy of what may be run again: a job may empty its batch before it raises."""
-    return batch.payload[:] if type(batch.payload) is list else batch.payload
 
 
 # Batches that end in another way than by returning a state.
@@ -401,4 +420,3 @@ def current_batch() -> Batch | None:
     """
     seat = CURRENT.get()
     return getattr(seat, "batch", None)
-

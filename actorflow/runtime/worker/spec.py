@@ -155,7 +155,7 @@ def _pairs() -> list[Accumulator]:
 def _report_lost() -> None:
     """Say what is lost when the program ends without stopping its workers."""
     for pair in _pairs():
-        lost = len(pair.core)
+        lost = len(pair.actor_ref)
         if lost and not pair.life.durable:
             log.warning(
                 "messages lost at exit: stop the worker, or use it in a with block",
@@ -174,4 +174,3 @@ def _after_fork() -> None:
 
 
 after_fork(_after_fork, last=True)
-

@@ -339,7 +339,7 @@ def test_parked_worker_can_be_ended(stage: Stage, end: str) -> None:
         supervisor.kill()
     assert worker.exit_reason is not None
     assert worker.status is af.PairState.DEAD
-    assert worker.statistics().discarded == 1
+    assert worker.statistics().dropped == 1
 
 
 def test_parked_bystander_is_started_again(stage: Stage) -> None:

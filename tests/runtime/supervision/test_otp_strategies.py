@@ -249,7 +249,7 @@ def test_restarting_worker_that_is_terminated_leaves_nothing_s27(stage: Stage) -
     assert worker.status is af.PairState.ALONE
     supervisor.terminate_child("w")
     assert worker.exit_reason is not None
-    assert worker.statistics().discarded == 1
+    assert worker.statistics().dropped == 1
     supervisor.delete_child("w")
 
 

@@ -356,7 +356,7 @@ class Storm:
         counts = self.worker.statistics()
         if self.weather.crash or self.weather.stop == "now":
             return
-        gone = counts.replaced + counts.dropped + counts.expired + counts.discarded
+        gone = counts.replaced + counts.dropped + counts.expired
         if counts.accepted != counts.processed + gone:
             self.wrong.append(f"the counts do not add up: {counts}")
         if counts.processed != len(self.processed):

@@ -88,9 +88,7 @@ class CoreMachine(RuleBasedStateMachine):
     def begin(self, kind: str) -> None:
         self.kind = kind
         self.refused: list[Any] = []
-        self.core = Accumulation(
-            adapt(make_model(kind)), lambda messages, _error: self.refused.extend(messages)
-        )
+        self.core = Accumulation(adapt(make_model(kind)))
         self.now = 0.0
         self.last = -10.0
         self.raw: list[Message] = []
@@ -160,6 +158,8 @@ class CoreMachine(RuleBasedStateMachine):
     @rule()
     def fold(self) -> None:
         self.core.fold(self.now)
+        for messages, _error in self.core.take_refusals():
+            self.refused += messages
         self.model_fold()
 
     @rule(key=st.integers(0, 3), waits=st.booleans())
@@ -276,6 +276,22 @@ class Broken(Exception):
     """What the job raises when told."""
 
 
+def check_law(counts: af.WorkerStatistics) -> None:
+    """Check that every accepted message is somewhere."""
+    somewhere = (
+        counts.processed
+        + counts.failed
+        + counts.replaced
+        + counts.merged
+        + counts.dropped
+        + counts.expired
+        + counts.dead_lettered
+        + counts.held
+        + counts.in_flight
+    )
+    assert counts.accepted == somewhere, counts
+
+
 class WorkerMachine(RuleBasedStateMachine):
     """A worker of random composition: whatever happens, everybody is told once, nothing is lost."""
 
@@ -370,7 +386,12 @@ class WorkerMachine(RuleBasedStateMachine):
 
     def _is_closed(self) -> bool:
         actor = self.worker.actor
-        return actor.stopping is not None or actor.exit_reason is not None
+        return actor.mode is not None or actor.exit_reason is not None
+
+    @invariant()
+    def the_counts_add_up(self) -> None:
+        if hasattr(self, "worker"):
+            check_law(self.worker.statistics())
 
     @invariant()
     def the_executor_is_in_its_lane_at_most_once(self) -> None:
@@ -418,20 +439,14 @@ class WorkerMachine(RuleBasedStateMachine):
         assert len(set(map(id, self.handled))) == len(self.handled)  # nothing twice
         assert set(map(id, self.handled)) <= set(map(id, self.pushed))
         statistics = self.worker.statistics()
-        lost_in_the_crash = statistics.accepted - (
-            statistics.processed
-            + statistics.discarded
-            + statistics.dropped
-            + statistics.replaced
-            + statistics.expired
-        )
+        check_law(statistics)
         assert statistics.accepted + statistics.rejected >= len(self.pushed)
         if isinstance(self.worker.exit_reason, af.Crash):
-            assert lost_in_the_crash >= 1
-        elif self.worker.actor.mode is not None and lost_in_the_crash:
+            assert statistics.failed >= 1
+        elif self.worker.actor.mode is not None and statistics.failed:
             # The batch that was with the job when it was cut off.
             assert self.worker.actor.mode.value == "now"
-        assert self.worker.statistics().depth == 0
+        assert statistics.held == statistics.in_flight == 0
 
 
 TestCore = CoreMachine.TestCase

@@ -306,5 +306,5 @@ def test_the_current_executor_is_known_to_its_own_code_only(lane: ManualLane) ->
     worker = af.spawn(lambda batch, state: seen.append(CURRENT.get()), executor=lane)
     worker.push(1)
     lane.run()
-    assert seen == [worker.executor.actor]
+    assert seen == [worker.actor]
     assert CURRENT.get() is None

@@ -285,7 +285,8 @@ class Side:
         core = self.core
         result: Any = None
         if what == "raw":
-            core.raw.extend(messages)
+            stamped = core.shape.stamped
+            core.raw.extend([(now, each) for each in messages] if stamped else messages)
             core.fold(now)
         elif what == "take":
             batch = core.take(now)

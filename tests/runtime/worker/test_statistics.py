@@ -19,8 +19,10 @@ def test_a_fresh_worker_has_done_nothing(lane: ManualLane) -> None:
     statistics = af.spawn(lambda batch, state: None, executor=lane).statistics()
     counts = dataclasses.asdict(statistics)
     assert counts.pop("batch_sizes") == {}
-    assert counts.pop("latency_p50") is None
-    assert counts.pop("latency_p99") is None
+    assert counts.pop("reasons") == {}
+    for time in ("latency", "wait", "service"):
+        assert counts.pop(f"{time}_p50") is None
+        assert counts.pop(f"{time}_p99") is None
     assert set(counts.values()) == {0}
 
 
@@ -35,10 +37,10 @@ def test_counts_of_a_busy_worker(lane: ManualLane) -> None:
     for message in range(8):
         worker.push(message)
     before = worker.statistics()
-    assert (before.accepted, before.depth, before.processed, before.batches) == (8, 7, 0, 1)
+    assert (before.accepted, before.held, before.processed, before.batches) == (8, 7, 0, 1)
     lane.run()
     after = worker.statistics()
-    assert (after.accepted, after.depth, after.processed, after.batches) == (8, 0, 8, 2)
+    assert (after.accepted, after.held, after.processed, after.batches) == (8, 0, 8, 2)
     assert after.batch_sizes == {1: 1, 8: 1}  # 7 is "up to 8"
     assert after.busy > 0
 
@@ -90,8 +92,8 @@ def test_discarded_is_what_was_accumulated_at_the_end(lane: ManualLane) -> None:
     worker.stop(drain=False, block=False)
     lane.run()
     statistics = worker.statistics()
-    assert statistics.discarded + statistics.processed == 5
-    assert statistics.depth == 0
+    assert statistics.dropped + statistics.processed == 5
+    assert statistics.held == 0
 
 
 def test_everything_is_accounted_for_after_a_crash(pool_probe: Probe) -> None:
@@ -105,7 +107,8 @@ def test_everything_is_accounted_for_after_a_crash(pool_probe: Probe) -> None:
     statistics = worker.statistics()
     assert statistics.accepted == 3
     assert statistics.processed == 0
-    assert statistics.discarded == 2  # the first was in the hands of the job
+    assert statistics.failed == 1  # it was in the hands of the job
+    assert statistics.dropped == 2
 
 
 def test_latency_is_sampled(pool_probe: Probe) -> None:
@@ -134,7 +137,7 @@ def test_age_of_the_oldest(pool_probe: Probe) -> None:
     pool_probe.begun()  # [1] is being processed; it was marked as it was waiting
     worker.push(2)
     assert worker.statistics().oldest_age > 0.0
-    assert worker.statistics().depth == 1
+    assert worker.statistics().held == 1
 
 
 def test_payloads_that_are_no_lists_count_what_left(lane: ManualLane) -> None:

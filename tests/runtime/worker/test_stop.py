@@ -46,7 +46,7 @@ def test_drain_processes_what_is_accumulated(probe: Probe, behaviour: Any) -> No
     assert first.wait().error is None
     assert waiting.wait().error is None
     assert worker.exit_reason == af.Normal()
-    assert worker.statistics().discarded == 0
+    assert worker.statistics().dropped == 0
 
 
 def test_finish_discards_what_is_accumulated_and_says_so(probe: Probe) -> None:
@@ -57,7 +57,7 @@ def test_finish_discards_what_is_accumulated_and_says_so(probe: Probe) -> None:
     assert stop.value() is True
     assert first.wait().error is None
     assert type(waiting.wait().error) is af.WorkerStopped
-    assert worker.statistics().discarded == 3
+    assert worker.statistics().dropped == 3
     assert len(probe.batches) == 1
 
 
@@ -113,7 +113,10 @@ def test_not_blocking_returns_at_once(probe: Probe) -> None:
 
 
 def test_drain_and_now_at_once_is_refused() -> None:
-    with af.spawn(lambda batch, state: None) as worker, pytest.raises(af.BadOption, match="both"):
+    with (
+        af.spawn(lambda batch, state: None) as worker,
+        pytest.raises(af.BadOption, match="choose one"),
+    ):
         worker.stop(drain=True, now=True)
 
 
@@ -151,11 +154,11 @@ def test_a_stop_can_be_made_harder_never_softer(probe: Probe) -> None:
 
 def test_the_modes_are_ordered() -> None:
     drain, finish, now = StopMode
-    assert drain.harder_than(None)
-    assert finish.harder_than(drain)
-    assert now.harder_than(finish)
-    assert not drain.harder_than(drain)
-    assert not drain.harder_than(now)
+    assert drain.stronger_than(None)
+    assert finish.stronger_than(drain)
+    assert now.stronger_than(finish)
+    assert not drain.stronger_than(drain)
+    assert not drain.stronger_than(now)
 
 
 @pytest.mark.parametrize("options", [{}, {"drain": False}, {"now": True}, {"timeout": 0.0}])

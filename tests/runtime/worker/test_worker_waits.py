@@ -129,22 +129,3 @@ def test_help_does_not_leak_the_token_when_the_message_is_refused() -> None:
             worker.push_block(5)
         worker.push_block(("a", 1))
     assert seen == [("a", 1)]
-
-
-def test_help_interrupted_after_the_job_leaves_the_worker_usable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[Any] = []
-    with af.spawn(lambda batch, state: seen.append(batch), help=True) as worker:
-        finished = worker.actor.finished
-
-        def interrupted(*arguments: Any) -> None:
-            finished(*arguments)
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setitem(worker.actor.__dict__, "finished", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                worker.push_block(1)
-        worker.push(2)
-    assert seen == [[1], [2]]

@@ -68,7 +68,7 @@ def test_w13_stop_in_a_job_discards_what_is_accumulated(probe: Probe) -> None:
     assert ended(worker) == af.Shutdown("enough")
     assert isinstance(caller.wait().error, af.WorkerStopped)
     assert probe.batches == [["last"]]
-    assert worker.statistics().discarded == 1
+    assert worker.statistics().dropped == 1
 
 
 def test_w13_a_subclass_of_stop_stops_as_well() -> None:
