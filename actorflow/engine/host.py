@@ -23,7 +23,6 @@ from actorflow.engine.stores.protocol import Change, DeadRow
 from actorflow.runtime.errors import Displaced, StopTimeout, WorkerStopped, near
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.executor import Executor
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.runner import current_batch
 
@@ -76,21 +75,16 @@ class Stored:
             self.waiter = None
 
 
-class LiveExecutor(Executor):
-    """Runs the batches of one execution."""
+def run_batch(batch: Any, live: Live) -> Deferred:
+    """Run a batch of an execution and submit the outcome; done when that is committed.
 
-    state: Live
-
-    def __repr__(self) -> str:
-        return f"execution {self.state.id!r}"
-
-    def handle(self, batch: Any) -> Deferred:
-        """Run the batch and submit the outcome; done when that is committed."""
-        current = current_batch()
-        tickets: Any = () if current is None else current.tickets or ()
-        run = Run(self.state, batch, [ticket for _, ticket in reversed(tickets)])
-        run.start()
-        return run.deferred
+    The job of every live execution; its state is the `Live` itself.
+    """
+    current = current_batch()
+    tickets: Any = () if current is None else current.tickets or ()
+    run = Run(live, batch, [ticket for _, ticket in reversed(tickets)])
+    run.start()
+    return run.deferred
 
 
 class Live:
@@ -113,12 +107,11 @@ class Live:
         self.status = Status.ACTIVE
         self.displaced: list[tuple[Stored, Displaced]] = []
         options: Any = {"clock": engine.worker_clock, **kind.options(execution), "state": self}
-        self.port = Port.launch(LiveExecutor, options, self._on_exit)
+        self.port = Port.launch(run_batch, options, self._on_crash)
 
-    def _on_exit(self, _executor: Any, reason: ExitReason) -> None:
-        """Start another executor after a crash, in the writer's thread."""
-        if not reason.is_clean and not self.port.has_ended:
-            self.engine.writer.call(partial(self.port.revive, self._on_exit))
+    def _on_crash(self, _reason: ExitReason) -> None:
+        """Start another executor, in the writer's thread."""
+        self.engine.writer.call(self.port.revive)
 
     def load(self) -> None:
         """Fetch the state from the store, if it is not here. In the lane's thread."""

@@ -54,13 +54,16 @@ class Run:
         self.second = False
         """The batch is what an earlier run of this very object has left."""
 
+    def _done(self, error: BaseException | None = None) -> None:
+        self.deferred.resolve(error, self.live)
+
     # The lane's thread.
 
     def start(self) -> None:
         """Run the kind. What it raises goes to the failure policy of the execution."""
         live = self.live
         if live.is_cut_off:
-            self.deferred.resolve()
+            self._done()
             return
         failpoint("run.fetch")
         live.load()
@@ -96,11 +99,11 @@ class Run:
 
     def _fail(self, error: BaseException) -> None:
         if not self.second:
-            self.deferred.resolve(error)
+            self._done(error)
             return
         for ticket in self.tickets:  # the policy must not run the first part again
             self.live.lost(ticket, error)
-        self.deferred.resolve()
+        self._done()
 
     def _conclude(self, outcome: Outcome, *, may_block: bool = True) -> None:
         failpoint("run.after")
@@ -147,7 +150,7 @@ class Run:
     def _submit(self, change: Change, *, may_block: bool = True) -> None:
         live = self.live
         if live.is_cut_off:  # it may be running elsewhere by now
-            self.deferred.resolve()
+            self._done()
             return
         self.displaced = live.take_displaced() if live.displaced else []
         tickets = self.tickets
@@ -194,7 +197,7 @@ class Run:
             ended = Cancelled(f"execution {live.id!r} has ended ({live.status})")
             for ticket in self.tickets:
                 ticket.consume(ended)
-            self.deferred.resolve()
+            self._done()
             return
         live.revision += 1
         live.state = self.state
@@ -207,7 +210,7 @@ class Run:
         if count and not over:
             self._go_on(change, count)
             return
-        self.deferred.resolve()
+        self._done()
         live.engine.host.settle(live)
 
     def _go_on(self, change: Change, count: int) -> None:

@@ -73,7 +73,7 @@ def test_m13_the_main_thread_offers_where_no_signal_interrupts_it() -> None:
 
 def launched(job: Callable[..., Any]) -> tuple[Port, threading.Semaphore]:
     crashed = threading.Semaphore(0)
-    return Port.launch(job, {}, lambda _ref, _reason: crashed.release()), crashed
+    return Port.launch(job, {}, lambda _reason: crashed.release()), crashed
 
 
 def test_a_launched_worker_outlives_a_crash_and_is_revived() -> None:
@@ -85,23 +85,25 @@ def test_a_launched_worker_outlives_a_crash_and_is_revived() -> None:
         seen.extend(batch)
 
     port, crashed = launched(job)
-    ended = threading.Semaphore(0)
     port.worker.push("poison")
     assert crashed.acquire(timeout=PATIENCE)
     assert not port.has_ended
     port.worker.push("kept")
-    port.revive(lambda _ref, _reason: ended.release())
+    port.revive()
     port.worker.push_block("next")
     assert seen == ["kept", "next"]
+    port.worker.push("poison")
+    assert crashed.acquire(timeout=PATIENCE), "of each executor"
+    port.revive()
     port.finish()
     port.worker.stop(timeout=PATIENCE)
-    assert ended.acquire(timeout=PATIENCE)
     assert port.has_ended
+    assert not crashed.acquire(blocking=False), "only of executors that the worker outlives"
 
 
 def test_only_a_worker_without_anything_to_do_retires() -> None:
     work = Work()
-    port, ended = launched(work)
+    port, _crashed = launched(work)
     port.worker.push(1)
     assert work.entered.acquire(timeout=PATIENCE)
     port.offer([(2, FakeTicket())])
@@ -109,7 +111,6 @@ def test_only_a_worker_without_anything_to_do_retires() -> None:
     work.go.release(2)
     while not port.retire():  # the lane comes to rest soon
         pass
-    assert ended.acquire(timeout=PATIENCE)
     assert port.has_ended
     with pytest.raises(af.WorkerStopped):
         port.worker.push(4)
