@@ -558,7 +558,11 @@ class Accumulator:
             if timing is None:
                 timing = self.timing = Timing()
             timing.finished(core.batches, batch.size, seat.span, end)
-            if self._plain and self.state is PairState.RUNNING and not (self.mail or core.marks):
+            if (
+                self._plain
+                and self.state is PairState.RUNNING
+                and not (self.mail or core.marks or len(core.behaviour))  # `offer` adds to it
+            ):
                 raw = core.raw
                 while True:
                     if raw:
@@ -1015,10 +1019,14 @@ class Accumulator:
             if self._blocked or (life is not None and (life.is_watched or life.supervised)):
                 return False
             self.exit_reason = NORMAL
+            if not self.idle:  # a producer took the token before it could know
+                self.exit_reason = None
+                return False
             self.state = PairState.DEAD
         ROSTER.discard(self)
         self.settings.lane.release()
         self.idle[:] = _DEAD_TOKEN
+        life = self._life  # one that is made from now on knows that the pair has ended
         if life is not None:
             life.over()
         return True
