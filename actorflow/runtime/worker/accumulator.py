@@ -277,20 +277,20 @@ class Accumulator:
         pushed. Producers only append, so places hold under the lock.
         """
         raw = self.core.raw
-        stamped = self.core.shape.stamped
+        width = self.core.shape.width
         wanted: dict[int, int] = {}
         for message in pushed:
             wanted[id(message)] = wanted.get(id(message), 0) + 1
         places = []
-        for at in range(len(raw) - 1, -1, -1):
-            one = raw[at][1] if stamped else raw[at]
+        for at in range(len(raw) - 1, -1, -width):
+            one = raw[at]
             if wanted.get(id(one)):
                 wanted[id(one)] -= 1
                 places.append(at)
         if not pushed or len(places) < len(pushed):
             return False
         for at in places:
-            del raw[at]
+            del raw[at - width + 1 : at + 1]
         return True
 
     def offer(
@@ -433,13 +433,12 @@ class Accumulator:
         One producer folds at a time and the others go on appending. Waiting for the lock would
         make a convoy: each waiter that is woken holds it while it waits for the interpreter.
         """
-        raw = self.core.raw
         self._refuse_own_functions()
         while True:
             if not self._folding:
                 self._folding = True
                 SHELTER.run(self._fold_now)
-            if len(raw) <= 4 * FOLD_AT or self.exit_reason is not None:
+            if self.core.raw_count() <= 4 * FOLD_AT or self.exit_reason is not None:
                 return
             runner.pause()
 
@@ -895,7 +894,7 @@ class Accumulator:
         due = self.core.due
         if due is not None:
             more = self.core.behaviour.until_full()
-            self.ring_at = NEVER if more is None else more
+            self.ring_at = NEVER if more is None else more * self.core.shape.width
             self._timer = self.settings.clock.call_at(due, self._on_due)
 
     def _cancel_timer(self) -> None:
@@ -991,7 +990,7 @@ class Accumulator:
         Under the lock.
         """
         if self.state is PairState.IDLE and not self.idle and not self.active:
-            return min(self.lead, len(self.core.raw))
+            return min(self.lead, self.core.raw_count())
         return 0
 
     def status(self) -> PairState:
