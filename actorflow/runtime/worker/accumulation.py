@@ -77,10 +77,12 @@ class Batch:
 
         Each is resolved once, even if two threads do this at the same time or one splits it.
         """
-        for _, ticket in _popped(self.tickets):
-            ticket.resolve(error)
-        for part in self.parts or ():
-            part.resolve(error)
+        if self.tickets:
+            for _, ticket in _popped(self.tickets):
+                ticket.resolve(error)
+        if self.parts:
+            for part in self.parts:
+                part.resolve(error)
 
     def answer(self, answers: Sequence[Any]) -> None:
         """Resolve every ticket with the answer to its message."""
@@ -316,6 +318,22 @@ class Accumulation:
             for item in items:
                 self._await(item.tickets)
         return items
+
+    def unwrap(self, payload: list[Any]) -> list[tuple[int, Ticket]] | None:
+        """Replace the items of a batch that goes straight from `raw` to the job by their messages.
+
+        Return their tickets with the places of the messages, the last one first. O(n).
+        """
+        places = [at for at, message in enumerate(payload) if type(message) is Item]
+        if not places:
+            return None
+        del self.marks[: len(places)]  # type: ignore[union-attr]
+        tickets = []
+        for at in reversed(places):
+            item = payload[at]
+            payload[at] = item.message
+            tickets += [(at, ticket) for ticket in item.tickets]
+        return tickets
 
     def offer(self, message: Any, ticket: Ticket | None = None, now: float = 0.0) -> None:
         """Add one message now; `fold` first, so that the order of arrival holds.
