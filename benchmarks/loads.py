@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import random
 import sys
 import threading
@@ -250,14 +251,13 @@ def _crowd(subject: str, workers: int, each: int) -> float:
     messages = list(range(each))
     if subject == "asyncio queue":
         return _asyncio_crowd(workers, messages)
-    finish = _Finish(workers)
-    ending = threading.Lock()
+    finish = _Finish(1)
+    ended = itertools.count(1)  # without a lock, which would hold up threads and make pools grow
 
     def job(batch: list[Any], seen: int) -> int:
         seen += len(batch)
-        if seen >= each:
-            with ending:
-                finish.one(None)
+        if seen >= each and next(ended) == workers:
+            finish.one(None)
         return seen
 
     with contextlib.ExitStack() as cleanup:
