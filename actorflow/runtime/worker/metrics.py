@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,14 +79,17 @@ class WorkerStatistics:
 class Timing:
     """What a pair measures, batch by batch. Changed under the pair's lock."""
 
-    __slots__ = ("_samples", "_sizes", "busy", "reasons")
+    __slots__ = ("_next", "_samples", "_sizes", "busy", "reasons")
 
     def __init__(self) -> None:
         self.busy = 0.0
         self.reasons: dict[Reason, int] = {}
         """Batches by why they left, apart from those that left because the executor was idle."""
         self._sizes: dict[int, int] = {}
-        self._samples: deque[tuple[int, float, float, float, float]] = deque(maxlen=_KEPT)
+        # A list and no deque, which takes 600 bytes even for a single batch. Its order is of no
+        # importance: once it is full, the next sample replaces the oldest one.
+        self._samples: list[tuple[int, float, float, float, float]] = []
+        self._next = 0
 
     def finished(
         self, number: int, size: int, span: tuple[float, float, float], end: float
@@ -99,7 +101,12 @@ class Timing:
         bits = (size - 1).bit_length() if size > 1 else 0
         sizes[bits] = sizes.get(bits, 0) + 1
         if number < _KEPT or not number & 7:
-            self._samples.append((size, low, high, begun, end))
+            samples = self._samples
+            if len(samples) < _KEPT:
+                samples.append((size, low, high, begun, end))
+            else:
+                samples[self._next] = (size, low, high, begun, end)
+                self._next = (self._next + 1) % _KEPT
 
     def count_reason(self, reason: Reason) -> None:
         """Note why a batch left."""
