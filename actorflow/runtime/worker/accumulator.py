@@ -138,7 +138,10 @@ class _Nobody:
 _UNKNOWN = object()
 """The outcome of a job that was interrupted."""
 
-_DEAD_TOKEN: list[Any] = [_Nobody()]
+_SPARE = 64
+"""Tokens of a pair that takes no more messages. See `Accumulator.bar`."""
+
+_DEAD_TOKENS: list[Any] = [_Nobody()] * _SPARE
 
 
 class Accumulator:
@@ -262,11 +265,20 @@ class Accumulator:
                 self._fill(effects)
         self.conclude(effects)
 
+    def bar(self) -> None:
+        """Put the token in place for good: each push takes the slow path. Under the lock.
+
+        A producer that has found the pair alive a moment ago may still take a token, and puts it
+        back only after it has noticed. There are enough for all such producers, so that others
+        never find none meanwhile, and take that for a busy executor.
+        """
+        self.idle.extend([self] * _SPARE)
+
     def _refuse_late(self, pushed: Sequence[Any]) -> bool:
         """Take messages back that came after the stop; return whether they did."""
         with self.lock:
-            if not self.idle:
-                self.idle.append(self)  # for good: each push takes the slow path
+            if len(self.idle) < _SPARE:
+                self.idle.append(self)
             return self._take_back(pushed)
 
     def _take_back(self, pushed: Sequence[Any]) -> bool:
@@ -1026,7 +1038,7 @@ class Accumulator:
             self.state = PairState.DEAD
         ROSTER.discard(self)
         self.settings.lane.release()
-        self.idle[:] = _DEAD_TOKEN
+        self.idle[:] = _DEAD_TOKENS
         life = self._life  # one that is made from now on knows that the pair has ended
         if life is not None:
             life.over()
@@ -1034,7 +1046,7 @@ class Accumulator:
 
     def unlink(self) -> None:
         """Forget what refers back to this pair, which has ended."""
-        self.idle[:] = _DEAD_TOKEN
+        self.idle[:] = _DEAD_TOKENS
         self.value = self.handle = self.actor_ref = None
         self.__dict__.pop("_life", None)
 
