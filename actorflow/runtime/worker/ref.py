@@ -360,7 +360,8 @@ class WorkerRef(Ref[Any]):
     def __len__(self) -> int:
         """Return how many messages are accumulated now."""
         with self.actor.lock:
-            return len(self.actor.core) - self.actor.ahead()
+            ahead = self.actor.ahead()  # first: a push may come in between, and wake the executor
+            return len(self.actor.core) - ahead
 
     def __bool__(self) -> bool:
         return True
