@@ -770,7 +770,8 @@ class Accumulator:
         core, settings = self.core, self.settings
         now = self._now()
         lead, self.lead = self.lead, 1
-        if event in _FOLDS and core.raw and self.mode is None and self._may_begin() and lead:
+        takes_more = self.mode is None and self.exit_reason is None
+        if event in _FOLDS and core.raw and takes_more and self._may_begin() and lead:
             woken = event is Event.PUSHED and self.state is PairState.IDLE
             self._fold(now, lead if woken else None)
             if woken and self.mail:
@@ -803,7 +804,7 @@ class Accumulator:
                 self.state = transition.state
                 again = self._perform(transition.steps, effects, seat, now)
             except Exception as error:  # noqa: BLE001 - of a behaviour
-                if seat is None:
+                if seat is None or self.state is PairState.DEAD:
                     self.core.note_refusal((), error)
                     return
                 if self.mode is None:
