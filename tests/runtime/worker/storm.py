@@ -158,7 +158,7 @@ class Storm:
             if self._batches == self._crash_at:
                 raise Crashed
             self.processed += batch
-            if self.weather.calm:
+            if self._burst:  # only plain pushes
                 return None
             self.seen.update(batch)
             return None if self._dice.random() < 0.7 else af.Answers(None, list(batch))
