@@ -511,9 +511,12 @@ class Accumulator:
         if seat is not None:
             runner.run(self, seat)
 
-    def begin(self, seat: Any) -> Task | None:
+    def begin(self, seat: Any, generation: int) -> Task | None:
         """Return what the seat does first; `None` if it was submitted for nothing."""
         with self.lock:
+            if generation != self.generation:  # the executor was replaced just now
+                self.settings.lane.submit(self)
+                return None
             task: Task | None = seat.first
             if task is not None:
                 seat.first = None
@@ -1061,6 +1064,7 @@ class Accumulator:
             if self.state is not PairState.IDLE or not self.idle or self.core.raw or self.mail:
                 return False
             self.since = self.settings.clock.now()
+            generation = self.generation
             task: Task | None
             if self._plain:
                 task = self._begin_line([message], None if ticket is None else [(0, ticket)])
@@ -1074,7 +1078,7 @@ class Accumulator:
                 self.apply(Event.PUSHED, effects, self)
                 task, self.first = self.first, None
         if task is not None:
-            runner.help_with(self, task)
+            runner.help_with(self, generation, task)
         self.conclude(effects)
         return True
 
@@ -1094,6 +1098,8 @@ class Accumulator:
                 if self.state is not PairState.IDLE or self.mode is not None or not self.idle:
                     return False
                 if core.raw or self.mail or self.active or core.folded + 1 != folded:
+                    return False
+                if generation != self.generation:
                     return False
                 self.batch = batch
                 self.state, self.active, core.in_flight = PairState.RUNNING, 1, 1
