@@ -38,7 +38,7 @@ class _Front(Generic[A, B]):
         self._owner = None if owner is None else weakref.ref(owner)
         self._worker: WorkerRef | None = None
         self._bound: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function)  # type: ignore[arg-type] # called by subclasses
 
     def __repr__(self) -> str:
         return f"<batched {getattr(self._function, '__qualname__', brief(self._function))}>"
@@ -118,7 +118,7 @@ class Batched(_Front[A, B]):
     def __get__(self, owner: object, kind: type) -> Batched[A, B]: ...
     def __get__(self, owner: object | None, kind: type) -> Batched[A, B]:
         """Return the method of an object."""
-        return self if owner is None else self._bind(owner)  # type: ignore[no-any-return]
+        return self if owner is None else self._bind(owner)
 
 
 class AsyncBatched(_Front[A, B]):
@@ -130,7 +130,7 @@ class AsyncBatched(_Front[A, B]):
 
     def __get__(self, owner: object | None, kind: type) -> AsyncBatched[A, B]:
         """Return the method of an object."""
-        return self if owner is None else self._bind(owner)  # type: ignore[no-any-return]
+        return self if owner is None else self._bind(owner)
 
 
 class _Decorator:
@@ -154,7 +154,8 @@ class _Decorator:
     @overload
     def __call__(self, function: Callable[[S, list[A]], Sequence[B]], /) -> Batched[A, B]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
-        if not callable(function):
+        given: Any = function
+        if not callable(given):
             msg = f"@batched(...) goes before a function, not {brief(function)}"
             raise BadJob(msg)
         if inspect.iscoroutinefunction(function):
