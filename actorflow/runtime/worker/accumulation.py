@@ -22,8 +22,7 @@ from behaviours.base import Behaviour, Fate, Item, Reason, Tally
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from behaviours.base import Refusal
 

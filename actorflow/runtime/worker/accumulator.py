@@ -33,7 +33,39 @@ from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker import runner
 from actorflow.runtime.worker.accumulation import Accumulation, Batch
 from actorflow.runtime.worker.life import Life
-from actorflow.runtime.worker.machine import Event, Facts, PairState, Step, StopMode, advance
+from actorflow.runtime.worker.machine import (
+    CALL_ON_IDLE,
+    CALL_ON_STOP,
+    CANCEL_TIMER,
+    CLOSE,
+    CUT_OFF,
+    DEAD,
+    DONE,
+    DUE,
+    IDLE,
+    IDLE_LONG,
+    LOOK_AGAIN,
+    MAIL,
+    PUSHED,
+    RUNNING,
+    SERVE,
+    SET_TIMER,
+    STARTED,
+    STARTING,
+    STOPPING,
+    TAKE,
+    TELL_ALL,
+    TELL_EXECUTOR,
+    TOKEN_IN,
+    TOKEN_OUT,
+    WAITING,
+    Event,
+    Facts,
+    PairState,
+    Step,
+    StopMode,
+    advance,
+)
 from actorflow.runtime.worker.metrics import Timing
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.base import Reason
@@ -58,7 +90,7 @@ it pushes in one call. What is handed to the job, and what `push_ack` accepts, i
 
 NEVER = sys.maxsize
 NORMAL = Normal()
-_FOLDS = frozenset({Event.STARTED, Event.PUSHED, Event.DUE, Event.MAIL, Event.DONE})
+_FOLDS = (STARTED, PUSHED, DUE, MAIL, DONE)
 
 
 class Order(Enum):
@@ -72,9 +104,9 @@ class Order(Enum):
 
 
 _ORDERS = {
-    Step.SERVE: Order.SERVE,
-    Step.CALL_ON_IDLE: Order.ON_IDLE,
-    Step.CALL_ON_STOP: Order.ON_STOP,
+    SERVE: Order.SERVE,
+    CALL_ON_IDLE: Order.ON_IDLE,
+    CALL_ON_STOP: Order.ON_STOP,
 }
 
 
@@ -135,9 +167,6 @@ class _Nobody:
         """Do nothing."""
 
 
-_UNKNOWN = object()
-"""The outcome of a job that was interrupted."""
-
 _DEAD_TOKEN: list[Any] = [_Nobody()]
 
 
@@ -173,7 +202,7 @@ class Accumulator:
         self.core = Accumulation(behaviour)
         self.lock = allocate_lock()
         self.idle: list[Accumulator] = []
-        self.state = PairState.STARTING
+        self.state = STARTING
         self.handle: Callable[[Any, Any], Any] | None = settings.handle
         self.value = state
         """The state of the job."""
@@ -258,7 +287,7 @@ class Accumulator:
             if self.idle and self.mode is None and self.exit_reason is None:
                 if self._seats is None:
                     self.idle.clear()
-                self.schedule(Event.PUSHED, effects)
+                self.schedule(PUSHED, effects)
                 self._fill(effects)
         self.conclude(effects)
 
@@ -507,7 +536,7 @@ class Accumulator:
                 seat.first = None
                 return task
             core = self.core
-            if self._plain and self.state is PairState.IDLE and not (self.active or self.mail):
+            if self._plain and self.state is IDLE and not (self.active or self.mail):
                 count, self.lead = self.lead, 1
                 raw = core.raw
                 payload = raw[:count]
@@ -519,7 +548,7 @@ class Accumulator:
                     return self._begin_line(payload, tickets)
             effects = Effects()
             if self._may_begin():
-                task = self._next(seat, Event.PUSHED, effects)
+                task = self._next(seat, PUSHED, effects)
                 if self._seats:
                     self._fill(effects)
             else:
@@ -535,7 +564,7 @@ class Accumulator:
         core.in_flight = count
         core.batches += 1
         self.active = 1
-        self.state = PairState.RUNNING
+        self.state = RUNNING
         self.idle.clear()
         since = self.since
         self.span = (since, since, self.settings.clock.now())
@@ -559,7 +588,7 @@ class Accumulator:
             if timing is None:
                 timing = self.timing = Timing()
             timing.finished(core.batches, batch.size, seat.span, end)
-            line = self._plain and self.state is PairState.RUNNING
+            line = self._plain and self.state is RUNNING
             if line and not (self.mail or len(core.behaviour)):
                 raw = core.raw
                 while True:
@@ -580,7 +609,7 @@ class Accumulator:
                         return task
                     core.in_flight = self.active = 0
                     self.batch = None
-                    self.state = PairState.IDLE
+                    self.state = IDLE
                     self.idle.append(self)
                     if not (raw or self.mail):
                         return None
@@ -591,10 +620,10 @@ class Accumulator:
                     if self.mail:
                         self.lead = NEVER
                         effects = Effects()
-                        task = self._next(seat, Event.PUSHED, effects)
+                        task = self._next(seat, PUSHED, effects)
                         break
                     self.active = 1
-                    self.state = PairState.RUNNING
+                    self.state = RUNNING
             else:
                 core.in_flight -= batch.size
                 if core.shape.observed:
@@ -605,7 +634,7 @@ class Accumulator:
 
     # The general path.
 
-    def next(self, seat: Any, generation: int, event: Event = Event.DONE) -> Task | None:
+    def next(self, seat: Any, generation: int, event: Event = DONE) -> Task | None:
         """Return what the seat does after a hook, an answer to mail or a failed batch."""
         with self.lock:
             if generation != self.generation:
@@ -661,7 +690,7 @@ class Accumulator:
             seat.first = task
         self.settings.lane.submit(seat)
 
-    def _after(self, seat: Any, event: Event = Event.DONE) -> tuple[Task | None, Effects]:
+    def _after(self, seat: Any, event: Event = DONE) -> tuple[Task | None, Effects]:
         """Return what a seat does next that has finished something. Under the lock."""
         seat.batch = None
         self.active -= 1
@@ -691,7 +720,7 @@ class Accumulator:
     def open(self) -> None:
         """Begin to take messages, where there is no `on_start` and nobody to tell."""
         ROSTER.add(self)
-        self.state = PairState.IDLE
+        self.state = IDLE
         self.idle.append(self)
 
     def schedule_start(self, effects: Effects) -> None:
@@ -720,10 +749,10 @@ class Accumulator:
     def _fill(self, effects: Effects) -> None:
         """Start more batches while there is room for them. Under the lock."""
         while self._seats:
-            if self.state is PairState.RUNNING:
-                event = Event.PUSHED
-            elif self.state is PairState.STOPPING:
-                event = Event.DUE
+            if self.state is RUNNING:
+                event = PUSHED
+            elif self.state is STOPPING:
+                event = DUE
             else:
                 return
             if not self.schedule(event, effects):
@@ -736,8 +765,8 @@ class Accumulator:
         who pushed them.
         """
         effects = Effects()
-        if self.state is PairState.IDLE and not self.idle and not self.active:
-            self.schedule(Event.PUSHED, effects)
+        if self.state is IDLE and not self.idle and not self.active:
+            self.schedule(PUSHED, effects)
             if self._seats is None:
                 effects.seats.clear()  # it is in its lane already
         return effects
@@ -745,10 +774,10 @@ class Accumulator:
     def _look(self, effects: Effects) -> None:
         """Do what messages that were just accumulated make possible. Under the lock."""
         self.lead = NEVER
-        if self.state is PairState.IDLE:
-            self.schedule(Event.PUSHED, effects)
-        elif self.state is PairState.WAITING:
-            self.schedule(Event.DUE, effects)
+        if self.state is IDLE:
+            self.schedule(PUSHED, effects)
+        elif self.state is WAITING:
+            self.schedule(DUE, effects)
         if self._seats:
             self._fill(effects)
         self.lead = 1
@@ -759,7 +788,7 @@ class Accumulator:
         now = self._now()
         lead, self.lead = self.lead, 1
         if event in _FOLDS and core.raw and self.mode is None and self._may_begin() and lead:
-            woken = event is Event.PUSHED and self.state is PairState.IDLE
+            woken = event is PUSHED and self.state is IDLE
             self._fold(now, lead if woken else None)
             if woken and self.mail:
                 self.lead = 0  # mail is served first, and then what has woken the executor, alone
@@ -798,7 +827,7 @@ class Accumulator:
                     self.idle.clear()
                 self._begin_task(seat, Failed(error))
                 if self.mode is None:
-                    self.state = PairState.RUNNING
+                    self.state = RUNNING
                 return
 
     def _perform(
@@ -807,29 +836,29 @@ class Accumulator:
         """Perform steps; return the event that has to be looked at next. Under the lock."""
         again: Event | None = None
         for step in steps:
-            if step is Step.TAKE:
+            if step is TAKE:
                 if seat is not None and not self._take(seat, now):
-                    again = Event.DONE  # all that was held has expired
-            elif step is Step.TOKEN_IN:
+                    again = DONE  # all that was held has expired
+            elif step is TOKEN_IN:
                 if not self.idle:
                     self.idle.append(self)
-            elif step is Step.TOKEN_OUT:
+            elif step is TOKEN_OUT:
                 self.idle.clear()
-            elif step is Step.LOOK_AGAIN:
+            elif step is LOOK_AGAIN:
                 again = self._look_again()
-            elif step is Step.SET_TIMER:
+            elif step is SET_TIMER:
                 self._set_timer()
                 if len(self.core.raw) >= self.ring_at:
-                    again = Event.DUE  # those who pushed meanwhile could not know
-            elif step is Step.CANCEL_TIMER:
+                    again = DUE  # those who pushed meanwhile could not know
+            elif step is CANCEL_TIMER:
                 self._cancel_timer()
-            elif step is Step.CLOSE:
+            elif step is CLOSE:
                 self.close()
-            elif step is Step.CUT_OFF:
+            elif step is CUT_OFF:
                 self.cut_off(effects)
-            elif step is Step.TELL_EXECUTOR:
+            elif step is TELL_EXECUTOR:
                 effects.executor_gone = True
-            elif step is Step.TELL_ALL:
+            elif step is TELL_ALL:
                 if self.exit_reason is None:
                     self.exit_reason = self.life.final_reason()
                 effects.dead = True
@@ -844,7 +873,7 @@ class Accumulator:
     def _take(self, seat: Any, now: float) -> bool:
         """Take a batch for a seat; return whether there was one. Under the lock."""
         core = self.core
-        woken = self.state is PairState.IDLE
+        woken = self.state is IDLE
         batch = core.take(now)
         if self._blocked:
             self._owner = get_ident()
@@ -881,8 +910,8 @@ class Accumulator:
             except IndexError:
                 return None  # a producer has handed the token over meanwhile
             self.lead = NEVER
-            return Event.PUSHED
-        if self.state is PairState.IDLE and self._idle_timeout() is not None:
+            return PUSHED
+        if self.state is IDLE and self._idle_timeout() is not None:
             self._watch_idleness()
         return None
 
@@ -912,7 +941,7 @@ class Accumulator:
         """Go on after a wait. In the clock's thread, or in that of a producer."""
         with self.lock:
             effects = Effects()
-            self.schedule(Event.DUE, effects)
+            self.schedule(DUE, effects)
             self._fill(effects)
         self.conclude(effects)
 
@@ -961,14 +990,14 @@ class Accumulator:
         clock = self.settings.clock
         with self.lock:
             self._idle_timer = None
-            if self.state is not PairState.IDLE or not self.idle or self.core.raw:
+            if self.state is not IDLE or not self.idle or self.core.raw:
                 return
             if clock.now() < self._idle_due:  # it was busy meanwhile
                 self._idle_timer = clock.call_at(self._idle_due, self._on_idle_due)
                 return
             self._idle_called = self.core.batches
             effects = Effects()
-            self.schedule(Event.IDLE_LONG, effects)
+            self.schedule(IDLE_LONG, effects)
         self.conclude(effects)
 
     def forget_timers(self) -> None:
@@ -994,14 +1023,14 @@ class Accumulator:
 
         Under the lock.
         """
-        if self.state is PairState.IDLE and not self.idle and not self.active:
+        if self.state is IDLE and not self.idle and not self.active:
             return min(self.lead, self.core.raw_count())
         return 0
 
     def status(self) -> PairState:
         """Return the state as it is for those who have pushed. Thread-safe."""
-        woken = self.state is PairState.IDLE and not self.idle
-        return PairState.RUNNING if woken else self.state
+        woken = self.state is IDLE and not self.idle
+        return RUNNING if woken else self.state
 
     def retire(self) -> bool:
         """End at once, in this thread, if nothing is going on and there is nobody to tell.
@@ -1012,7 +1041,7 @@ class Accumulator:
             return False
         with self.lock:
             life = self._life
-            if not self.idle or self.state is not PairState.IDLE or self.mode is not None:
+            if not self.idle or self.state is not IDLE or self.mode is not None:
                 return False
             if self.core.raw or self.mail or self.active or len(self.core.behaviour):
                 return False
@@ -1022,7 +1051,7 @@ class Accumulator:
             if not self.idle:  # a producer took the token before it could know
                 self.exit_reason = None
                 return False
-            self.state = PairState.DEAD
+            self.state = DEAD
         ROSTER.discard(self)
         self.settings.lane.release()
         self.idle[:] = _DEAD_TOKEN
@@ -1044,7 +1073,7 @@ class Accumulator:
         effects = Effects()
         with self.lock:
             self._refuse_if_closed()
-            if self.state is not PairState.IDLE or not self.idle or self.core.raw or self.mail:
+            if self.state is not IDLE or not self.idle or self.core.raw or self.mail:
                 return False
             self.since = self.settings.clock.now()
             task: Task | None
@@ -1057,7 +1086,7 @@ class Accumulator:
                 finally:
                     self._owner = 0
                 self.idle.clear()
-                self.apply(Event.PUSHED, effects, self)
+                self.apply(PUSHED, effects, self)
                 task, self.first = self.first, None
         if task is not None:
             runner.help_with(self, task)
@@ -1074,15 +1103,15 @@ class Accumulator:
         batch = Batch([message], 1, None if ticket is None else [(0, ticket)])
         generation = self.generation
         folded, processed, batches = core.folded + 1, core.processed + 1, core.batches + 1
-        outcome: Any = _UNKNOWN
+        outcome: Any = runner.UNKNOWN
         try:
             with self.lock:
-                if self.state is not PairState.IDLE or self.mode is not None or not self.idle:
+                if self.state is not IDLE or self.mode is not None or not self.idle:
                     return False
                 if core.raw or self.mail or self.active or core.folded + 1 != folded:
                     return False
                 self.batch = batch
-                self.state, self.active, core.in_flight = PairState.RUNNING, 1, 1
+                self.state, self.active, core.in_flight = RUNNING, 1, 1
                 core.folded, core.batches = folded, batches
                 now = self.settings.clock.now()
                 self.span = (now, now, now)
@@ -1095,7 +1124,7 @@ class Accumulator:
                         core.processed, core.in_flight = processed, 0
                         if not (core.raw or self.mail):
                             self.batch, self.active = None, 0
-                            self.state = PairState.IDLE
+                            self.state = IDLE
                             self.idle.append(self)
         finally:
             if self.batch is batch or core.raw or self.mail:
@@ -1108,12 +1137,12 @@ class Accumulator:
         with self.lock:
             effects = Effects()
             if self.batch is not batch or generation != self.generation:
-                if self.state is PairState.IDLE and self.idle and (self.core.raw or self.mail):
+                if self.state is IDLE and self.idle and (self.core.raw or self.mail):
                     self.idle.clear()
-                    self.schedule(Event.PUSHED, effects)
+                    self.schedule(PUSHED, effects)
                 batch = None  # type: ignore[assignment]
             else:  # set once more, whatever was set before the interrupt
-                self.state, self.active, self.core.in_flight = PairState.RUNNING, 1, batch.size
+                self.state, self.active, self.core.in_flight = RUNNING, 1, batch.size
                 self.core.processed = processed - 1
                 self.idle.clear()
                 now = self.settings.clock.now()
@@ -1121,7 +1150,7 @@ class Accumulator:
         if batch is None:
             self.conclude(effects)
             return
-        runner.conclude_help(self, generation, batch, outcome is _UNKNOWN, outcome)
+        runner.conclude_help(self, generation, batch, outcome)
 
     def refused(self, message: Any, error: Exception) -> None:
         """Log a message that was refused and for which nobody waits."""
@@ -1143,7 +1172,7 @@ class Accumulator:
         if self.idle:
             if self.mode is None:
                 self.settings.lane.claim(self.idle)
-        elif self.state is PairState.WAITING:
+        elif self.state is WAITING:
             SHELTER.run(self._on_mail)
 
     def _make_mail(self) -> None:
@@ -1154,8 +1183,8 @@ class Accumulator:
     def _on_mail(self) -> None:
         with self.lock:
             effects = Effects()
-            if self.state is PairState.WAITING:
-                self.schedule(Event.MAIL, effects)
+            if self.state is WAITING:
+                self.schedule(MAIL, effects)
         self.conclude(effects)
 
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.worker.accumulator import Accumulator
 
+UNKNOWN = object()
+"""The outcome of a job whose caller was interrupted."""
+
 __all__ = ["current_batch", "help_with", "pause", "run"]
 
 _ROUNDS = 16  # tasks that a pair performs before it lets others run
@@ -101,11 +104,9 @@ def is_plain(outcome: Any) -> bool:
     return not isinstance(outcome, _SPECIAL)
 
 
-def conclude_help(
-    pair: Accumulator, generation: int, batch: Batch, interrupted: bool, outcome: Any
-) -> None:
+def conclude_help(pair: Accumulator, generation: int, batch: Batch, outcome: Any) -> None:
     """Settle a batch that a helping caller has run, and leave the rest to the lane."""
-    if interrupted:
+    if outcome is UNKNOWN:
         outcome = _Raised(KeyboardInterrupt("the caller that ran the job was interrupted"))
     task = _settle(pair, pair, generation, batch, outcome)
     if task is not None:
@@ -139,7 +140,7 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
             error, result = outcome.error, outcome.result
             outcome = _final(pair, result) if error is None else _Raised(error)
         else:
-            _wait(pair, outcome, partial(_settled_later, pair, seat, generation, batch))
+            _wait(outcome, partial(_settled_later, pair, seat, generation, batch))
             return None
     stop: Stop | None = None
     if type(outcome) is _Raised and isinstance(outcome.error, Stop):
@@ -290,7 +291,7 @@ def _call(
     except BaseException as error:  # noqa: BLE001 - `after` knows what it means
         outcome = _Raised(error)
     if inspect.isawaitable(outcome) and pair.settings.asynchronous:
-        _wait(pair, outcome, partial(_go_on_later, pair, seat, generation, after))
+        _wait(outcome, partial(_go_on_later, pair, seat, generation, after))
         return None
     return after(outcome)
 
@@ -351,7 +352,7 @@ def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
             continue
         executor = pair.life.executor
         executor.asked = envelope.reply_to
-        after = partial(_served, pair, seat, generation, envelope.reply_to)
+        after = partial(_served, pair, generation, envelope.reply_to)
         task = _call(pair, partial(executor.receive, envelope.message), after, seat, generation)
         if task is not _NEXT:
             return task
@@ -361,7 +362,7 @@ def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
 _NEXT = object()
 
 
-def _served(pair: Accumulator, seat: Any, generation: int, reply_to: Any, outcome: Any) -> Any:
+def _served(pair: Accumulator, generation: int, reply_to: Any, outcome: Any) -> Any:
     """Pass an answer on; return what is next: more mail, or nothing after a crash."""
     executor = pair.life.executor
     executor.asked = None
@@ -393,7 +394,7 @@ def _stop_asked(pair: Accumulator, reply_to: Any) -> None:
 # Waiting without a thread.
 
 
-def _wait(pair: Accumulator, outcome: Any, then: Callable[[Any], None]) -> None:
+def _wait(outcome: Any, then: Callable[[Any], None]) -> None:
     """Call `then` with what a coroutine or a `Deferred` comes to."""
     if type(outcome) is Deferred:
         outcome.then(partial(_deferred, then))
