@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.bench.traffic import CHUNK
 from actorflow.runtime.errors import ActorflowError, BadOption, WorkerStopped
-from actorflow.runtime.worker.ref import spawn
+from actorflow.runtime.worker.spec import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -170,7 +170,9 @@ def record(
     return Recorder(worker, Path(path), (key, priority, size))
 
 
-_PUSHES = ("push", "push_ack", "push_block", "apush_ack", "apush_block")
+_PUSHES = (
+    "push", "push_ack", "push_block", "ask", "apush", "apush_ack", "apush_block", "aask",
+)  # fmt: skip
 
 
 class Recorder:
@@ -198,9 +200,11 @@ class Recorder:
         if self._csv:
             self._file.write(",".join(_FIELDS) + "\n")
         self._writer = spawn(self._write)
+        # Some of the methods call others: those of a second ref do so without being recorded.
+        unrecorded = type(worker)(worker.actor)
         for name in _PUSHES:
-            setattr(worker, name, self._noting(getattr(worker, name)))
-        worker.push_many = self._noting_many(worker.push_many)  # type: ignore[method-assign]
+            setattr(worker, name, self._noting(getattr(unrecorded, name)))
+        worker.push_many = self._noting_many(unrecorded.push_many)  # type: ignore[method-assign]
 
     def _noting(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def push(message: Any, *args: Any, **options: Any) -> Any:

@@ -277,20 +277,20 @@ class Accumulator:
         pushed. Producers only append, so places hold under the lock.
         """
         raw = self.core.raw
-        stamped = self.core.shape.stamped
+        width = self.core.shape.width
         wanted: dict[int, int] = {}
         for message in pushed:
             wanted[id(message)] = wanted.get(id(message), 0) + 1
         places = []
-        for at in range(len(raw) - 1, -1, -1):
-            one = raw[at][1] if stamped else raw[at]
+        for at in range(len(raw) - 1, -1, -width):
+            one = raw[at]
             if wanted.get(id(one)):
                 wanted[id(one)] -= 1
                 places.append(at)
         if not pushed or len(places) < len(pushed):
             return False
         for at in places:
-            del raw[at]
+            del raw[at - width + 1 : at + 1]
         return True
 
     def offer(
@@ -433,13 +433,12 @@ class Accumulator:
         One producer folds at a time and the others go on appending. Waiting for the lock would
         make a convoy: each waiter that is woken holds it while it waits for the interpreter.
         """
-        raw = self.core.raw
         self._refuse_own_functions()
         while True:
             if not self._folding:
                 self._folding = True
                 SHELTER.run(self._fold_now)
-            if len(raw) <= 4 * FOLD_AT or self.exit_reason is not None:
+            if self.core.raw_count() <= 4 * FOLD_AT or self.exit_reason is not None:
                 return
             runner.pause()
 
@@ -508,29 +507,16 @@ class Accumulator:
                 seat.first = None
                 return task
             core = self.core
-            if (
-                self._plain
-                and self.state is PairState.IDLE
-                and not (self.active or self.mail or core.marks)
-            ):
+            if self._plain and self.state is PairState.IDLE and not (self.active or self.mail):
                 count, self.lead = self.lead, 1
                 raw = core.raw
                 payload = raw[:count]
                 if payload:
-                    count = len(payload)
-                    del raw[:count]
+                    del raw[: len(payload)]
                     if core.shape.turns:
                         payload.reverse()
-                    core.folded += count
-                    core.in_flight = count
-                    core.batches += 1
-                    self.active = 1
-                    self.state = PairState.RUNNING
-                    self.idle.clear()
-                    since = self.since
-                    self.span = (since, since, self.settings.clock.now())
-                    self.batch = batch = Batch(payload, count)
-                    return batch
+                    tickets = core.unwrap(payload) if core.marks else None
+                    return self._begin_line(payload, tickets)
             effects = Effects()
             if self._may_begin():
                 task = self._next(seat, Event.PUSHED, effects)
@@ -540,6 +526,21 @@ class Accumulator:
                 self._leave(seat)
         self.conclude(effects)
         return task
+
+    def _begin_line(self, payload: list[Any], tickets: list[tuple[int, Ticket]] | None) -> Batch:
+        """Go from IDLE to RUNNING with messages of a plain line. Under the lock."""
+        core = self.core
+        count = len(payload)
+        core.folded += count
+        core.in_flight = count
+        core.batches += 1
+        self.active = 1
+        self.state = PairState.RUNNING
+        self.idle.clear()
+        since = self.since
+        self.span = (since, since, self.settings.clock.now())
+        self.batch = batch = Batch(payload, count, tickets)
+        return batch
 
     def done(self, seat: Any, generation: int, batch: Batch, state: Any) -> Task | None:
         """Account for a batch that was processed, and return what the seat does next.
@@ -558,7 +559,8 @@ class Accumulator:
             if timing is None:
                 timing = self.timing = Timing()
             timing.finished(core.batches, batch.size, seat.span, end)
-            if self._plain and self.state is PairState.RUNNING and not (self.mail or core.marks):
+            line = self._plain and self.state is PairState.RUNNING
+            if line and not (self.mail or len(core.behaviour)):
                 raw = core.raw
                 while True:
                     if raw:
@@ -572,7 +574,9 @@ class Accumulator:
                         core.batches += 1
                         self.span = (self.since, end, end)
                         self.since = end
-                        self.batch = task = Batch(payload, count)
+                        # Marks come before their items: looked at after the cut, none is missed.
+                        tickets = core.unwrap(payload) if core.marks else None
+                        self.batch = task = Batch(payload, count, tickets)
                         return task
                     core.in_flight = self.active = 0
                     self.batch = None
@@ -584,7 +588,7 @@ class Accumulator:
                         self.idle.pop()
                     except IndexError:
                         return None  # a producer has handed the token over meanwhile
-                    if self.mail or core.marks:
+                    if self.mail:
                         self.lead = NEVER
                         effects = Effects()
                         task = self._next(seat, Event.PUSHED, effects)
@@ -895,7 +899,7 @@ class Accumulator:
         due = self.core.due
         if due is not None:
             more = self.core.behaviour.until_full()
-            self.ring_at = NEVER if more is None else more
+            self.ring_at = NEVER if more is None else more * self.core.shape.width
             self._timer = self.settings.clock.call_at(due, self._on_due)
 
     def _cancel_timer(self) -> None:
@@ -991,7 +995,7 @@ class Accumulator:
         Under the lock.
         """
         if self.state is PairState.IDLE and not self.idle and not self.active:
-            return min(self.lead, len(self.core.raw))
+            return min(self.lead, self.core.raw_count())
         return 0
 
     def status(self) -> PairState:
@@ -1015,10 +1019,14 @@ class Accumulator:
             if self._blocked or (life is not None and (life.is_watched or life.supervised)):
                 return False
             self.exit_reason = NORMAL
+            if not self.idle:  # a producer took the token before it could know
+                self.exit_reason = None
+                return False
             self.state = PairState.DEAD
         ROSTER.discard(self)
         self.settings.lane.release()
         self.idle[:] = _DEAD_TOKEN
+        life = self._life  # one that is made from now on knows that the pair has ended
         if life is not None:
             life.over()
         return True
@@ -1038,14 +1046,19 @@ class Accumulator:
             self._refuse_if_closed()
             if self.state is not PairState.IDLE or not self.idle or self.core.raw or self.mail:
                 return False
-            self._owner = get_ident()
-            try:
-                self.core.offer(message, ticket, self._now())
-            finally:
-                self._owner = 0
-            self.idle.clear()
-            self.apply(Event.PUSHED, effects, self)
-            task, self.first = self.first, None
+            self.since = self.settings.clock.now()
+            task: Task | None
+            if self._plain:
+                task = self._begin_line([message], None if ticket is None else [(0, ticket)])
+            else:
+                self._owner = get_ident()
+                try:
+                    self.core.offer(message, ticket, self._now())
+                finally:
+                    self._owner = 0
+                self.idle.clear()
+                self.apply(Event.PUSHED, effects, self)
+                task, self.first = self.first, None
         if task is not None:
             runner.help_with(self, task)
         self.conclude(effects)

@@ -55,7 +55,8 @@ class Life:
     __slots__ = (
         "_crashes", "_executor", "_executor_reason", "_first", "_letters", "_over", "_pair",
         "_reason", "_started", "_stopped", "_urn", "_warned", "_watchers", "child_id", "durable",
-        "final_mode", "restarts", "starter", "subject", "supervised", "supervisor",
+        "executor_ended", "final_mode", "restarts", "starter", "subject", "supervised",
+        "supervisor",
     )  # fmt: skip
 
     def __init__(self, pair: Accumulator) -> None:
@@ -65,6 +66,8 @@ class Life:
         """A supervisor gives the accumulator a new executor after a crash."""
         self.durable = False
         """What is left at the end is stored elsewhere, and so is the state: neither is lost."""
+        self.executor_ended: Callable[[ExitReason], object] | None = None
+        """Called when an executor has ended and the pair has not, for an owner that revives it."""
         self.supervisor: Any = None
         self.child_id: Hashable | None = None
         self.starter: Any = None
@@ -138,7 +141,7 @@ class Life:
         pair.forget_plainness()
         if self.subject is None:
             pair.value = self._first_state()
-        if self.supervised:
+        if self.supervised and not self.durable:
             ROSTER.add(self.executor)
         started = self._started = ThreadTicket() if settings.has_on_start else None
         self.starter = CURRENT.get()
@@ -417,6 +420,8 @@ class Life:
             self._release_starter(self.dead_error())
         elif effects.executor_gone:
             self._end_executor()
+            if self.executor_ended is not None:
+                self.executor_ended(self._executor_reason or Shutdown())
         error = effects.error or self.dead_error()
         for batch in effects.cut:
             batch.resolve(error)
@@ -508,6 +513,8 @@ class Life:
         if reason is None and pair.state in (PairState.ALONE, PairState.PARKED):
             gone = self._executor_reason
             text = f"the executor of {pair!r} has ended: {gone.describe() if gone else 'killed'}"
+            if pair.state is PairState.PARKED:
+                text = f"{pair!r} is parked after too many crashes; resume() starts it again"
             if isinstance(gone, Crash):
                 crashed = WorkerCrashed(text)
                 crashed.__cause__ = gone.exception

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.worker.machine import Event, PairState, StopMode
 from actorflow.runtime.worker.spec import launch, make
 
@@ -35,26 +36,27 @@ class Port:
 
     @classmethod
     def launch(
-        cls, job: Any, options: WorkerOptions, executor_ended: Callable[[Any, ExitReason], object]
+        cls, job: Any, options: WorkerOptions, executor_ended: Callable[[ExitReason], object]
     ) -> Port:
         """Start a worker whose owner is its supervisor, and which keeps nothing of its own.
 
-        `executor_ended(ref, reason)` is called when an executor has ended; then `revive` starts
-        another, with the same state object. What is left at the end is not reported as lost.
+        `executor_ended(reason)` is called when an executor has ended and the worker has not; then
+        `revive` starts another, with the same state object. What is left at the end is not
+        reported as lost.
         """
         worker = make(job, options)
         life = worker.actor.life
         life.durable = True
+        life.executor_ended = executor_ended
         life.supervise()
         launch(worker)
-        life.executor.watch(executor_ended)
         return cls(worker)
 
-    def revive(self, executor_ended: Callable[[Any, ExitReason], object]) -> None:
+    def revive(self) -> None:
         """Start another executor, if the last one has ended and the worker has not."""
         pair = self._pair
         if pair.exit_reason is None and pair.state is PairState.ALONE:
-            pair.life.revive().watch(executor_ended)
+            pair.life.revive()
 
     def offer(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
         """Accumulate messages with their tickets together; return those that are refused.
@@ -65,7 +67,7 @@ class Port:
             WorkerStopped: the worker has ended or is stopping; none was taken.
 
         """
-        return self._pair.offer_many(pairs)
+        return SHELTER.run(self._pair.offer_many, pairs)  # type: ignore[no-any-return]
 
     def help(self, message: Any) -> None:
         """Push a message; if the worker is idle, process it in this very thread.

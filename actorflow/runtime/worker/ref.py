@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pykka
+from pykka import messages
 
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import (
@@ -19,7 +20,7 @@ from actorflow.runtime.errors import (
     WouldDeadlock,
 )
 from actorflow.runtime.exits import Crash
-from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.worker.accumulator import FOLD_AT, Accumulator
 from actorflow.runtime.worker.machine import PairState, StopMode
 from actorflow.runtime.worker.metrics import statistics
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.metrics import WorkerStatistics
     from behaviours.base import Behaviour
 
-__all__ = ["WorkerRef", "ref_class"]
+__all__ = ["DEFAULT_TIMEOUT", "WorkerRef", "ref_class"]
 
+_PROXY = (messages.ProxyCall, messages.ProxyGetAttr, messages.ProxySetAttr)
 _TIMEOUT = 5.0  # seconds that a caller waits unless it says otherwise
 DEFAULT_TIMEOUT: Any = object()
 """Says that a caller of `push_block` gave no timeout: what that means depends on the worker."""
@@ -160,6 +162,9 @@ class WorkerRef(Ref[Any]):
         pair = self.actor
         if timeout is not None:
             _checked(timeout)
+        if isinstance(message, _PROXY):
+            future = self._proxied(message)
+            return future.get(timeout=timeout) if block else future
         if not block:
             return self._ask_later(message)
         if pair.is_current():
@@ -192,9 +197,25 @@ class WorkerRef(Ref[Any]):
             ticket.resolve(error)
         return ticket.future
 
+    def _proxied(self, message: Any) -> Any:
+        """Return a future of what a proxy means: it sees the accumulator, not the job."""
+        ticket = FutureTicket()
+        try:
+            answer = pykka.Actor._handle_receive(self.actor, message)  # noqa: SLF001 - as pykka does
+        except Exception as error:  # noqa: BLE001 - raised by the future
+            ticket.resolve(error)
+        else:
+            ticket.resolve(None, answer)
+        return ticket.future
+
     def tell(self, message: Any) -> None:
         """Send a message like `push`: pykka's word for it."""
-        self.push(message)
+        if isinstance(message, _PROXY):
+            self._proxied(message)
+        elif type(message) is messages._ActorStop:  # noqa: SLF001 - what pykka's own stop sends
+            self.stop(block=False)
+        else:
+            self.push(message)
 
     def _append(self, message: Any, ticket: Any) -> None:
         """Push a message that somebody waits for, to a behaviour that refuses nothing."""
@@ -546,20 +567,28 @@ class LingeringWorkerRef(WorkerRef):
 
 
 class StampingWorkerRef(WorkerRef):
-    """A worker whose behaviour must know when each message arrived."""
+    """A worker whose behaviour must know when each message arrived.
 
-    __slots__ = ()
+    The raw list holds each message after its time. Both are added by one C call; the pair of them
+    is gone at once, so that a long list is nothing for the garbage collector to walk.
+    """
+
+    __slots__ = ("_now",)
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        super().__init__(accumulator)
+        self._now = accumulator.settings.clock.now
 
     def push(self, message: Any) -> None:
         """See `WorkerRef.push`."""
-        raw, pair = self._raw, self.actor
-        raw.append((pair.settings.clock.now(), message))
+        raw = self._raw
+        raw.extend((self._now(), message))
         if self._idle:
-            pair.wake((message,))
-        elif len(raw) >= pair.ring_at:
-            pair.ring()
-        elif len(raw) > FOLD_AT and pair.core.shape.folds:
-            pair.fold_early()
+            self.actor.wake((message,))
+        elif len(raw) >= self.actor.ring_at:
+            self.actor.ring()
+        elif len(raw) > 2 * FOLD_AT and self.actor.core.shape.folds:
+            self.actor.fold_early()
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """See `WorkerRef.push_many`."""
@@ -567,14 +596,15 @@ class StampingWorkerRef(WorkerRef):
         self._look()
 
     def _stamped(self, messages: list[Any]) -> list[Any]:
-        now = self.actor.settings.clock.now()
-        return [(now, message) for message in messages]
+        stamped = [self._now()] * (2 * len(messages))
+        stamped[1::2] = messages
+        return stamped
 
     def _look(self) -> None:
         raw, pair = self._raw, self.actor
         if len(raw) >= pair.ring_at:
             pair.ring()
-        elif len(raw) > FOLD_AT and pair.core.shape.folds:
+        elif len(raw) > 2 * FOLD_AT and pair.core.shape.folds:
             pair.fold_early()
 
 
@@ -623,8 +653,13 @@ class _Inbox:
 
     def put(self, envelope: Any, /) -> None:
         """Push what is in the envelope; an answer goes to whoever waits for it."""
-        pair = self._worker.actor
-        pair.take_envelope(envelope)
+        if envelope.reply_to is None:
+            self._worker.tell(envelope.message)
+        elif type(envelope.message) is messages._ActorStop:  # noqa: SLF001 - see `tell`
+            self._worker.watch(lambda _ref, _reason: envelope.reply_to.set(None))
+            self._worker.stop(block=False)
+        else:
+            envelope.reply_to.set(self._worker.ask(envelope.message, block=False))
 
     def empty(self) -> bool:
         """Return whether nothing is accumulated."""
@@ -647,5 +682,3 @@ def _checked(timeout: Any) -> float:
         raise BadOption(msg)
     return timeout
 
-
-__all__ += ["DEFAULT_TIMEOUT", "in_main_thread"]

@@ -135,6 +135,9 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
         if type(outcome) is CoroutineType and not pair.settings.asynchronous:
             outcome.close()
             outcome = _Raised(BadJob(_NEVER_AWAITED.format(pair.settings.title)))
+        elif type(outcome) is Deferred and outcome.resolved:  # no need to leave the loop
+            error, result = outcome.error, outcome.result
+            outcome = _final(pair, result) if error is None else _Raised(error)
         else:
             _wait(pair, outcome, partial(_settled_later, pair, seat, generation, batch))
             return None
@@ -160,7 +163,9 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
 
 def _processed(pair: Accumulator, seat: Any, generation: int, batch: Batch, state: Any) -> Any:
     if pair.settings.verbose:
-        log.debug("batch", worker=repr(pair), size=batch.size, reason=batch.reason.value)
+        took = round(pair.settings.clock.now() - seat.span[2], 6)
+        reason = batch.reason.value
+        log.debug("batch", worker=repr(pair), size=batch.size, reason=reason, seconds=took)
     if seat.parts is not None:
         pair.finished(seat, generation, batch, state)
         batch.resolve()
@@ -176,13 +181,22 @@ _NEVER_AWAITED = (
 )
 
 
+def _final(pair: Accumulator, outcome: Any) -> Any:
+    """Return what a coroutine or a `Deferred` came to, which must not be another one."""
+    if type(outcome) in (CoroutineType, Deferred):
+        return _Raised(BadJob(f"the job of {pair!r} returned {brief(outcome)} in the end"))
+    return outcome
+
+
 def _settled_later(
     pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome: Any
 ) -> None:
     """Go on after a coroutine or a `Deferred`, in the thread that has finished it."""
-    if type(outcome) in (CoroutineType, Deferred):
-        outcome = _Raised(BadJob(f"the job of {pair!r} returned {brief(outcome)} in the end"))
-    task = _settle(pair, seat, generation, batch, outcome)
+    try:
+        task = _settle(pair, seat, generation, batch, _final(pair, outcome))
+    except BaseException as error:  # noqa: BLE001 - as in `run`: a policy or behaviour
+        pair.life.crashed(generation, error, batch)
+        return
     if task is not None:
         pair.postpone(seat, generation, task)
 

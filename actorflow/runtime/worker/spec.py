@@ -76,7 +76,8 @@ def launch(worker: WorkerRef) -> None:
             "Server([...], supervisor=Restart())"
         )
         raise BadOption(msg)
-    if settings.name is None and settings.executor is None and not pair.is_supervised:
+    simple = settings.name is None and settings.executor is None and settings.idle_timeout is None
+    if simple and not pair.is_supervised:
         pair.open()
         return
     if settings.name is not None:

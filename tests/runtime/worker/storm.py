@@ -185,7 +185,7 @@ class Storm:
         if way < 0.5:
             for message in fresh:
                 self._try(producer, message, worker.push)
-                self.raw = max(self.raw, len(worker.actor.core.raw))
+                self.raw = max(self.raw, worker.actor.core.raw_count())
         elif way < 0.7:
             try:
                 worker.push_many(fresh)
