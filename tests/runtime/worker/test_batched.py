@@ -287,17 +287,15 @@ def test_a_worker_that_was_stopped_is_started_anew(behaviour: Any) -> None:
 
 def test_threads_that_call_it_first_at_the_same_moment_share_one_worker() -> None:
     for _ in range(30):
-        calls: list[int] = []
         together = threading.Barrier(4)
 
         @af.batched(Queue())
         def same(items: list[int]) -> list[int]:
-            calls.extend(items)
             return items
 
         def first() -> Any:
             together.wait(PATIENCE)  # noqa: B023
-            return same.worker  # noqa: B023
+            return same.worker
 
         callers = [Caller(first) for _ in range(4)]
         assert len({id(caller.value()) for caller in callers}) == 1
