@@ -24,12 +24,12 @@ from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.handles import IGNORE, is_child, life_of, parent
 from actorflow.runtime.supervision.spec import BadChild, Child, ChildType, Flags
 from actorflow.runtime.supervision.tree import picture
-from actorflow.runtime.worker.ref import WorkerRef
 from actorflow.runtime.worker.spec import Worker
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
+    from actorflow.runtime.worker.ref import WorkerRef
     from collections.abc import Callable, Hashable, Iterable
     from types import TracebackType
     from typing import Self

@@ -14,7 +14,6 @@ drain that sees no mark need not look for items.
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from actorflow.runtime.errors import BadBehaviour, Dropped, Expired, Replaced
@@ -23,6 +22,7 @@ from behaviours.base import Behaviour, Fate, Item, Reason, Tally
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Iterable, Iterator, Sequence
 
     from behaviours.base import Refusal
@@ -168,6 +168,7 @@ class Shape(NamedTuple):
     """A plain line, of which a drain takes all: `False` for `Queue`, `True` for `Stack`."""
 
 
+_TURNS: dict[type[Behaviour], bool] = {Queue: False, Stack: True}
 _SHAPES: dict[tuple[type[Behaviour], Any], Shape] = {}
 
 
@@ -186,7 +187,7 @@ def _shape(behaviour: Behaviour) -> Shape:
             tracks=traits.trackable,
             accepts_all=traits.accepts_all and traits.trackable and not displaces,
             folds=traits.shrinks or traits.bounded,
-            turns={Queue: False, Stack: True}.get(kind),
+            turns=_TURNS.get(kind),
         )
     return found
 
@@ -216,8 +217,8 @@ class Accumulation:
 
     __slots__ = (
         "_gone", "_loose", "_refusals", "_waiting", "batches", "behaviour", "dead_lettered",
-        "due", "failed", "first_at", "folded", "handed", "in_flight", "lost", "marks", "processed", "raw",
-        "rejected", "shape",
+        "due", "failed", "first_at", "folded", "handed", "in_flight", "lost", "marks", "processed",
+        "raw", "rejected", "shape",
     )  # fmt: skip
 
     def __init__(self, behaviour: Behaviour) -> None:

@@ -12,8 +12,8 @@ import pykka
 from pykka import messages
 
 from actorflow.runtime.actor.lifespan import Lifespan
-from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.actor.ref import Ref
+from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.log import log
@@ -110,7 +110,7 @@ class ExecutorActor(Lifespan):
         self.lane = pair.settings.lane
 
     @property
-    def actor(self) -> Any:
+    def actor(self) -> Any:  # type: ignore[override] # a field of other actors
         """The executor whose hooks are called."""
         return self._subject
 

@@ -120,9 +120,9 @@ class Event(Enum):
 class Step(Enum):
     """What the shell does, in this order, after the state has changed."""
 
-    TOKEN_OUT = "token out"
+    TOKEN_OUT = "token out"  # noqa: S105 - no password
     """Remove the token: pushes only append."""
-    TOKEN_IN = "token in"
+    TOKEN_IN = "token in"  # noqa: S105 - no password
     """Put the token in place: the next push takes the slow path."""
     CANCEL_TIMER = "cancel timer"
     SET_TIMER = "set timer"

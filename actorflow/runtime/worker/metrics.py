@@ -140,12 +140,13 @@ def _quantiles(weighted: list[tuple[float, float]]) -> tuple[float | None, float
 
 
 def _at(weighted: Iterable[tuple[float, float]], rank: float) -> float:
-    value = seen = 0.0
+    last = seen = 0.0
     for value, weight in weighted:
+        last = value
         seen += weight
         if seen >= rank:
             break
-    return value
+    return last
 
 
 def statistics(pair: Accumulator) -> WorkerStatistics:

@@ -229,7 +229,8 @@ def _lane(executor: Any, kind: Kind, name: object) -> Lane:
 
 
 _last: tuple[Any, WorkerOptions, Settings] | None = None
-_OWN = {"state", "behaviour", "throttle"}
+_UNSETTLED = {"state", "behaviour"}
+"""Options that are no part of the settings."""
 
 
 def settings_of(job: Any, options: WorkerOptions) -> Settings:
@@ -244,16 +245,16 @@ def settings_of(job: Any, options: WorkerOptions) -> Settings:
     return settings
 
 
-def _same(some: Any, others: Any) -> bool:
+def _same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Return whether options come to the same settings. By identity: users own `__eq__`."""
     if not some and not others:
         return True
-    names = (some.keys() | others.keys()) - _OWN
-    if any(some.get(name, DEFAULTS.get(name)) is not others.get(name, DEFAULTS.get(name)) for name in names):  # type: ignore[misc] # fmt: skip
-        return False
-    # These are not kept, but they are checked when settings are made.
-    return all(some.get(name) is others.get(name) for name in ("throttle",)) and (
-        some.get("concurrency", 1) == 1
+    if some.get("concurrency", 1) != 1:
+        return False  # then the state is looked at, too
+    return all(
+        some.get(name, default) is others.get(name, default)
+        for name, default in DEFAULTS.items()
+        if name not in _UNSETTLED
     )
 
 

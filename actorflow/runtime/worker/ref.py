@@ -55,7 +55,8 @@ class WorkerRef(Ref[Any]):
 
     __slots__ = ("_idle", "_raw", "actor")
 
-    actor_class = Accumulator  # type: ignore[assignment]
+    actor: Accumulator
+    actor_class = Accumulator
 
     def __init__(self, accumulator: Accumulator) -> None:
         self.actor = accumulator
@@ -177,7 +178,8 @@ class WorkerRef(Ref[Any]):
                 timeout = pair.offer(message, ticket, timeout)
             except Full:
                 if timeout is not None and pair.core.behaviour.traits.blocks:
-                    raise pykka.Timeout(f"no room in {pair!r} within {timeout} s") from None  # noqa: TRY003, EM102 # fmt: skip
+                    msg = f"there was no room in {pair!r} within {timeout} s"
+                    raise pykka.Timeout(msg) from None
                 raise
         if not pair.settings.lane.wait(ticket, timeout):
             msg = f"{pair!r} did not answer {brief(message)} in time; it stays accumulated"
@@ -201,7 +203,7 @@ class WorkerRef(Ref[Any]):
         """Return a future of what a proxy means: it sees the accumulator, not the job."""
         ticket = FutureTicket()
         try:
-            answer = pykka.Actor._handle_receive(self.actor, message)  # noqa: SLF001 - as pykka does
+            answer = pykka.Actor._handle_receive(self.actor, message)  # type: ignore[arg-type] # noqa: SLF001
         except Exception as error:  # noqa: BLE001 - raised by the future
             ticket.resolve(error)
         else:
@@ -384,12 +386,12 @@ class WorkerRef(Ref[Any]):
         return self.actor.life.urn
 
     @property
-    def actor_stopped(self) -> Any:
+    def actor_stopped(self) -> Any:  # type: ignore[override]
         """See `pykka.Actor.actor_stopped`."""
         return self.actor.life.stopped
 
     @property
-    def actor_inbox(self) -> Any:
+    def actor_inbox(self) -> Any:  # type: ignore[override]
         """See `pykka.Actor.actor_inbox`: what is put in is pushed."""
         return _Inbox(self)
 
@@ -681,4 +683,3 @@ def _checked(timeout: Any) -> float:
         msg = f"timeout={timeout!r} must be a number of seconds, or None to wait for ever"
         raise BadOption(msg)
     return timeout
-

@@ -145,7 +145,8 @@ class Worker:
 
     def with_options(self, **options: Unpack[WorkerOptions]) -> Worker:
         """Return the same worker with other options."""
-        return Worker(self.id, self.job, **{**self.options, **options})
+        merged: Any = {**self.options, **options}
+        return Worker(self.id, self.job, **merged)
 
 
 def _pairs() -> list[Accumulator]:

@@ -61,7 +61,7 @@ class Log:
         return [(batch, reason) for batch, reason, _ in self.left]
 
     def check(self) -> None:
-        """The statistics count what the job has seen, apart from what was run again."""
+        """Compare the statistics with what the job has seen, apart from what was run again."""
         counted: dict[str, int] = {}
         for _, reason, _ in self.left:
             if reason != "retry":
@@ -127,7 +127,7 @@ def test_m15_deadline_of_adaptive() -> None:
 
 @pytest.mark.parametrize(
     "behaviour",
-    [Queue, lambda: Linger(Queue(), 10.0), lambda: Throttle(Queue(), 10.0),
+    [Queue, lambda: Linger(Queue(), 10.0),
      lambda: Debounce(Unique(key=str), 10.0), lambda: Bounded(Fair(key=str), 10)],
 )  # fmt: skip
 def test_m15_drain_for_what_a_stop_processes(behaviour: Any) -> None:
@@ -140,6 +140,17 @@ def test_m15_drain_for_what_a_stop_processes(behaviour: Any) -> None:
     reasons = [reason for _, reason in log.reasons]
     assert reasons[-1] == "drain"
     assert set(reasons) <= {"idle", "drain"}
+    log.check()
+
+
+def test_m15_a_throttle_holds_in_a_drain_too() -> None:
+    log = Log(Throttle(Queue(), 10.0))
+    log.worker.push(1)
+    log.worker.push(2)
+    log.worker.stop(block=False)
+    log.lane.run()
+    log.push(then=10.0)
+    assert log.reasons == [([1], "idle"), ([2], "time")]
     log.check()
 
 
@@ -172,10 +183,10 @@ class FlushedEachTime(Linger):
 def test_m15_flush() -> None:
     log = Log(FlushedEachTime(Queue(), 10.0))
     log.push(1)
-    log.worker.push_many(["now"])
     log.clock.advance(10.0)
+    log.worker.push_many([2, "now"])  # while the first batch is in flight
     log.lane.run()
-    assert [reason for _, reason in log.reasons] == ["flush"]
+    assert log.reasons == [([1], "time"), ([2, "now"], "flush")]
     log.check()
 
 
@@ -193,24 +204,6 @@ def test_m15_retry_for_what_is_run_again_with_its_attempt() -> None:
 
 def test_m15_retry_for_the_halves_of_a_batch_that_is_searched() -> None:
     log = Log(on_failure="isolate")
-    log.push(0)
-    log.failures = 1
-    log.push(1, 2)
-    log.push()
-    assert log.left[0] == ([0], "idle", 1)
-    assert [(batch, reason) for batch, reason in log.reasons[1:]] == [
-        ([1], "idle"),
-        ([1], "retry"),
-        ([2], "idle"),
-    ] or log.reasons[1:] == [([1], "idle"), ([2], "idle")]
-
-
-def test_m15_parts_of_a_failed_batch_say_retry() -> None:
-    log = Log(on_failure="isolate")
-    log.worker.push(0)
-    log.worker.push_many([1, 2, 3, 4])
-    log.lane.step()
-    log.left.clear()
     log.failures = 1
     log.worker.push_many([5, 6, 7, 8])
     log.lane.run()
@@ -277,6 +270,15 @@ def test_a_helping_caller_sees_the_batch_too() -> None:
         worker.push_block(1)
         assert af.current_batch() is None
     assert [batch.payload for batch in seen] == [[1]]
+
+
+def test_a_job_that_waits_for_itself_in_a_helping_caller_is_told() -> None:
+    def job(batch: Any, state: Any) -> None:
+        worker.push_block(2)
+
+    worker = af.spawn(job, help=True)
+    with pytest.raises(af.WouldDeadlock):
+        worker.push_block(1)
 
 
 def test_a_job_inside_of_a_job_has_its_own_batch() -> None:
