@@ -1116,7 +1116,7 @@ class Accumulator:
                 now = self.settings.clock.now()
                 self.span = (now, now, now)
                 self.idle.clear()
-            outcome = runner.call(self, batch)
+            outcome = runner.call_helped(self, batch)
             if runner.is_plain(outcome) and not self.settings.checks:
                 with self.lock:
                     if generation == self.generation and self.mode is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -97,6 +98,20 @@ def call(pair: Accumulator, batch: Batch) -> Any:
         return pair.handle(payload, pair.value)  # type: ignore[misc]
     except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
         return _Raised(error)
+
+
+def call_helped(pair: Accumulator, batch: Batch) -> Any:
+    """Like `call`, in the main thread for a caller that helps.
+
+    In a context of its own, which one C call leaves again: an interrupt cannot leave the main
+    thread behind as if it was still in the job.
+    """
+    return copy_context().run(_call_as, pair, batch)
+
+
+def _call_as(pair: Accumulator, batch: Batch) -> Any:
+    CURRENT.set(pair)  # type: ignore[arg-type]
+    return call(pair, batch)
 
 
 def is_plain(outcome: Any) -> bool:
