@@ -35,7 +35,7 @@ class FailurePolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Give the batch up at once: its callers get the exception, and the executor crashes."""
+    """Drop the batch at once: its callers get the exception, and the executor crashes."""
 
     buries = False
 

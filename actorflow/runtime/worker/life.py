@@ -421,7 +421,7 @@ class Life:
         pair.conclude(effects)
 
     def conclude(self, effects: Effects) -> None:
-        """Tell everybody what the last transition means for them. Outside the lock."""
+        """Notify everybody whom the last transition concerns. Outside the lock."""
         pair = self._pair
         if effects.dead:
             reason = pair.exit_reason or Normal()
@@ -448,7 +448,7 @@ class Life:
         self._notify(self._pair.exit_reason or Normal())
 
     def forked(self) -> None:
-        """Be dead in a forked child."""
+        """Mark the pair as dead in a forked child."""
         pair = self._pair
         reason = Shutdown("it runs in the parent process, and this is a forked child")
         if pair.exit_reason is None:
@@ -496,7 +496,7 @@ class Life:
         self._notify(reason)
 
     def refuse_mail(self) -> None:
-        """Tell all who wait for an answer of the executor that none will come."""
+        """Refuse all callers that wait for an answer of the executor."""
         executor = self._executor
         if executor is not None:
             executor.refuse_asked()

@@ -218,7 +218,7 @@ def _settled_later(
 
 
 def _answer(pair: Accumulator, seat: Any, generation: int, batch: Batch, given: Answers) -> Any:
-    """Give each caller its own answer; exceptions among them are failures of those messages."""
+    """Resolve each caller with its own answer; exceptions among them fail those messages alone."""
     messages = batch.messages()
     problem = given.problem(messages, pair.settings.concurrency)
     if problem is not None:
