@@ -253,13 +253,13 @@ class Accumulation:
         """Return how many messages are in `raw`. Thread-safe."""
         return len(self.raw) // self.shape.width
 
-    def mark(self) -> None:
-        """Announce an item that is about to be appended to `raw`. Thread-safe."""
+    def mark(self, count: int = 1) -> None:
+        """Announce items that are about to be appended to `raw`. Thread-safe."""
         if type(self.marks) is tuple:
             with _MARKING:  # most accumulations never need the list
                 if type(self.marks) is tuple:
                     self.marks = []
-        self.marks.append(None)  # type: ignore[union-attr]
+        self.marks.extend((None,) * count)  # type: ignore[union-attr]
 
     # Taking messages in.
 

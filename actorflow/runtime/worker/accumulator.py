@@ -68,7 +68,7 @@ from actorflow.runtime.worker.machine import (
 )
 from actorflow.runtime.worker.metrics import Timing
 from actorflow.runtime.worker.tickets import ThreadTicket
-from behaviours.base import Reason
+from behaviours.base import Item, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -408,6 +408,9 @@ class Accumulator:
             WorkerStopped: the worker has ended or is stopping; none was taken.
 
         """
+        if self._plain:
+            self._offer_line(pairs)
+            return []
         self._refuse_own_functions()
         with self.lock:
             self._refuse_if_closed()
@@ -422,6 +425,27 @@ class Accumulator:
             self._look(effects)
         self.conclude(effects)
         return refused
+
+    def _offer_line(self, pairs: Sequence[tuple[Any, Ticket]]) -> None:
+        """Like `offer_many`, for a plain line: it refuses nothing, and folding can wait."""
+        core = self.core
+        with self.lock:
+            self._refuse_if_closed()
+            idle = self.state is IDLE and self.idle and not (core.raw or self.mail or self.active)
+            if not idle or not pairs:
+                core.mark(len(pairs))
+                core.raw.extend([Item(message, (ticket,)) for message, ticket in pairs])
+                return
+            self.since = self.settings.clock.now()
+            payload = [message for message, _ in pairs]
+            tickets = list(enumerate([ticket for _, ticket in pairs]))
+            if core.shape.turns:
+                payload.reverse()
+                tickets = [(len(pairs) - 1 - at, ticket) for at, ticket in tickets]
+            else:
+                tickets.reverse()
+            self.first = self._begin_line(payload, tickets)
+        self.settings.lane.submit(self)
 
     def forget_blocked(self, waiter: Any) -> bool:
         """Leave the line of those who wait for room; return whether it was still in line."""
