@@ -18,7 +18,6 @@ import tempfile
 import textwrap
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout

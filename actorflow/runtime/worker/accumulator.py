@@ -31,7 +31,8 @@ from actorflow.runtime.exits import Normal
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker import runner
-from actorflow.runtime.worker.accumulation import Accumulation, Batch
+from actorflow.runtime.worker.accumulation import Accumulation
+from actorflow.runtime.worker.batch import Batch
 from actorflow.runtime.worker.life import Life
 from actorflow.runtime.worker.machine import (
     CALL_ON_IDLE,
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.clock import Timer
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.worker.accumulation import Ticket
+    from actorflow.runtime.worker.batch import Ticket
     from actorflow.runtime.worker.options import Settings
     from behaviours.base import Behaviour
 

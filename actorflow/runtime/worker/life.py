@@ -57,8 +57,8 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from actorflow.runtime.worker.accumulation import Batch
     from actorflow.runtime.worker.accumulator import Accumulator, Effects
+    from actorflow.runtime.worker.batch import Batch
     from actorflow.runtime.worker.executor import Executor
 
     Notice = Callable[[Any, ExitReason], object]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.lanes.lane import Runnable
-    from actorflow.runtime.worker.accumulation import Ticket
+    from actorflow.runtime.worker.batch import Ticket
     from actorflow.runtime.worker.options import WorkerOptions
     from actorflow.runtime.worker.ref import WorkerRef
 

@@ -22,8 +22,8 @@ from actorflow.runtime.errors import BadJob
 from actorflow.runtime.exits import Crash, Normal
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.accumulation import Batch
 from actorflow.runtime.worker.answers import Answers
+from actorflow.runtime.worker.batch import Batch
 from actorflow.runtime.worker.deferred import Deferred
 from actorflow.runtime.worker.machine import StopMode
 from behaviours.errors import brief
