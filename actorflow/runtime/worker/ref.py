@@ -362,7 +362,8 @@ class WorkerRef(Ref[Any]):
     def __len__(self) -> int:
         """Return how many messages are accumulated now."""
         with self.actor.lock:
-            return len(self.actor.core) - self.actor.ahead()
+            ahead = self.actor.ahead()  # first: messages may arrive meanwhile, but none leaves
+            return len(self.actor.core) - ahead
 
     def __bool__(self) -> bool:
         return True
