@@ -154,11 +154,11 @@ def statistics(pair: Accumulator) -> WorkerStatistics:
     now = pair.settings.clock.now()
     core, life = pair.core, pair.life
     with pair.lock:
+        ahead = pair.ahead()  # first: messages may arrive meanwhile, but none leaves
         counts = core.counts()
         timing = pair.timing
         since = pair.since
         batches, restarts = core.batches, life.restarts
-        ahead = pair.ahead()
         books = (core.processed, core.failed, core.dead_lettered, core.in_flight)
         reasons = dict(timing.reasons) if timing is not None else {}
     processed, failed, dead_lettered, in_flight = books

@@ -192,7 +192,7 @@ class WorkerRef(Ref[Any]):
             if self.actor.core.shape.accepts_all:
                 self._append(message, ticket)
             else:
-                SHELTER.run(self.actor.try_offer, message, ticket, ThreadTicket)
+                SHELTER.run(self.actor.try_offer, message, ticket, partial(_InLine, ticket))
         except Exception as error:  # noqa: BLE001 - raised by the future
             ticket.resolve(error)
         return ticket.future
@@ -360,7 +360,8 @@ class WorkerRef(Ref[Any]):
     def __len__(self) -> int:
         """Return how many messages are accumulated now."""
         with self.actor.lock:
-            return len(self.actor.core) - self.actor.ahead()
+            ahead = self.actor.ahead()  # first: messages may arrive meanwhile, but none leaves
+            return len(self.actor.core) - ahead
 
     def __bool__(self) -> bool:
         return True
@@ -527,6 +528,20 @@ class _Inbox:
     def empty(self) -> bool:
         """Return whether nothing is accumulated."""
         return not len(self._worker)
+
+
+class _InLine:
+    """Stands in line for room, for a caller that does not wait: an error is its answer."""
+
+    __slots__ = ("_ticket",)
+
+    def __init__(self, ticket: FutureTicket) -> None:
+        self._ticket = ticket
+
+    def resolve(self, error: BaseException | None = None) -> None:
+        """Pass the error on, if there is no room after all."""
+        if error is not None:
+            self._ticket.resolve(error)
 
 
 def _resolve(ticket: Any, _ref: Any, _reason: Any) -> None:

@@ -171,6 +171,19 @@ def test_ask_waits_for_room_within_its_timeout(pool_probe: Probe) -> None:
     assert "late" not in [message for batch in pool_probe.batches for message in batch]
 
 
+def test_m5_a_future_in_line_for_room_is_answered_or_told_of_the_end(probe: Probe) -> None:
+    worker = holding(probe, behaviour=Bounded(Queue, 1, when_full="block"))
+    worker.push("fills it")
+    lucky, late = (worker.ask(n, block=False) for n in (1, 2))
+    probe.let_end()
+    probe.begun()  # "fills it", and `lucky` has its place
+    worker.stop(drain=False, block=False)
+    probe.open()
+    for future in (lucky, late):
+        with pytest.raises(af.WorkerStopped):
+            future.get(timeout=PATIENCE)
+
+
 @pytest.mark.parametrize("block", [True, False])
 def test_ask_of_its_own_job_would_deadlock(block: bool) -> None:  # noqa: FBT001
     def job(batch: list[Any], state: Any) -> None:
