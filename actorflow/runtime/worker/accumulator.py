@@ -873,12 +873,13 @@ class Accumulator:
                 again = self._look_again()
             elif step is SET_TIMER:
                 self._set_timer()
-                if len(self.core.raw) >= self.ring_at:
+                if len(self.core.raw) >= self.ring_at and self.mode is None:
                     again = DUE  # those who pushed meanwhile could not know
             elif step is CANCEL_TIMER:
                 self._cancel_timer()
             elif step is CLOSE:
-                self.close()
+                if self.mode is None:  # else the stop has closed it: what is raw now came too late
+                    self.close()
             elif step is CUT_OFF:
                 self.cut_off(effects)
             elif step is TELL_EXECUTOR:
@@ -1197,6 +1198,8 @@ class Accumulator:
         if self.idle:
             if self.mode is None:
                 self.settings.lane.claim(self.idle)
+                if self.mode is not None or self.exit_reason is not None:
+                    SHELTER.run(self._refuse_late, ())  # the token was in place for good
         elif self.state is WAITING:
             SHELTER.run(self._on_mail)
 
