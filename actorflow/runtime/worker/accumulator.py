@@ -167,6 +167,7 @@ class Accumulator:
     _idle_due: float = 0.0
     _idle_called: int = -1
     _every: tuple[Seat, ...] = ()
+    _exclusive: bool = False
 
     def __init__(self, settings: Settings, behaviour: Behaviour, state: Any) -> None:
         self.settings = settings
@@ -259,7 +260,6 @@ class Accumulator:
                 if self._seats is None:
                     self.idle.clear()
                 self.schedule(Event.PUSHED, effects)
-                self._fill(effects)
         self.conclude(effects)
 
     def _refuse_late(self, pushed: Sequence[Any]) -> bool:
@@ -495,15 +495,20 @@ class Accumulator:
             runner.run(self, self)
             return
         with self.lock:
-            seat = self._seats.pop() if self._seats else None
+            effects = Effects()
+            self.schedule(Event.PUSHED, effects)
+            seat = effects.seats.pop() if effects.seats else None
+        self.conclude(effects)
         if seat is not None:
             runner.run(self, seat)
 
-    def begin(self, seat: Any) -> Task | None:
+    def begin(self, seat: Any, generation: int) -> Task | None:
         """Return what the seat does first; `None` if it was submitted for nothing."""
         with self.lock:
+            if generation != self.generation:
+                return None  # what was begun since then has been submitted by itself
             task: Task | None = seat.first
-            if task is not None:
+            if task is not None or self._seats is not None:
                 seat.first = None
                 return task
             core = self.core
@@ -518,12 +523,7 @@ class Accumulator:
                     tickets = core.unwrap(payload) if core.marks else None
                     return self._begin_line(payload, tickets)
             effects = Effects()
-            if self._may_begin():
-                task = self._next(seat, Event.PUSHED, effects)
-                if self._seats:
-                    self._fill(effects)
-            else:
-                self._leave(seat)
+            task = self._next(seat, Event.PUSHED, effects)
         self.conclude(effects)
         return task
 
@@ -665,14 +665,14 @@ class Accumulator:
         """Return what a seat does next that has finished something. Under the lock."""
         seat.batch = None
         self.active -= 1
+        if self._exclusive:
+            self._exclusive = False
         effects = Effects()
-        task = self._next(seat, event, effects)
-        if self._seats:
-            self._fill(effects)
-        return task, effects
+        return self._next(seat, event, effects), effects
 
-    def _may_begin(self) -> bool:
-        return self.active < self.settings.concurrency
+    def _limit(self) -> int:
+        """Return how many seats may be at work: one, while a hook runs or mail is answered."""
+        return 1 if self._exclusive else self.settings.concurrency
 
     def _leave(self, seat: Any) -> None:
         """Give back a seat that has nothing to do. Under the lock."""
@@ -686,6 +686,8 @@ class Accumulator:
         seat.first = None
         if task is None:
             self._leave(seat)
+        if self._seats:
+            self._fill(effects)
         return task
 
     def open(self) -> None:
@@ -699,11 +701,14 @@ class Accumulator:
         self._begin_task(self, Order.ON_START)
         effects.seats.append(self)
 
-    def schedule(self, event: Event, effects: Effects) -> bool:
-        """Apply an event with a free seat, which is submitted if there is something to do.
+    def schedule(self, event: Event, effects: Effects) -> None:
+        """Apply an event; free seats are submitted for what there is to do. Under the lock."""
+        self._schedule_seat(event, effects)
+        if self._seats:
+            self._fill(effects)
 
-        Return whether there is. Under the lock.
-        """
+    def _schedule_seat(self, event: Event, effects: Effects) -> bool:
+        """Apply an event with one free seat; return whether it has something to do."""
         if self._seats is not None:
             seat: Any = self._seats.pop() if self._seats else None
         else:
@@ -726,7 +731,7 @@ class Accumulator:
                 event = Event.DUE
             else:
                 return
-            if not self.schedule(event, effects):
+            if not self._schedule_seat(event, effects):
                 return
 
     def catch_up(self) -> Effects:
@@ -749,7 +754,7 @@ class Accumulator:
             self.schedule(Event.PUSHED, effects)
         elif self.state is PairState.WAITING:
             self.schedule(Event.DUE, effects)
-        if self._seats:
+        elif self._seats:
             self._fill(effects)
         self.lead = 1
 
@@ -757,8 +762,11 @@ class Accumulator:
         """Fold what is raw and return what the machine must know. Under the lock."""
         core, settings = self.core, self.settings
         now = self._now()
-        lead, self.lead = self.lead, 1
-        if event in _FOLDS and core.raw and self.mode is None and self._may_begin() and lead:
+        limit = self._limit()
+        lead = 0
+        if self.active < limit:
+            lead, self.lead = self.lead, 1
+        if lead and core.raw and self.mode is None and event in _FOLDS:
             woken = event is Event.PUSHED and self.state is PairState.IDLE
             self._fold(now, lead if woken else None)
             if woken and self.mail:
@@ -766,7 +774,7 @@ class Accumulator:
         held = bool(len(core.behaviour))
         facts = Facts(
             running=self.active,
-            limit=settings.concurrency,
+            limit=limit,
             held=held,
             ready=held and core.ready(now),
             mail=bool(self.mail),
@@ -840,6 +848,8 @@ class Accumulator:
     def _begin_task(self, seat: Any, task: Task) -> None:
         seat.first = task
         self.active += 1
+        if self._seats is not None:
+            self._exclusive = type(task) is Order
 
     def _take(self, seat: Any, now: float) -> bool:
         """Take a batch for a seat; return whether there was one. Under the lock."""
@@ -869,8 +879,6 @@ class Accumulator:
         seat.batch = batch
         core.in_flight += batch.size
         self._begin_task(seat, batch)
-        if self._seats is None and self.mode is None:
-            self.idle.clear()
         return True
 
     def _look_again(self) -> Event | None:
@@ -913,7 +921,6 @@ class Accumulator:
         with self.lock:
             effects = Effects()
             self.schedule(Event.DUE, effects)
-            self._fill(effects)
         self.conclude(effects)
 
     def close(self) -> None:
@@ -936,6 +943,8 @@ class Accumulator:
         core.failed += core.in_flight
         core.in_flight = 0
         self.active = 0
+        if self._exclusive:
+            self._exclusive = False
         for seat in self._every or (self,):
             if seat.batch is not None:
                 effects.cut.append(seat.batch)
@@ -1059,8 +1068,9 @@ class Accumulator:
                 self.idle.clear()
                 self.apply(Event.PUSHED, effects, self)
                 task, self.first = self.first, None
+            generation = self.generation
         if task is not None:
-            runner.help_with(self, task)
+            runner.help_with(self, generation, task)
         self.conclude(effects)
         return True
 
@@ -1154,8 +1164,7 @@ class Accumulator:
     def _on_mail(self) -> None:
         with self.lock:
             effects = Effects()
-            if self.state is PairState.WAITING:
-                self.schedule(Event.MAIL, effects)
+            self.schedule(Event.MAIL, effects)
         self.conclude(effects)
 
 

@@ -6,7 +6,7 @@ there is: the state changes nowhere else, and an event that a state does not exp
 listed as ignored or raises `Unexpected`. docs/pair.md prints the table.
 
 >>> advance(PairState.IDLE, Event.PUSHED, Facts(ready=True))
-Transition(state=<PairState.RUNNING: 'running'>, steps=(<Step.TAKE: 'take'>,))
+Transition(state=<PairState.RUNNING: 'running'>, steps=(<Step.TOKEN_OUT: 'token out'>, <Step.TAKE: 'take'>))
 """
 
 from __future__ import annotations
@@ -195,7 +195,6 @@ class Row:
     steps: tuple[Step, ...] = ()
 
 
-_ALL = tuple(PairState)
 _WITH_EXECUTOR = (
     PairState.STARTING,
     PairState.IDLE,
@@ -214,29 +213,28 @@ def _has_room(facts: Facts) -> bool:
 
 
 def _go_on(event: Event, sources: tuple[PairState, ...], *before: Step) -> Iterator[Row]:
-    """Yield the rows of an event after which a live pair does what there is to do."""
-    out = Step.TOKEN_OUT
-    yield Row(event, sources, "no room", lambda f: not _has_room(f), PairState.RUNNING)
+    """Yield the rows of an event after which a live pair does what there is to do.
+
+    Only a `TAKE` needs room, and only a stale PUSHED may find none: after every other event of
+    these there is one more place than before.
+    """
+    running, out = PairState.RUNNING, Step.TOKEN_OUT
+    batches = event is not Event.STARTED  # which is the first thing that an executor does
     yield Row(
-        event, sources, "mail", lambda f: f.mail and f.running == 0, PairState.RUNNING,
+        event, sources, "mail", lambda f: f.mail and f.running == 0, running,
         (*before, out, Step.SERVE),
     )  # fmt: skip
-    yield Row(
-        event, sources, "mail, batches under way", lambda f: f.mail, PairState.RUNNING, (out,)
-    )
-    yield Row(event, sources, "ready", lambda f: f.ready, PairState.RUNNING, (*before, Step.TAKE))
+    if batches:
+        yield Row(event, sources, "mail, under way", lambda f: f.mail, running, (*before, out))
+    yield Row(event, sources, "ready", lambda f: f.ready, running, (*before, out, Step.TAKE))
     yield Row(
         event, sources, "held, not due", lambda f: f.held, PairState.WAITING,
         (*before, out, Step.SET_TIMER),
     )  # fmt: skip
-    yield Row(
-        event, sources, "nothing held, batches under way", lambda f: f.running > 0,
-        PairState.RUNNING, (*before, Step.TOKEN_IN, Step.LOOK_AGAIN),
-    )  # fmt: skip
-    yield Row(
-        event, sources, "nothing held", _always, PairState.IDLE,
-        (*before, Step.TOKEN_IN, Step.LOOK_AGAIN),
-    )  # fmt: skip
+    again = (*before, Step.TOKEN_IN, Step.LOOK_AGAIN)
+    if batches:
+        yield Row(event, sources, "nothing held, under way", lambda f: f.running > 0, running, again)
+    yield Row(event, sources, "nothing held", _always, PairState.IDLE, again)
 
 
 def _go_on_stopping(event: Event) -> Iterator[Row]:
@@ -248,7 +246,8 @@ def _go_on_stopping(event: Event) -> Iterator[Row]:
     yield Row(event, stopping, "drain, ready, room",
               lambda f: f.mode is drains and f.ready and not f.mail and _has_room(f),
               PairState.STOPPING, (Step.CANCEL_TIMER, Step.TAKE))  # fmt: skip
-    yield Row(event, stopping, "under way", lambda f: f.running > 0, PairState.STOPPING)
+    if event is not Event.STARTED:
+        yield Row(event, stopping, "under way", lambda f: f.running > 0, PairState.STOPPING)
     yield Row(event, stopping, "drain, held, not due",
               lambda f: f.mode is drains and f.held, PairState.STOPPING,
               (Step.SET_TIMER,))  # fmt: skip
@@ -260,7 +259,6 @@ def _stop_rows() -> Iterator[Row]:
     stop, dead, stopping = Event.STOP, PairState.DEAD, PairState.STOPPING
     cut = (Step.CANCEL_TIMER, Step.TOKEN_IN, Step.CLOSE, Step.CUT_OFF, Step.TELL_ALL)
     close = (Step.CANCEL_TIMER, Step.TOKEN_IN, Step.CLOSE)
-    yield Row(stop, (dead,), "", _always, None)
     living = tuple(state for state in PairState if state is not dead)
     yield Row(stop, living, "now", lambda f: f.mode is StopMode.NOW, dead, cut)
     yield Row(stop, (PairState.ALONE, PairState.PARKED), "", _always, dead, cut)
@@ -275,7 +273,7 @@ def _stop_rows() -> Iterator[Row]:
     yield Row(stop, (PairState.STARTING,), "", _always, stopping, close)
     yield Row(stop, (PairState.RUNNING, PairState.WAITING, PairState.SUSPENDING), "under way",
               lambda f: f.running > 0, stopping, close)  # fmt: skip
-    quiet = (PairState.IDLE, PairState.WAITING, PairState.RUNNING, PairState.SUSPENDING)
+    quiet = (PairState.IDLE, PairState.WAITING)
     yield Row(stop, quiet, "mail", lambda f: f.mail, stopping, (*close, Step.SERVE))
     yield Row(stop, quiet, "drain, ready", lambda f: f.mode is StopMode.DRAIN and f.ready,
               stopping, (*close, Step.TAKE))  # fmt: skip
@@ -291,7 +289,6 @@ def _crash_rows() -> Iterator[Row]:
     end = (Step.CANCEL_TIMER, Step.TOKEN_IN, Step.CLOSE, Step.CUT_OFF, Step.TELL_EXECUTOR,
            Step.TELL_ALL)  # fmt: skip
     crashed = Event.CRASHED
-    yield Row(crashed, (PairState.ALONE, PairState.PARKED, PairState.DEAD), "", _always, None)
     yield Row(crashed, _WITH_EXECUTOR, "supervised", lambda f: f.supervised, PairState.ALONE, gone)
     yield Row(crashed, _WITH_EXECUTOR, "not supervised", _always, PairState.DEAD, end)
     yield Row(crashed, (PairState.STOPPING,), "", _always, PairState.DEAD, end)
@@ -312,8 +309,8 @@ def _suspend_rows() -> Iterator[Row]:
     working = (PairState.IDLE, PairState.RUNNING, PairState.WAITING)
     yield Row(suspend, working, "under way", lambda f: f.running > 0, leaving, out)
     yield Row(suspend, working, "", _always, leaving, (*out, Step.CALL_ON_STOP))
+    yield Row(Event.DONE, (leaving,), "under way", lambda f: f.running > 0, leaving)
     for event in (Event.STARTED, Event.DONE):
-        yield Row(event, (leaving,), "under way", lambda f: f.running > 0, leaving)
         yield Row(event, (leaving,), "", _always, leaving, (Step.CALL_ON_STOP,))
     yield Row(Event.ENDED, (leaving,), "", _always, PairState.ALONE, (Step.TELL_EXECUTOR,))
 
@@ -327,34 +324,29 @@ def _table() -> Iterator[Row]:
 
     yield from _go_on(Event.STARTED, (starting,))
     yield from _go_on_stopping(Event.STARTED)
-    yield Row(Event.STARTED, (alone, dead), "", _always, None)
     failed = Event.START_FAILED
     yield Row(failed, (starting,), "first start, or not supervised",
               lambda f: f.first or not f.supervised, dead,
               (Step.TOKEN_IN, Step.CLOSE, *tell_all))  # fmt: skip
     yield Row(failed, (starting, PairState.SUSPENDING), "", _always, alone, (Step.TELL_EXECUTOR,))
     yield Row(failed, (PairState.STOPPING,), "", _always, dead, tell_all)
-    yield Row(failed, (alone, dead), "", _always, None)
 
+    yield Row(Event.PUSHED, (running,), "no room", lambda f: not _has_room(f), None)
     yield from _go_on(Event.PUSHED, (idle, running))
     yield Row(Event.PUSHED, (starting, waiting, *resting, PairState.STOPPING, dead), "spurious",
               _always, None)  # fmt: skip
     yield from _go_on(Event.DUE, (waiting,), cancel)
     yield from _go_on_stopping(Event.DUE)
     yield Row(Event.DUE, (starting, idle, running, *resting, dead), "too late", _always, None)
-    yield from _go_on(Event.MAIL, (idle, waiting), cancel)
-    yield Row(Event.MAIL, (starting, running, PairState.SUSPENDING, PairState.STOPPING),
+    yield from _go_on(Event.MAIL, (waiting,), cancel)
+    yield Row(Event.MAIL, (starting, idle, running, PairState.SUSPENDING, PairState.STOPPING),
               "served between two batches", _always, None)  # fmt: skip
     yield Row(Event.MAIL, (alone, PairState.PARKED, dead), "refused", _always, None)
     yield Row(Event.IDLE_LONG, (idle,), "", _always, running, (Step.TOKEN_OUT, Step.CALL_ON_IDLE))
-    yield Row(Event.IDLE_LONG, tuple(state for state in _ALL if state is not idle), "",
-              _always, None)  # fmt: skip
 
     yield from _go_on(Event.DONE, (running, waiting), cancel)
     yield from _go_on_stopping(Event.DONE)
-    yield Row(Event.DONE, (idle, starting, alone, PairState.PARKED, dead), "cut off", _always, None)
     yield Row(Event.ENDED, (PairState.STOPPING,), "", _always, dead, tell_all)
-    yield Row(Event.ENDED, (alone, dead), "cut off", _always, None)
 
     yield from _crash_rows()
     yield from _suspend_rows()
@@ -363,7 +355,6 @@ def _table() -> Iterator[Row]:
     yield Row(Event.TRIPPED, (alone,), "", _always, PairState.PARKED)
     yield Row(Event.TRIPPED, (dead,), "", _always, None)
     yield Row(Event.RESUMED, (PairState.PARKED,), "", _always, alone, (Step.TELL_EXECUTOR,))
-    yield Row(Event.RESUMED, (dead,), "", _always, None)
     yield from _stop_rows()
 
 
