@@ -270,9 +270,9 @@ def _stop_rows() -> Iterator[Row]:
               lambda f: f.running == 0 and f.mode is StopMode.FINISH,
               dead, (*resting, Step.TELL_EXECUTOR, Step.TELL_ALL))  # fmt: skip
     yield Row(stop, (stopping,), "", _always, stopping)
-    yield Row(stop, (PairState.STARTING,), "", _always, stopping, close)
-    yield Row(stop, (PairState.RUNNING, PairState.WAITING, PairState.SUSPENDING), "under way",
-              lambda f: f.running > 0, stopping, close)  # fmt: skip
+    yield Row(stop, (PairState.STARTING, PairState.RUNNING, PairState.SUSPENDING), "",
+              _always, stopping, close)  # fmt: skip
+    yield Row(stop, (PairState.WAITING,), "under way", lambda f: f.running > 0, stopping, close)
     quiet = (PairState.IDLE, PairState.WAITING)
     yield Row(stop, quiet, "mail", lambda f: f.mail, stopping, (*close, Step.SERVE))
     yield Row(stop, quiet, "drain, ready", lambda f: f.mode is StopMode.DRAIN and f.ready,
@@ -289,8 +289,9 @@ def _crash_rows() -> Iterator[Row]:
     end = (Step.CANCEL_TIMER, Step.TOKEN_IN, Step.CLOSE, Step.CUT_OFF, Step.TELL_EXECUTOR,
            Step.TELL_ALL)  # fmt: skip
     crashed = Event.CRASHED
-    yield Row(crashed, _WITH_EXECUTOR, "supervised", lambda f: f.supervised, PairState.ALONE, gone)
-    yield Row(crashed, _WITH_EXECUTOR, "not supervised", _always, PairState.DEAD, end)
+    started = _WITH_EXECUTOR[1:]
+    yield Row(crashed, started, "supervised", lambda f: f.supervised, PairState.ALONE, gone)
+    yield Row(crashed, started, "not supervised", _always, PairState.DEAD, end)
     yield Row(crashed, (PairState.STOPPING,), "", _always, PairState.DEAD, end)
     abandon = Event.ABANDON
     yield Row(abandon, (PairState.ALONE, PairState.DEAD), "", _always, None)
