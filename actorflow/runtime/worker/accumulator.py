@@ -197,6 +197,7 @@ class Accumulator:
     _idle_due: float = 0.0
     _idle_called: int = -1
     _every: tuple[Seat, ...] = ()
+    _exclusive: bool = False
 
     def __init__(self, settings: Settings, behaviour: Behaviour, state: Any) -> None:
         self.settings = settings
@@ -289,7 +290,6 @@ class Accumulator:
                 if self._seats is None:
                     self.idle.clear()
                 self.schedule(PUSHED, effects)
-                self._fill(effects)
         self.conclude(effects)
 
     def _refuse_late(self, pushed: Sequence[Any]) -> bool:
@@ -549,15 +549,20 @@ class Accumulator:
             runner.run(self, self)
             return
         with self.lock:
-            seat = self._seats.pop() if self._seats else None
+            effects = Effects()
+            self.schedule(PUSHED, effects)
+            seat = effects.seats.pop() if effects.seats else None
+        self.conclude(effects)
         if seat is not None:
             runner.run(self, seat)
 
-    def begin(self, seat: Any) -> Task | None:
+    def begin(self, seat: Any, generation: int) -> Task | None:
         """Return what the seat does first; `None` if it was submitted for nothing."""
         with self.lock:
+            if generation != self.generation:
+                return None  # what was begun since then has been submitted by itself
             task: Task | None = seat.first
-            if task is not None:
+            if task is not None or self._seats is not None:
                 seat.first = None
                 return task
             core = self.core
@@ -572,12 +577,7 @@ class Accumulator:
                     tickets = core.unwrap(payload) if core.marks else None
                     return self._begin_line(payload, tickets)
             effects = Effects()
-            if self._may_begin():
-                task = self._next(seat, PUSHED, effects)
-                if self._seats:
-                    self._fill(effects)
-            else:
-                self._leave(seat)
+            task = self._next(seat, PUSHED, effects)
         self.conclude(effects)
         return task
 
@@ -719,14 +719,14 @@ class Accumulator:
         """Return what a seat does next that has finished something. Under the lock."""
         seat.batch = None
         self.active -= 1
+        if self._exclusive:
+            self._exclusive = False
         effects = Effects()
-        task = self._next(seat, event, effects)
-        if self._seats:
-            self._fill(effects)
-        return task, effects
+        return self._next(seat, event, effects), effects
 
-    def _may_begin(self) -> bool:
-        return self.active < self.settings.concurrency
+    def _limit(self) -> int:
+        """Return how many seats may be at work: one, while a hook runs or mail is answered."""
+        return 1 if self._exclusive else self.settings.concurrency
 
     def _leave(self, seat: Any) -> None:
         """Give back a seat that has nothing to do. Under the lock."""
@@ -740,6 +740,8 @@ class Accumulator:
         seat.first = None
         if task is None:
             self._leave(seat)
+        if self._seats:
+            self._fill(effects)
         return task
 
     def open(self) -> None:
@@ -753,11 +755,14 @@ class Accumulator:
         self._begin_task(self, Order.ON_START)
         effects.seats.append(self)
 
-    def schedule(self, event: Event, effects: Effects) -> bool:
-        """Apply an event with a free seat, which is submitted if there is something to do.
+    def schedule(self, event: Event, effects: Effects) -> None:
+        """Apply an event; free seats are submitted for what there is to do. Under the lock."""
+        self._schedule_seat(event, effects)
+        if self._seats:
+            self._fill(effects)
 
-        Return whether there is. Under the lock.
-        """
+    def _schedule_seat(self, event: Event, effects: Effects) -> bool:
+        """Apply an event with one free seat; return whether it has something to do."""
         if self._seats is not None:
             seat: Any = self._seats.pop() if self._seats else None
         else:
@@ -780,7 +785,7 @@ class Accumulator:
                 event = DUE
             else:
                 return
-            if not self.schedule(event, effects):
+            if not self._schedule_seat(event, effects):
                 return
 
     def catch_up(self) -> Effects:
@@ -803,7 +808,7 @@ class Accumulator:
             self.schedule(PUSHED, effects)
         elif self.state is WAITING:
             self.schedule(DUE, effects)
-        if self._seats:
+        elif self._seats:
             self._fill(effects)
         self.lead = 1
 
@@ -811,8 +816,11 @@ class Accumulator:
         """Fold what is raw and return what the machine must know. Under the lock."""
         core, settings = self.core, self.settings
         now = self._now()
-        lead, self.lead = self.lead, 1
-        if event in _FOLDS and core.raw and self.mode is None and self._may_begin() and lead:
+        limit = self._limit()
+        lead = 0
+        if self.active < limit:
+            lead, self.lead = self.lead, 1
+        if lead and core.raw and self.mode is None and event in _FOLDS:
             woken = event is PUSHED and self.state is IDLE
             self._fold(now, lead if woken else None)
             if woken and self.mail:
@@ -820,7 +828,7 @@ class Accumulator:
         held = bool(len(core.behaviour))
         facts = Facts(
             running=self.active,
-            limit=settings.concurrency,
+            limit=limit,
             held=held,
             ready=held and core.ready(now),
             mail=bool(self.mail),
@@ -895,6 +903,8 @@ class Accumulator:
     def _begin_task(self, seat: Any, task: Task) -> None:
         seat.first = task
         self.active += 1
+        if self._seats is not None:
+            self._exclusive = type(task) is Order
 
     def _take(self, seat: Any, now: float) -> bool:
         """Take a batch for a seat; return whether there was one. Under the lock."""
@@ -924,8 +934,6 @@ class Accumulator:
         seat.batch = batch
         core.in_flight += batch.size
         self._begin_task(seat, batch)
-        if self._seats is None and self.mode is None:
-            self.idle.clear()
         return True
 
     def _look_again(self) -> Event | None:
@@ -968,7 +976,6 @@ class Accumulator:
         with self.lock:
             effects = Effects()
             self.schedule(DUE, effects)
-            self._fill(effects)
         self.conclude(effects)
 
     def close(self) -> None:
@@ -991,6 +998,8 @@ class Accumulator:
         core.failed += core.in_flight
         core.in_flight = 0
         self.active = 0
+        if self._exclusive:
+            self._exclusive = False
         for seat in self._every or (self,):
             if seat.batch is not None:
                 effects.cut.append(seat.batch)
@@ -1114,8 +1123,9 @@ class Accumulator:
                 self.idle.clear()
                 self.apply(PUSHED, effects, self)
                 task, self.first = self.first, None
+            generation = self.generation
         if task is not None:
-            runner.help_with(self, task)
+            runner.help_with(self, generation, task)
         self.conclude(effects)
         return True
 
@@ -1211,8 +1221,7 @@ class Accumulator:
     def _on_mail(self) -> None:
         with self.lock:
             effects = Effects()
-            if self.state is WAITING:
-                self.schedule(MAIL, effects)
+            self.schedule(MAIL, effects)
         self.conclude(effects)
 
 

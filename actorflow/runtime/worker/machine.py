@@ -6,7 +6,7 @@ there is: the state changes nowhere else, and an event that a state does not exp
 listed as ignored or raises `Unexpected`. docs/pair.md prints the table.
 
 >>> advance(PairState.IDLE, Event.PUSHED, Facts(ready=True))
-Transition(state=<PairState.RUNNING: 'running'>, steps=(<Step.TAKE: 'take'>,))
+Transition(state=<PairState.RUNNING: 'running'>, steps=(<Step.TOKEN_OUT: 'token out'>, <Step.TAKE: 'take'>))
 """
 
 from __future__ import annotations
@@ -59,7 +59,17 @@ class PairState(Enum):
     """Everybody has been told. Nothing changes any more."""
 
 
-STARTING, IDLE, RUNNING, WAITING, SUSPENDING, ALONE, PARKED, STOPPING, DEAD = PairState
+(
+    STARTING,
+    IDLE,
+    RUNNING,
+    WAITING,
+    SUSPENDING,
+    ALONE,
+    PARKED,
+    STOPPING,
+    DEAD,
+) = PairState
 # The members themselves, here and below: looking one up in its enum takes longer than a transition.
 
 
@@ -240,7 +250,6 @@ class Row:
     steps: tuple[Step, ...] = ()
 
 
-_ALL = tuple(PairState)
 _WITH_EXECUTOR = (
     STARTING,
     IDLE,
@@ -259,27 +268,30 @@ def _has_room(facts: Facts) -> bool:
 
 
 def _go_on(event: Event, sources: tuple[PairState, ...], *before: Step) -> Iterator[Row]:
-    """Yield the rows of an event after which a live pair does what there is to do."""
-    out = TOKEN_OUT
-    yield Row(event, sources, "no room", lambda f: not _has_room(f), RUNNING)
+    """Yield the rows of an event after which a live pair does what there is to do.
+
+    Only a `TAKE` needs room, and only a stale PUSHED may find none: after every other event of
+    these there is one more place than before.
+    """
+    running, out = RUNNING, TOKEN_OUT
+    batches = event is not STARTED  # which is the first thing that an executor does
     yield Row(
-        event, sources, "mail", lambda f: f.mail and f.running == 0, RUNNING,
+        event, sources, "mail", lambda f: f.mail and f.running == 0, running,
         (*before, out, SERVE),
     )  # fmt: skip
-    yield Row(event, sources, "mail, batches under way", lambda f: f.mail, RUNNING, (out,))
-    yield Row(event, sources, "ready", lambda f: f.ready, RUNNING, (*before, TAKE))
+    if batches:
+        yield Row(event, sources, "mail, under way", lambda f: f.mail, running, (*before, out))
+    yield Row(event, sources, "ready", lambda f: f.ready, running, (*before, out, TAKE))
     yield Row(
         event, sources, "held, not due", lambda f: f.held, WAITING,
         (*before, out, SET_TIMER),
     )  # fmt: skip
-    yield Row(
-        event, sources, "nothing held, batches under way", lambda f: f.running > 0,
-        RUNNING, (*before, TOKEN_IN, LOOK_AGAIN),
-    )  # fmt: skip
-    yield Row(
-        event, sources, "nothing held", _always, IDLE,
-        (*before, TOKEN_IN, LOOK_AGAIN),
-    )  # fmt: skip
+    again = (*before, TOKEN_IN, LOOK_AGAIN)
+    if batches:
+        yield Row(
+            event, sources, "nothing held, under way", lambda f: f.running > 0, running, again
+        )
+    yield Row(event, sources, "nothing held", _always, IDLE, again)
 
 
 def _go_on_stopping(event: Event) -> Iterator[Row]:
@@ -291,7 +303,8 @@ def _go_on_stopping(event: Event) -> Iterator[Row]:
     yield Row(event, stopping, "drain, ready, room",
               lambda f: f.mode is drains and f.ready and not f.mail and _has_room(f),
               STOPPING, (CANCEL_TIMER, TAKE))  # fmt: skip
-    yield Row(event, stopping, "under way", lambda f: f.running > 0, STOPPING)
+    if event is not STARTED:
+        yield Row(event, stopping, "under way", lambda f: f.running > 0, STOPPING)
     yield Row(event, stopping, "drain, held, not due",
               lambda f: f.mode is drains and f.held, STOPPING,
               (SET_TIMER,))  # fmt: skip
@@ -303,7 +316,6 @@ def _stop_rows() -> Iterator[Row]:
     stop, dead, stopping = STOP, DEAD, STOPPING
     cut = (CANCEL_TIMER, TOKEN_IN, CLOSE, CUT_OFF, TELL_ALL)
     close = (CANCEL_TIMER, TOKEN_IN, CLOSE)
-    yield Row(stop, (dead,), "", _always, None)
     living = tuple(state for state in PairState if state is not dead)
     yield Row(stop, living, "now", lambda f: f.mode is StopMode.NOW, dead, cut)
     yield Row(stop, (ALONE, PARKED), "", _always, dead, cut)
@@ -315,10 +327,10 @@ def _stop_rows() -> Iterator[Row]:
               lambda f: f.running == 0 and f.mode is StopMode.FINISH,
               dead, (*resting, TELL_EXECUTOR, TELL_ALL))  # fmt: skip
     yield Row(stop, (stopping,), "", _always, stopping)
-    yield Row(stop, (STARTING,), "", _always, stopping, close)
-    yield Row(stop, (RUNNING, WAITING, SUSPENDING), "under way",
-              lambda f: f.running > 0, stopping, close)  # fmt: skip
-    quiet = (IDLE, WAITING, RUNNING, SUSPENDING)
+    yield Row(stop, (STARTING, RUNNING, SUSPENDING), "",
+              _always, stopping, close)  # fmt: skip
+    yield Row(stop, (WAITING,), "under way", lambda f: f.running > 0, stopping, close)
+    quiet = (IDLE, WAITING)
     yield Row(stop, quiet, "mail", lambda f: f.mail, stopping, (*close, SERVE))
     yield Row(stop, quiet, "drain, ready", lambda f: f.mode is StopMode.DRAIN and f.ready,
               stopping, (*close, TAKE))  # fmt: skip
@@ -334,9 +346,9 @@ def _crash_rows() -> Iterator[Row]:
     end = (CANCEL_TIMER, TOKEN_IN, CLOSE, CUT_OFF, TELL_EXECUTOR,
            TELL_ALL)  # fmt: skip
     crashed = CRASHED
-    yield Row(crashed, (ALONE, PARKED, DEAD), "", _always, None)
-    yield Row(crashed, _WITH_EXECUTOR, "supervised", lambda f: f.supervised, ALONE, gone)
-    yield Row(crashed, _WITH_EXECUTOR, "not supervised", _always, DEAD, end)
+    started = _WITH_EXECUTOR[1:]
+    yield Row(crashed, started, "supervised", lambda f: f.supervised, ALONE, gone)
+    yield Row(crashed, started, "not supervised", _always, DEAD, end)
     yield Row(crashed, (STOPPING,), "", _always, DEAD, end)
     abandon = ABANDON
     yield Row(abandon, (ALONE, DEAD), "", _always, None)
@@ -355,56 +367,52 @@ def _suspend_rows() -> Iterator[Row]:
     working = (IDLE, RUNNING, WAITING)
     yield Row(suspend, working, "under way", lambda f: f.running > 0, leaving, out)
     yield Row(suspend, working, "", _always, leaving, (*out, CALL_ON_STOP))
+    yield Row(DONE, (leaving,), "under way", lambda f: f.running > 0, leaving)
     for event in (STARTED, DONE):
-        yield Row(event, (leaving,), "under way", lambda f: f.running > 0, leaving)
         yield Row(event, (leaving,), "", _always, leaving, (CALL_ON_STOP,))
     yield Row(ENDED, (leaving,), "", _always, ALONE, (TELL_EXECUTOR,))
 
 
 def _table() -> Iterator[Row]:
+    starting, idle, running = STARTING, IDLE, RUNNING
+    waiting, alone, dead = WAITING, ALONE, DEAD
     tell_all = (TELL_EXECUTOR, TELL_ALL)
     cancel = CANCEL_TIMER
     resting = (SUSPENDING, ALONE, PARKED)
 
-    yield from _go_on(STARTED, (STARTING,))
+    yield from _go_on(STARTED, (starting,))
     yield from _go_on_stopping(STARTED)
-    yield Row(STARTED, (ALONE, DEAD), "", _always, None)
     failed = START_FAILED
-    yield Row(failed, (STARTING,), "first start, or not supervised",
-              lambda f: f.first or not f.supervised, DEAD,
+    yield Row(failed, (starting,), "first start, or not supervised",
+              lambda f: f.first or not f.supervised, dead,
               (TOKEN_IN, CLOSE, *tell_all))  # fmt: skip
-    yield Row(failed, (STARTING, SUSPENDING), "", _always, ALONE, (TELL_EXECUTOR,))
-    yield Row(failed, (STOPPING,), "", _always, DEAD, tell_all)
-    yield Row(failed, (ALONE, DEAD), "", _always, None)
+    yield Row(failed, (starting, SUSPENDING), "", _always, alone, (TELL_EXECUTOR,))
+    yield Row(failed, (STOPPING,), "", _always, dead, tell_all)
 
-    yield from _go_on(PUSHED, (IDLE, RUNNING))
-    yield Row(PUSHED, (STARTING, WAITING, *resting, STOPPING, DEAD), "spurious",
+    yield Row(PUSHED, (running,), "no room", lambda f: not _has_room(f), None)
+    yield from _go_on(PUSHED, (idle, running))
+    yield Row(PUSHED, (starting, waiting, *resting, STOPPING, dead), "spurious",
               _always, None)  # fmt: skip
-    yield from _go_on(DUE, (WAITING,), cancel)
+    yield from _go_on(DUE, (waiting,), cancel)
     yield from _go_on_stopping(DUE)
-    yield Row(DUE, (STARTING, IDLE, RUNNING, *resting, DEAD), "too late", _always, None)
-    yield from _go_on(MAIL, (IDLE, WAITING), cancel)
-    yield Row(MAIL, (STARTING, RUNNING, SUSPENDING, STOPPING),
+    yield Row(DUE, (starting, idle, running, *resting, dead), "too late", _always, None)
+    yield from _go_on(MAIL, (waiting,), cancel)
+    yield Row(MAIL, (starting, idle, running, SUSPENDING, STOPPING),
               "served between two batches", _always, None)  # fmt: skip
-    yield Row(MAIL, (ALONE, PARKED, DEAD), "refused", _always, None)
-    yield Row(IDLE_LONG, (IDLE,), "", _always, RUNNING, (TOKEN_OUT, CALL_ON_IDLE))
-    yield Row(IDLE_LONG, tuple(state for state in _ALL if state is not IDLE), "",
-              _always, None)  # fmt: skip
+    yield Row(MAIL, (alone, PARKED, dead), "refused", _always, None)
+    yield Row(IDLE_LONG, (idle,), "", _always, running, (TOKEN_OUT, CALL_ON_IDLE))
 
-    yield from _go_on(DONE, (RUNNING, WAITING), cancel)
+    yield from _go_on(DONE, (running, waiting), cancel)
     yield from _go_on_stopping(DONE)
-    yield Row(DONE, (IDLE, STARTING, ALONE, PARKED, DEAD), "cut off", _always, None)
-    yield Row(ENDED, (STOPPING,), "", _always, DEAD, tell_all)
-    yield Row(ENDED, (ALONE, DEAD), "cut off", _always, None)
+    yield Row(ENDED, (STOPPING,), "", _always, dead, tell_all)
 
     yield from _crash_rows()
     yield from _suspend_rows()
-    yield Row(REVIVED, (ALONE,), "", _always, STARTING, (CALL_ON_START,))
-    yield Row(REVIVED, (DEAD,), "stopped meanwhile", _always, None)
-    yield Row(TRIPPED, (ALONE,), "", _always, PARKED)
-    yield Row(TRIPPED, (DEAD,), "", _always, None)
-    yield Row(RESUMED, (PARKED,), "", _always, ALONE, (TELL_EXECUTOR,))
-    yield Row(RESUMED, (DEAD,), "", _always, None)
+    yield Row(REVIVED, (alone,), "", _always, starting, (CALL_ON_START,))
+    yield Row(REVIVED, (dead,), "stopped meanwhile", _always, None)
+    yield Row(TRIPPED, (alone,), "", _always, PARKED)
+    yield Row(TRIPPED, (dead,), "", _always, None)
+    yield Row(RESUMED, (PARKED,), "", _always, alone, (TELL_EXECUTOR,))
     yield from _stop_rows()
 
 

@@ -60,10 +60,11 @@ _SPECIAL = (Answers, Deferred, Stop, _Raised, CoroutineType)
 def run(pair: Accumulator, seat: Any) -> None:
     """Perform the seat's tasks, for a while. Only the lane calls this."""
     before = CURRENT.set(seat)
+    generation = pair.generation
     try:
-        _perform(pair, seat, pair.generation, pair.begin(seat))
+        _perform(pair, seat, generation, pair.begin(seat, generation))
     except BaseException as error:  # noqa: BLE001 - a policy or behaviour, outside the job
-        pair.life.crashed(pair.generation, error)
+        pair.life.crashed(generation, error)
     finally:
         CURRENT.reset(before)
 
@@ -128,13 +129,13 @@ def conclude_help(pair: Accumulator, generation: int, batch: Batch, outcome: Any
         pair.postpone(pair, generation, task)
 
 
-def help_with(pair: Accumulator, task: Any) -> None:
+def help_with(pair: Accumulator, generation: int, task: Any) -> None:
     """Perform one task in the thread of a caller who waits for it; leave the rest to the lane."""
     before = CURRENT.set(pair)
     try:
-        _perform(pair, pair, pair.generation, task, rounds=1)
+        _perform(pair, pair, generation, task, rounds=1)
     except BaseException as error:  # noqa: BLE001 - as in `run`
-        pair.life.crashed(pair.generation, error)
+        pair.life.crashed(generation, error)
     finally:
         CURRENT.reset(before)
 
