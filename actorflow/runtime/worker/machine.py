@@ -6,7 +6,8 @@ there is: the state changes nowhere else, and an event that a state does not exp
 listed as ignored or raises `Unexpected`. docs/pair.md prints the table.
 
 >>> advance(PairState.IDLE, Event.PUSHED, Facts(ready=True))
-Transition(state=<PairState.RUNNING: 'running'>, steps=(<Step.TOKEN_OUT: 'token out'>, <Step.TAKE: 'take'>))
+Transition(state=<PairState.RUNNING: 'running'>,
+    steps=(<Step.TOKEN_OUT: 'token out'>, <Step.TAKE: 'take'>))
 """
 
 from __future__ import annotations
