@@ -8,4 +8,4 @@ from typing import Any
 __all__ = ["CURRENT"]
 
 CURRENT: ContextVar[Any] = ContextVar("actorflow_current", default=None)
-"""Whose code is running in this thread or task: the lifespan of an actor, or the seat of a worker."""
+"""Whose code runs in this thread or task: the lifespan of an actor, or the seat of a worker."""

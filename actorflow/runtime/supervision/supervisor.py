@@ -29,7 +29,6 @@ from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from actorflow.runtime.worker.ref import WorkerRef
     from collections.abc import Callable, Hashable, Iterable
     from types import TracebackType
     from typing import Self
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.supervision.actions import ChildInfo, Counts, FamilyStatistics
     from actorflow.runtime.supervision.tree import Tree
+    from actorflow.runtime.worker.ref import WorkerRef
 
 
 __all__ = ["IGNORE", "Supervisor", "SupervisorRef"]

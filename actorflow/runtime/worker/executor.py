@@ -18,7 +18,9 @@ from actorflow.runtime.errors import BadJob
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER
-from actorflow.runtime.worker.machine import PairState
+from actorflow.runtime.worker.machine import (
+    PARKED,
+)
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
@@ -154,7 +156,7 @@ class ExecutorActor(Lifespan):
     def _is_over(self) -> bool:
         if self.exit_reason is not None or self._pair.exit_reason is not None:
             return True
-        return self._pair.state is PairState.PARKED
+        return self._pair.state is PARKED
 
     def receive(self, message: Any) -> Any:
         """Let the executor answer a message, or do what a proxy means. In the lane's thread."""

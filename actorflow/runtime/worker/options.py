@@ -6,13 +6,11 @@ shared by all workers that were spawned alike.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from actorflow.runtime.clock import SYSTEM, Clock
 from actorflow.runtime.errors import BadJob, BadOption, near, refuse_unhashable
-from actorflow.runtime.lanes.lane import Lane
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.thread import ThreadLane
@@ -24,8 +22,9 @@ from behaviours.base import adapt
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Mapping
 
+    from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.worker.executor import Executor
     from behaviours.base import Behaviour
 

@@ -290,7 +290,7 @@ class Storm:
         deadline = time.monotonic() + self.weather.patience
         while not self.wrong and time.monotonic() < deadline:
             with actor.lock:
-                resting = bool(actor.idle) and not actor.running
+                resting = bool(actor.idle) and not actor.active
                 held = len(actor.core)
             if resting:
                 if held:
