@@ -551,7 +551,7 @@ class Accumulator:
         with self.lock:
             effects = Effects()
             self.schedule(PUSHED, effects)
-            seat = effects.seats.pop() if effects.seats else None
+            seat = effects.seats.pop(0) if effects.seats else None
         self.conclude(effects)
         if seat is not None:
             runner.run(self, seat)
