@@ -215,7 +215,7 @@ class Accumulator:
         self.lead = 1
         """How many messages the push that took the token has appended."""
         self.since = self.spawned = settings.clock.now()
-        """When `raw` was last emptied, or the executor was woken."""
+        """When a batch was last taken, or the executor was woken since (if time plays no role)."""
         self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
         self._folding = False
         self._owner = 0
@@ -272,10 +272,10 @@ class Accumulator:
             self._take_back(pushed)
             raise self._deadlock()
         if self.mode is None and self.exit_reason is None:
-            self.since = self.settings.clock.now()
             if self.core.shape.timed:
                 SHELTER.run(self._wake_timed)
             else:
+                self.since = self.settings.clock.now()
                 self.settings.lane.claim(self.idle)
             if self.mode is None and self.exit_reason is None:
                 return
@@ -551,7 +551,7 @@ class Accumulator:
         with self.lock:
             effects = Effects()
             self.schedule(PUSHED, effects)
-            seat = effects.seats.pop() if effects.seats else None
+            seat = effects.seats.pop(0) if effects.seats else None
         self.conclude(effects)
         if seat is not None:
             runner.run(self, seat)
@@ -805,6 +805,8 @@ class Accumulator:
         """Do what messages that were just accumulated make possible. Under the lock."""
         self.lead = NEVER
         if self.state is IDLE:
+            if not self.core.shape.timed:
+                self.since = self.settings.clock.now()
             self.schedule(PUSHED, effects)
         elif self.state is WAITING:
             self.schedule(DUE, effects)
@@ -849,9 +851,10 @@ class Accumulator:
         while again is not None:
             try:
                 facts, now = self._facts(again)
+                woken = self.state is IDLE
                 transition = advance(self.state, again, facts)
                 self.state = transition.state
-                again = self._perform(transition.steps, effects, seat, now)
+                again = self._perform(transition.steps, effects, seat, now, woken=woken)
             except Exception as error:  # noqa: BLE001 - of a behaviour
                 if seat is None:
                     self.core.note_refusal((), error)
@@ -864,13 +867,13 @@ class Accumulator:
                 return
 
     def _perform(
-        self, steps: tuple[Step, ...], effects: Effects, seat: Any, now: float
+        self, steps: tuple[Step, ...], effects: Effects, seat: Any, now: float, *, woken: bool
     ) -> Event | None:
         """Perform steps; return the event that has to be looked at next. Under the lock."""
         again: Event | None = None
         for step in steps:
             if step is TAKE:
-                if seat is not None and not self._take(seat, now):
+                if seat is not None and not self._take(seat, now, woken=woken):
                     again = DONE  # all that was held has expired
             elif step is TOKEN_IN:
                 if not self.idle:
@@ -906,10 +909,12 @@ class Accumulator:
         if self._seats is not None:
             self._exclusive = type(task) is Order
 
-    def _take(self, seat: Any, now: float) -> bool:
-        """Take a batch for a seat; return whether there was one. Under the lock."""
+    def _take(self, seat: Any, now: float, *, woken: bool) -> bool:
+        """Take a batch for a seat; return whether there was one. Under the lock.
+
+        `woken`: the pair was idle, so the messages have just arrived.
+        """
         core = self.core
-        woken = self.state is IDLE
         batch = core.take(now)
         if self._blocked:
             self._owner = get_ident()
@@ -926,15 +931,22 @@ class Accumulator:
                 self.timing = Timing()
             self.timing.count_reason(batch.reason)
         moment = self.settings.clock.now()
-        low = self.since
-        if core.shape.first_stamped and core.first_at:
-            low = min(max(low, core.first_at), moment)
-        seat.span = (low, low if woken else moment, moment)
+        seat.span = self._span(batch.size, moment, woken=woken)
         self.since = moment
         seat.batch = batch
         core.in_flight += batch.size
         self._begin_task(seat, batch)
         return True
+
+    def _span(self, size: int, moment: float, *, woken: bool) -> tuple[float, float, float]:
+        """Return between which moments the messages of a batch arrived, and when it is taken."""
+        low, high, first = self.since, moment, self.core.oldest_at
+        if first > low:  # the arrival of the first one is known, and the others follow evenly
+            low = min(first, moment)
+            high = low + (moment - low) * (size - 1) / max(size, 1)
+        elif woken:
+            high = low
+        return low, high, moment
 
     def _look_again(self) -> Event | None:
         """Look at the inbox after the token was put in place. Under the lock."""
@@ -944,6 +956,7 @@ class Accumulator:
             except IndexError:
                 return None  # a producer has handed the token over meanwhile
             self.lead = NEVER
+            self.since = self.settings.clock.now()  # they have arrived just now
             return PUSHED
         if self.state is IDLE and self._idle_timeout() is not None:
             self._watch_idleness()
