@@ -168,7 +168,10 @@ class _Nobody:
         """Do nothing."""
 
 
-_DEAD_TOKEN: list[Any] = [_Nobody()]
+_SPARE = 64
+"""Tokens of a pair that takes no more messages. See `Accumulator.bar`."""
+
+_DEAD_TOKENS: list[Any] = [_Nobody()] * _SPARE
 
 
 class Accumulator:
@@ -292,11 +295,20 @@ class Accumulator:
                 self.schedule(PUSHED, effects)
         self.conclude(effects)
 
+    def bar(self) -> None:
+        """Put the token in place for good: each push takes the slow path. Under the lock.
+
+        A producer that has found the pair alive a moment ago may still take a token, and puts it
+        back only after it has noticed. There are enough for all such producers, so that others
+        never find none meanwhile, and take that for a busy executor.
+        """
+        self.idle.extend([self] * _SPARE)
+
     def _refuse_late(self, pushed: Sequence[Any]) -> bool:
         """Take messages back that came after the stop; return whether they did."""
         with self.lock:
-            if not self.idle:
-                self.idle.append(self)  # for good: each push takes the slow path
+            if len(self.idle) < _SPARE:
+                self.idle.append(self)
             return self._take_back(pushed)
 
     def _take_back(self, pushed: Sequence[Any]) -> bool:
@@ -822,7 +834,8 @@ class Accumulator:
         lead = 0
         if self.active < limit:
             lead, self.lead = self.lead, 1
-        if lead and core.raw and self.mode is None and event in _FOLDS:
+        takes_more = self.mode is None and self.exit_reason is None
+        if lead and core.raw and takes_more and event in _FOLDS:
             woken = event is PUSHED and self.state is IDLE
             self._fold(now, lead if woken else None)
             if woken and self.mail:
@@ -856,7 +869,7 @@ class Accumulator:
                 self.state = transition.state
                 again = self._perform(transition.steps, effects, seat, now, woken=woken)
             except Exception as error:  # noqa: BLE001 - of a behaviour
-                if seat is None:
+                if seat is None or self.state is DEAD:
                     self.core.note_refusal((), error)
                     return
                 if self.mode is None:
@@ -1102,7 +1115,7 @@ class Accumulator:
             self.state = DEAD
         ROSTER.discard(self)
         self.settings.lane.release()
-        self.idle[:] = _DEAD_TOKEN
+        self.idle[:] = _DEAD_TOKENS
         life = self._life  # one that is made from now on knows that the pair has ended
         if life is not None:
             life.over()
@@ -1110,7 +1123,7 @@ class Accumulator:
 
     def unlink(self) -> None:
         """Forget what refers back to this pair, which has ended."""
-        self.idle[:] = _DEAD_TOKEN
+        self.idle[:] = _DEAD_TOKENS
         self.value = self.handle = self.actor_ref = None
         self.__dict__.pop("_life", None)
 

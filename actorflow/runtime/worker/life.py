@@ -241,8 +241,7 @@ class Life:
             self._executor_reason = reason
             if not self.supervised or pair.mode is not None:
                 pair.exit_reason = pair.exit_reason or reason
-                if not pair.idle:
-                    pair.idle.append(pair)
+                pair.bar()
             pair.apply(CRASHED, effects)
         log.error(
             "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
@@ -390,9 +389,8 @@ class Life:
                 first = pair.mode is None
                 pair.mode = mode
                 self._reason = reason or self._reason or Normal()
-                if not pair.idle:
-                    pair.idle.append(pair)
                 if first:
+                    pair.bar()
                     pair.close()
             if not effects.seats:
                 pair.schedule(STOP, effects)

@@ -42,7 +42,9 @@ class Racy(list[Any]):
 class Twin:
     """A worker without threads whose job does what its script says."""
 
-    def __init__(self, behaviour: Any, *, plain: bool, script: list[str], racers: list[str]) -> None:
+    def __init__(
+        self, behaviour: Any, *, plain: bool, script: list[str], racers: list[str]
+    ) -> None:
         self.lane = ManualLane()
         self.clock = ManualClock()
         self.script = list(script)
