@@ -751,6 +751,7 @@ class Accumulator:
         """Do what messages that were just accumulated make possible. Under the lock."""
         self.lead = NEVER
         if self.state is PairState.IDLE:
+            self.since = self.settings.clock.now()
             self.schedule(Event.PUSHED, effects)
         elif self.state is PairState.WAITING:
             self.schedule(Event.DUE, effects)
@@ -794,10 +795,12 @@ class Accumulator:
         again: Event | None = event
         while again is not None:
             try:
+                woken = again is Event.PUSHED and self.state is PairState.IDLE
+                woken = woken and self.lead != NEVER
                 facts, now = self._facts(again)
                 transition = advance(self.state, again, facts)
                 self.state = transition.state
-                again = self._perform(transition.steps, effects, seat, now)
+                again = self._perform(transition.steps, effects, seat, now, woken=woken)
             except Exception as error:  # noqa: BLE001 - of a behaviour
                 if seat is None:
                     self.core.note_refusal((), error)
@@ -810,13 +813,13 @@ class Accumulator:
                 return
 
     def _perform(
-        self, steps: tuple[Step, ...], effects: Effects, seat: Any, now: float
+        self, steps: tuple[Step, ...], effects: Effects, seat: Any, now: float, *, woken: bool
     ) -> Event | None:
         """Perform steps; return the event that has to be looked at next. Under the lock."""
         again: Event | None = None
         for step in steps:
             if step is Step.TAKE:
-                if seat is not None and not self._take(seat, now):
+                if seat is not None and not self._take(seat, now, woken=woken):
                     again = Event.DONE  # all that was held has expired
             elif step is Step.TOKEN_IN:
                 if not self.idle:
@@ -851,10 +854,12 @@ class Accumulator:
         if self._seats is not None:
             self._exclusive = type(task) is Order
 
-    def _take(self, seat: Any, now: float) -> bool:
-        """Take a batch for a seat; return whether there was one. Under the lock."""
+    def _take(self, seat: Any, now: float, *, woken: bool) -> bool:
+        """Take a batch for a seat; return whether there was one. Under the lock.
+
+        `woken`: it is what has woken the executor, so all of it arrived at that moment.
+        """
         core = self.core
-        woken = self.state is PairState.IDLE
         batch = core.take(now)
         if self._blocked:
             self._owner = get_ident()
@@ -875,7 +880,8 @@ class Accumulator:
         if core.shape.first_stamped and core.first_at:
             low = min(max(low, core.first_at), moment)
         seat.span = (low, low if woken else moment, moment)
-        self.since = moment
+        if not woken:  # else others may have pushed since then, and wait for the next batch
+            self.since = moment
         seat.batch = batch
         core.in_flight += batch.size
         self._begin_task(seat, batch)
@@ -1094,10 +1100,11 @@ class Accumulator:
                 self.batch = batch
                 self.state, self.active, core.in_flight = PairState.RUNNING, 1, 1
                 core.folded, core.batches = folded, batches
-                now = self.settings.clock.now()
+                now = self.since = self.settings.clock.now()
                 self.span = (now, now, now)
                 self.idle.clear()
             outcome = runner.call(self, batch)
+            end = self.settings.clock.now()
             if runner.is_plain(outcome) and not self.settings.checks:
                 with self.lock:
                     if generation == self.generation and self.mode is None:
@@ -1107,6 +1114,10 @@ class Accumulator:
                             self.batch, self.active = None, 0
                             self.state = PairState.IDLE
                             self.idle.append(self)
+                            # Last: an interrupt costs this measurement, and nothing else.
+                            if self.timing is None:
+                                self.timing = Timing()
+                            self.timing.finished(batches, 1, (now, now, now), end)
         finally:
             if self.batch is batch or core.raw or self.mail:
                 SHELTER.run(self._finish_help, batch, generation, outcome, processed)
