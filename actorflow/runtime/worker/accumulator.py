@@ -1150,7 +1150,7 @@ class Accumulator:
         self.life.report()
 
     def forked(self) -> None:
-        """Be dead in a forked child. In its only thread."""
+        """Mark the pair as dead in a forked child. In its only thread."""
         self.lock = allocate_lock()
         self.life.forked()
 
