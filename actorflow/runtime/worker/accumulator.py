@@ -945,7 +945,8 @@ class Accumulator:
             self.timing.count_reason(batch.reason)
         moment = self.settings.clock.now()
         seat.span = self._span(batch.size, moment, woken=woken)
-        self.since = moment
+        if not woken:  # else others may have pushed since then, and wait for the next batch
+            self.since = moment
         seat.batch = batch
         core.in_flight += batch.size
         self._begin_task(seat, batch)
@@ -1175,10 +1176,11 @@ class Accumulator:
                 self.batch = batch
                 self.state, self.active, core.in_flight = RUNNING, 1, 1
                 core.folded, core.batches = folded, batches
-                now = self.settings.clock.now()
+                now = self.since = self.settings.clock.now()
                 self.span = (now, now, now)
                 self.idle.clear()
             outcome = runner.call_helped(self, batch)
+            end = self.settings.clock.now()
             if runner.is_plain(outcome) and not self.settings.checks:
                 with self.lock:
                     if generation == self.generation and self.mode is None:
@@ -1188,6 +1190,10 @@ class Accumulator:
                             self.batch, self.active = None, 0
                             self.state = IDLE
                             self.idle.append(self)
+                            # Last: an interrupt costs this measurement, and nothing else.
+                            if self.timing is None:
+                                self.timing = Timing()
+                            self.timing.finished(batches, 1, (now, now, now), end)
         finally:
             if self.batch is batch or core.raw or self.mail:
                 SHELTER.run(self._finish_help, batch, generation, outcome, processed)
@@ -1220,7 +1226,7 @@ class Accumulator:
         self.life.report()
 
     def forked(self) -> None:
-        """Be dead in a forked child. In its only thread."""
+        """Mark the pair as dead in a forked child. In its only thread."""
         self.lock = allocate_lock()
         self.life.forked()
 

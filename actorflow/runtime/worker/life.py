@@ -27,7 +27,7 @@ from actorflow.runtime.errors import (
     WorkerCrashed,
     WorkerStopped,
 )
-from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
+from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Shutdown
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
@@ -193,6 +193,8 @@ class Life:
                 else:
                     pair.schedule(STARTED, effects)
         pair.conclude(effects)
+        if pair.exit_reason is not None:  # it was stopped before it could start
+            self._release_starter(self.dead_error())
 
     def started(self, seat: Any, generation: int) -> Any:
         """Note that `on_start` has returned; return what the seat does next."""
@@ -448,10 +450,9 @@ class Life:
     def forked(self) -> None:
         """Mark the pair as dead in a forked child."""
         pair = self._pair
-        reason = Shutdown("it runs in the parent process, and this is a forked child")
         if pair.exit_reason is None:
-            self._executor_reason = self._executor_reason or reason
-            pair.exit_reason = reason
+            self._executor_reason = self._executor_reason or FORKED
+            pair.exit_reason = FORKED
             pair.mode = StopMode.NOW
             pair.state = DEAD
             if not pair.idle:
