@@ -1,11 +1,11 @@
-"""Which cases the benchmark of the workers runs, and with how many messages."""
+"""The cases of the worker benchmark, and how many messages each of them carries."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from benchmarks import latency, loads, population
+from benchmarks import calls, latency, loads, population
 from benchmarks.loads import BEHAVIOURS, available
 from benchmarks.measure import Case, Section
 
@@ -21,6 +21,7 @@ LOADS: dict[str, Callable[..., dict[str, float]]] = {
     "round_trip": latency.round_trip,
     "ack": latency.ack,
     "paced": latency.paced,
+    "calls": calls.calls,
     "population": population.population,
     "traced": population.traced,
 }
@@ -31,28 +32,31 @@ INTERVALS = {"5 ms (default)": 5e-3, "1 ms": 1e-3, "0.05 ms": 5e-5}
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How much of everything."""
+    """How large the loads are, and how often they run."""
 
     messages: int
-    crowd: int
-    each: int
+    crowds: tuple[tuple[int, int], ...]
+    """Numbers of workers, and of messages for each of them."""
     samples: int
     flood_samples: int
     paced: int
-    few: int
-    many: int
+    workers: int
+    """Idle workers."""
+    seconds: float
+    """How long callers call a batched function."""
     rounds: int
     fewer_rounds: int
 
 
 FULL = Scale(
-    messages=1_000_000, crowd=1_000, each=1_000, samples=2_000, flood_samples=150, paced=1_500,
-    few=10_000, many=100_000, rounds=5, fewer_rounds=3,
+    messages=1_000_000, crowds=((1_000, 1_000), (10_000, 100), (100_000, 10)), samples=2_000,
+    flood_samples=150, paced=1_500, workers=100_000, seconds=1.0, rounds=5, fewer_rounds=3,
 )  # fmt: skip
 QUICK = Scale(
-    messages=1_000, crowd=10, each=100, samples=10, flood_samples=2, paced=10,
-    few=20, many=40, rounds=2, fewer_rounds=1,
+    messages=1_000, crowds=((10, 100), (10, 10), (20, 5)), samples=10, flood_samples=2, paced=10,
+    workers=40, seconds=0.05, rounds=2, fewer_rounds=1,
 )  # fmt: skip
+_CROWDS = (1_000, 10_000, 100_000)  # as the sections are named, whatever the scale
 
 _SLOW_PEERS = {
     "plain pykka": ("plain pykka", 5),
@@ -63,16 +67,14 @@ _SLOW_PEERS = {
     "bare list": ("bare list", 1),
     "bare dict": ("bare dict", 1),
 }
-"""Peers by their labels: who they are, and by what their messages are divided."""
-_SLOW_BEHAVIOURS = {
-    "TableUnique": 10, "Linger(Queue, 1 ms, 1,000)": 4, "Debounce(Queue, 1 ms, 5 ms)": 4,
-    "Expire(Queue, 60 s)": 4,
-}  # fmt: skip
+"""Peers by their labels: their names, and by what their number of messages is divided."""
+_SLOW_BEHAVIOURS = {"TableUnique": 10}
 
 
 def missing() -> list[str]:
-    """Name the behaviours that this tree does not have, so that their rows are left out."""
-    return [name for name in BEHAVIOURS if not available(name)]
+    """Return the names of subjects that are not installed, so that their rows are left out."""
+    absent = [name for name in BEHAVIOURS if not available(name)]
+    return absent if calls.has_peer() else [*absent, calls.PEER]
 
 
 def _scaled(count: int, divisor: int) -> str:
@@ -97,20 +99,25 @@ def _bursts(scale: Scale, producers: int) -> Section:
     return Section(name=f"burst-{producers}", title=title, cases=tuple(cases), rounds=scale.rounds)
 
 
-def _crowd(scale: Scale) -> Section:
-    divisors = {"Queue": 1, "plain pykka": 50, "asyncio queue": 5, "bare list": 1}
+def _crowd(scale: Scale, number: int) -> Section:
+    workers, each = scale.crowds[number]
+    divisors = {"Queue": 1, "asyncio queue": 1, "bare list": 1}
+    if number == 0:
+        divisors["plain pykka"] = 50  # a thread each, so not for more of them
     cases = [
         Case(
             label=subject,
             load="crowd",
             subject=subject,
-            options={"workers": scale.crowd, "each": scale.each // divisor},
-            note="" if divisor == 1 else f"{scale.each // divisor:,} messages each",
+            options={"workers": workers, "each": max(each // divisor, 1)},
+            note="" if divisor == 1 else f"{each // divisor:,} messages each",
         )
         for subject, divisor in divisors.items()
     ]
-    title = f"{scale.crowd:,} workers x {scale.each:,} messages, round robin"
-    return Section(name="crowd", title=title, cases=tuple(cases), rounds=scale.rounds)
+    title = f"{workers:,} workers x {each:,} messages, round robin"
+    return Section(
+        name=f"crowd-{_CROWDS[number]}", title=title, cases=tuple(cases), rounds=scale.rounds
+    )
 
 
 def _chunks(scale: Scale) -> Section:
@@ -124,8 +131,11 @@ def _chunks(scale: Scale) -> Section:
 
 
 def _round_trips(scale: Scale) -> Section:
-    notes = {"push_block, help": "caller-runs"}
-    subjects = ("push_block", "push_block, help", "bare hand-off", "pykka ask")
+    notes = {
+        "push_block, help, other thread": "the caller runs the job",
+        "push_block, help, main thread": "signals may interrupt it, so the job runs elsewhere",
+    }
+    subjects = ("push_block", "ask", *notes, "bare hand-off", "pykka ask")
     cases = tuple(
         Case(
             label=subject, load="round_trip", subject=subject,
@@ -145,7 +155,7 @@ def _flood(scale: Scale) -> Section:
     options = {"samples": scale.flood_samples, "flood": True}
     cases = tuple(
         Case(label=subject, load="round_trip", subject=subject, options=options)
-        for subject in ("push_block", "push_block, help", "bare hand-off")
+        for subject in ("push_block", "push_block, help, other thread", "bare hand-off")
     )
     title = "Round trip while another thread floods, us"
     return Section(name="flood", title=title, cases=cases, rounds=scale.fewer_rounds)
@@ -172,20 +182,52 @@ def _paced(scale: Scale) -> Section:
 
 
 def _population(scale: Scale) -> Section:
-    def case(subject: str, load: str, workers: int, note: str = "") -> Case:
-        label = f"{subject}, {workers:,}" + (", traced" if load == "traced" else "")
-        return Case(
-            label=label, load=load, subject=subject, options={"workers": workers}, note=note
-        )
+    def case(label: str, subject: str, load: str, workers: int, note: str = "") -> Case:
+        options = {"workers": workers}
+        note = f"{workers:,}" + (note and f", {note}")
+        return Case(label=label, load=load, subject=subject, options=options, note=note)
 
+    count = scale.workers
     cases = (
-        case("Queue", "population", scale.few),
-        case("Queue", "population", scale.many),
-        case("Queue", "traced", scale.many, "slow: every allocation is traced"),
-        case("plain pykka", "population", scale.few // 10, "a thread each"),
+        case("Queue", "Queue", "population", count),
+        case("Queue, fewer", "Queue", "population", count // 10),
+        case("Queue, traced", "Queue", "traced", count, "slow: every allocation is traced"),
+        case("plain pykka", "plain pykka", "population", max(count // 100, 2), "a thread each"),
     )
     title = "Idle workers"
     return Section(name="population", title=title, cases=cases, rounds=scale.fewer_rounds)
+
+
+def _calls(scale: Scale, *, costly: bool) -> Section:
+    settings: dict[str, dict[str, Any]] = {
+        "16, 5 ms": {"size": 16, "wait": 0.005},
+        "64, 5 ms": {"size": 64, "wait": 0.005},
+        "defaults": {"size": None},
+    }
+    notes = {
+        "16, 5 ms": "the largest batch holds all callers",
+        "64, 5 ms": "no batch is ever full, so each waits 5 ms",
+        "defaults": "",
+    }
+    cases = tuple(
+        Case(
+            label=f"{subject}, {name}",
+            load="calls",
+            subject=subject,
+            options={"seconds": scale.seconds, "costly": costly, **options},
+            note=notes[name],
+        )
+        for name, options in settings.items()
+        for subject in ("af.batched", calls.PEER)
+        if subject != calls.PEER or calls.has_peer()
+    )
+    cost = "1 ms per call" if costly else "trivial"
+    return Section(
+        name="calls-1ms" if costly else "calls",
+        title=f"A batched function ({cost}) called by {calls.CALLERS} threads: largest batch, wait",
+        cases=cases,
+        rounds=scale.fewer_rounds,
+    )
 
 
 def _switch(scale: Scale) -> Section:
@@ -211,18 +253,20 @@ def _switch(scale: Scale) -> Section:
 
 
 def sections(scale: Scale, *, rounds: int | None = None) -> list[Section]:
-    """Give all sections, in the order of the report."""
+    """Return all sections, in the order of the report."""
     if rounds is not None:
         scale = replace(scale, rounds=rounds, fewer_rounds=rounds)
     return [
         _bursts(scale, 1),
         _bursts(scale, 4),
-        _crowd(scale),
+        *(_crowd(scale, number) for number in range(len(_CROWDS))),
         _chunks(scale),
         _round_trips(scale),
         _flood(scale),
         _acks(scale),
         _paced(scale),
         _population(scale),
+        _calls(scale, costly=False),
+        _calls(scale, costly=True),
         _switch(scale),
     ]

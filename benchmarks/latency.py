@@ -1,4 +1,4 @@
-"""Loads that are measured by how long one message takes. All times in microseconds."""
+"""Loads that measure how long one message takes. All times are in microseconds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["ack", "paced", "percentiles", "round_trip"]
 
 _PAUSE = 1e-4  # seconds before each call to an idle subject, so that it really is idle
-_FLOOD_PAUSE = 1e-3  # seconds between two calls under flood, so that they come at any moment of it
+_FLOOD_PAUSE = 1e-3  # seconds between two calls under flood, so that calls hit any moment of it
 _FLOOD_START = 10_000  # messages after which a flood is under way
-_WARM = 20  # round trips that do not count
+_WARM = 20  # calls that do not count
 
 
 def percentiles(seconds: list[float]) -> Figures:
-    """Give the median and the 99th percentile, in microseconds."""
+    """Return the median and the 99th percentile, in microseconds."""
     ordered = sorted(seconds)
     last = len(ordered) - 1
     return {"p50": ordered[last // 2] * 1e6, "p99": ordered[round(last * 0.99)] * 1e6}
@@ -44,8 +44,12 @@ class _Answering(pykka.ThreadingActor):
         return message
 
 
+def _answer(batch: list[Any], state: Any) -> af.Answers:
+    return af.Answers(state, batch)
+
+
 def _subject(name: str, cleanup: contextlib.ExitStack) -> tuple[Callable[[], Any], Any]:
-    """Give a call that goes there and back, and what a flood can be pushed to."""
+    """Return a function that makes one round trip, and one that a flood can call with messages."""
     if name == "bare hand-off":
         hand_off = HandOff()
         cleanup.callback(hand_off.close)
@@ -56,18 +60,39 @@ def _subject(name: str, cleanup: contextlib.ExitStack) -> tuple[Callable[[], Any
         ref = _Answering.start()
         cleanup.callback(ref.stop, timeout=PATIENCE)
         return lambda: ref.ask(None), None
-    worker = cleanup.enter_context(af.spawn(_ignore, help=name == "push_block, help"))
+    if name == "ask":
+        asked = cleanup.enter_context(af.spawn(_answer))
+        return lambda: asked.ask(None), asked.push
+    worker = cleanup.enter_context(af.spawn(_ignore, help=name in _HELPED))
     return lambda: worker.push_block(None), worker.push
+
+
+_HELPED = {"push_block, help, main thread": True, "push_block, help, other thread": False}
+"""Subjects whose caller runs the job itself where it can, and whether it is the main thread."""
 
 
 def round_trip(
     subject: str, *, samples: int, flood: bool = False, interval: float | None = None
 ) -> Figures:
-    """Go there and back, again and again; with `flood`, while another thread floods the subject.
+    """Make round trips, one after another; with `flood`, while another thread floods the subject.
 
-    The flood of a worker goes to that very worker. The bare hand-off carries nothing, so its
+    The flood of a worker goes to that very worker. The bare hand-off carries no messages, so its
     flood goes to a bare list: both compete for the interpreter lock in the same way.
     """
+    if _HELPED.get(subject, True):
+        return _round_trip(subject, samples=samples, flood=flood, interval=interval)
+    figures: Figures = {}
+
+    def other() -> None:
+        figures.update(_round_trip(subject, samples=samples, flood=flood, interval=interval))
+
+    thread = threading.Thread(target=other, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    return figures
+
+
+def _round_trip(subject: str, *, samples: int, flood: bool, interval: float | None) -> Figures:
     with switching(interval), contextlib.ExitStack() as cleanup:
         go, push = _subject(subject, cleanup)
         flooder = _Flood(push) if flood else None
@@ -76,8 +101,8 @@ def round_trip(
             flooder.wait()
         times: list[float] = []
         clean_heap()
-        helps = subject == "push_block, help"  # it is idle when the call returns
-        pause = _FLOOD_PAUSE if flooder else 0.0 if helps else _PAUSE
+        hot = subject in _HELPED  # no other thread has to come to rest
+        pause = _FLOOD_PAUSE if flooder else 0.0 if hot else _PAUSE
         for number in range(-_WARM, samples):
             if pause:
                 time.sleep(pause)
@@ -116,11 +141,11 @@ class _Flood:
             time.sleep(_FLOOD_PAUSE)
 
     def mark(self) -> None:
-        """Count from here."""
+        """Begin to count."""
         self._since = (self._pushed, time.perf_counter())
 
     def rate(self) -> float:
-        """Give the messages pushed per second since the mark."""
+        """Return the messages pushed per second since the mark."""
         pushed, begin = self._since
         return (self._pushed - pushed) / (time.perf_counter() - begin)
 
@@ -131,9 +156,9 @@ class _Flood:
 
 
 def ack(subject: str, *, samples: int) -> Figures:
-    """Time `push_ack`, on a worker that is idle each time or on one that is busy all the time.
+    """Time `push_ack` on a worker that is idle each time, or on one that is busy all the time.
 
-    Beside them, the least that waking a thread costs whoever does it.
+    The reference is the least that waking a thread costs the thread that does it.
     """
     if subject == "bare put, idle thread":
         return _bare_put(samples)

@@ -1,9 +1,9 @@
-"""Loads that are measured by how many messages they carry in a second.
+"""Loads that measure throughput: how many messages are carried in a second.
 
-Each load is a function of plain arguments that returns figures by name, so that it can be run in
-a process of its own. Time runs from the first push until the last message is processed. What is
-pushed is made before; the heap is collected and frozen before the clock starts, and the collector
-stays on.
+Each load is a function of plain arguments that returns figures by name, so that it can run in a
+process of its own. Time runs from the first push until the last message is processed. Messages,
+workers and queues are made before; the heap is collected and frozen before the clock starts, and
+the collector stays on.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import random
 import sys
 import threading
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 Figures = dict[str, float]
-"""What one run of a load found."""
+"""The figures of one run, by name."""
 
 KEYS = 1_000
 BOUND = 10_000
@@ -78,10 +79,10 @@ BEHAVIOURS: dict[str, tuple[str, Callable[[], Any]]] = {
     "Coalesce": ("pairs", lambda: _make("Coalesce", 0, _newer)),
     "Fair": ("keyed", lambda: _make("Fair", 0)),
 }  # fmt: skip
-"""By the names used in the tables: what is pushed, and how the behaviour is made.
+"""The kind of messages and the behaviour's factory, by the names used in the tables.
 
-`numbers`, `urgent`, `random` and `keyed` all reach the job, so the job counts them. Of `pairs`
-(1,000 keys) and `lossy` only some do: a last message shows that all of them are through.
+All `numbers`, `urgent`, `random` and `keyed` messages reach the job, so the job counts them. Only
+some of the `pairs` (1,000 keys) and `lossy` messages do: a last message marks the end.
 """
 
 _NEEDS = {"Priority 0..9": "Priority", "Priority random": "Priority"}
@@ -93,21 +94,21 @@ def _newer(_old: Any, new: Any) -> Any:
 
 
 def available(name: str) -> bool:
-    """Tell whether the tree has that behaviour."""
+    """Return whether the `behaviours` package has that behaviour."""
     return hasattr(behaviours, _NEEDS.get(name, name.partition("(")[0]))
 
 
 def clean_heap() -> None:
-    """Leave the collector nothing old to look at: what the load makes is what it pays for.
+    """Hide everything older from the collector: a load pays only for what it allocates itself.
 
-    What is frozen stays so until the process ends, or `gc.unfreeze` is called.
+    It stays hidden until the process ends or `gc.unfreeze` is called.
     """
     gc.collect()
     gc.freeze()
 
 
 def messages_for(kind: str, count: int) -> list[Any]:
-    """Make the messages of a load."""
+    """Return the messages of a load."""
     if kind == "pairs":
         return [(number % KEYS, number) for number in range(count)]
     if kind == "urgent":
@@ -121,7 +122,7 @@ def messages_for(kind: str, count: int) -> list[Any]:
 
 
 class _Finish:
-    """Knows when everything is processed: by counting, or by a last message."""
+    """Detects that everything is processed, by counting or by a last message."""
 
     def __init__(self, expected: int | None) -> None:
         self._expected = expected
@@ -130,7 +131,7 @@ class _Finish:
         self._count = 0
 
     def batch(self, batch: list[Any]) -> None:
-        """Be the job of whoever batches."""
+        """Count a batch: the job of peers that batch."""
         if self._expected is None:
             if batch[-1] == _LAST:
                 self._lock.release()
@@ -140,18 +141,18 @@ class _Finish:
                 self._lock.release()
 
     def job(self, batch: list[Any], state: Any) -> Any:
-        """Be the job of a worker."""
+        """Count a batch: the job of a worker."""
         self.batch(batch)
         return state
 
     def one(self, _message: Any) -> None:
-        """Be the job of whoever does not batch."""
+        """Count a message: the job of peers that do not batch."""
         self._count += 1
         if self._count == self._expected:
             self._lock.release()
 
     def wait(self) -> None:
-        """Wait until the last message is processed, and check that none came twice."""
+        """Wait until the last message is processed; check that none was processed twice."""
         if not self._lock.acquire(timeout=PATIENCE):
             msg = f"after {PATIENCE} s {self._count} of {self._expected} messages are processed"
             raise TimeoutError(msg)
@@ -165,9 +166,9 @@ def _push_all(push: Callable[[Any], None], messages: list[Any]) -> None:
 
 
 def _produce(push: Callable[[Any], None], parts: list[list[Any]]) -> Callable[[], None]:
-    """Start the producers, which wait for a signal; give what sets them off and joins them.
+    """Start producers that wait for a signal; return a function that releases and joins them.
 
-    A single one is the calling thread itself.
+    A single producer is the calling thread itself.
     """
     if len(parts) == 1:
         return lambda: _push_all(push, parts[0])
@@ -192,9 +193,9 @@ def _produce(push: Callable[[Any], None], parts: list[list[Any]]) -> Callable[[]
 def burst(
     subject: str, *, messages: int, producers: int = 1, interval: float | None = None
 ) -> Figures:
-    """Push all messages as fast as they go, and wait until they are processed."""
+    """Push all messages as fast as possible, and wait until they are processed."""
     with switching(interval):
-        _once(subject, min(messages, 2_000), producers)  # threads are started, code is warm
+        _once(subject, min(messages, 2_000), producers)  # start threads, warm up
         return {"rate": messages / _once(subject, messages, producers)}
 
 
@@ -230,7 +231,7 @@ def _once(subject: str, count: int, producers: int) -> float:
 
 
 def _push_last(push: Callable[[Any], None]) -> None:
-    """Push the last message, for as long as it is refused for lack of room."""
+    """Push the last message, again and again while it is rejected for lack of room."""
     while True:
         try:
             push(_LAST)
@@ -250,14 +251,13 @@ def _crowd(subject: str, workers: int, each: int) -> float:
     messages = list(range(each))
     if subject == "asyncio queue":
         return _asyncio_crowd(workers, messages)
-    finish = _Finish(workers)
-    ending = threading.Lock()
+    finish = _Finish(1)
+    ended = itertools.count(1)  # without a lock, which would hold up threads and make pools grow
 
     def job(batch: list[Any], seen: int) -> int:
         seen += len(batch)
-        if seen >= each:
-            with ending:
-                finish.one(None)
+        if seen >= each and next(ended) == workers:
+            finish.one(None)
         return seen
 
     with contextlib.ExitStack() as cleanup:
@@ -308,10 +308,7 @@ def _keeping_one(job: Callable[[list[Any], int], int]) -> Callable[[Any], None]:
 
 def _asyncio_crowd(workers: int, messages: list[Any]) -> float:
     finish = _Finish(workers * len(messages))
-    clean_heap()
-    begin = time.perf_counter()
-    asyncio.run(asyncio_crowd(finish.one, workers, messages))
-    return time.perf_counter() - begin
+    return asyncio.run(asyncio_crowd(finish.one, workers, messages, clean_heap))
 
 
 def chunks(subject: str, *, messages: int, size: int) -> Figures:
@@ -342,7 +339,7 @@ def _chunks(subject: str, count: int, size: int) -> float:
 
 @contextlib.contextmanager
 def switching(interval: float | None) -> Iterator[None]:
-    """Set the interpreter's switch interval for a while."""
+    """Set the interpreter's switch interval inside a `with` block."""
     before = sys.getswitchinterval()
     if interval is not None:
         sys.setswitchinterval(interval)

@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: the machine, the interpreter, the versions."""
+"""What figures depend on besides the code: the machine, the interpreter, the versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["busy", "describe", "processors", "resident"]
 
 
 def describe() -> dict[str, str]:
-    """Tell on what and with what a run was made."""
+    """Return the facts about the machine and the software of a run."""
     load = ", ".join(f"{each:.2f}" for each in os.getloadavg())
     return {
         "date": dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -31,20 +31,20 @@ def describe() -> dict[str, str]:
 
 
 def processors() -> int:
-    """Count the processors that this process may use."""
+    """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def busy() -> float | None:
-    """Give the load of the last minute if it is too high to measure beside; else `None`."""
+    """Return the load of the last minute if it is too high to measure; else `None`."""
     load = os.getloadavg()[0]
     return load if load > 0.5 * processors() else None
 
 
 def resident() -> int:
-    """Give the memory that the process holds now, in bytes; its peak where that is unknown."""
+    """Return the resident memory of the process in bytes; its peak where that is unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:

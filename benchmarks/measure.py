@@ -1,8 +1,8 @@
-"""How loads are run: each in a process of its own, interleaved, repeated, summed up.
+"""How loads are run: each in a process of its own, interleaved and repeated.
 
-The cases of a section take turns (A B C, A B C, ...), so that whatever else the machine does
-meanwhile falls on all of them. A ratio of two cases is taken within each round and then summed
-up, for the same reason.
+The cases of a section take turns (A B C, A B C, ...), so that other activity on the machine
+affects all of them. For the same reason, a ratio of two cases is computed within each round; the
+median of the rounds is reported.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["Case", "Figures", "Result", "Results", "Section", "measure", "ratio"
 _PATIENCE = 180.0  # seconds for one case in its process
 
 Figures: TypeAlias = dict[str, float]
-"""What one run of a case found."""
+"""The figures of one run, by name."""
 
 Loads: TypeAlias = "Mapping[str, Callable[..., Figures]]"
-"""What a case can run, by name."""
+"""Loads by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +57,19 @@ class Section:
 
 @dataclass(kw_only=True)
 class Result:
-    """What the rounds of a case found, figure by figure."""
+    """The figures of all rounds of a case."""
 
     case: Case
     figures: dict[str, list[float]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
     def median(self, figure: str) -> float | None:
-        """Give the middle of the rounds; `None` if there is no such figure."""
+        """Return the median of the rounds; `None` if there is no such figure."""
         values = self.figures.get(figure)
         return statistics.median(values) if values else None
 
     def spread(self, figure: str) -> tuple[float, float] | None:
-        """Give the least and the greatest."""
+        """Return the minimum and the maximum of the rounds."""
         values = self.figures.get(figure)
         return (min(values), max(values)) if values else None
 
@@ -79,7 +79,7 @@ Results: TypeAlias = "dict[str, dict[str, Result]]"
 
 
 def ratio(above: Result | None, below: Result | None, figure: str) -> float | None:
-    """Give the median of the ratios within each round."""
+    """Return the median of the ratios within each round."""
     if above is None or below is None:
         return None
     pairs = zip(above.figures.get(figure, ()), below.figures.get(figure, ()), strict=False)
@@ -89,7 +89,7 @@ def ratio(above: Result | None, below: Result | None, figure: str) -> float | No
 
 @contextlib.contextmanager
 def _pinned(*, pinned: bool) -> Iterator[None]:
-    """Keep this thread, and those that it starts, on one processor."""
+    """Keep this thread, and threads started by it, on one processor."""
     if not pinned or not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -108,7 +108,7 @@ def run_case(case: Case, loads: Loads) -> Figures:
 
 
 def _run_apart(case: Case, script: Path) -> Figures:
-    """Run a case in a fresh process, so that no other case has filled its heap or its pool."""
+    """Run a case in a fresh process, whose heap and pool no other case has filled."""
     done = subprocess.run(  # noqa: S603 - our own script
         [sys.executable, str(script), "--child", json.dumps(asdict(case))],
         stdin=subprocess.DEVNULL,
@@ -118,7 +118,7 @@ def _run_apart(case: Case, script: Path) -> Figures:
         check=False,
     )
     if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or ["nothing was said"]
+        last = done.stderr.strip().splitlines()[-1:] or ["no output"]
         msg = f"exit code {done.returncode}: {last[0]}"
         raise RuntimeError(msg)
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
@@ -130,16 +130,16 @@ def measure(
     loads: Loads,
     *,
     script: Path | None,
-    tell: Callable[[str], None] = lambda _text: None,
+    report: Callable[[str], None] = lambda _text: None,
 ) -> Results:
     """Run all cases of all sections.
 
     Args:
         sections: what to run.
         loads: the loads that cases name.
-        script: runs a case given as `--child JSON`; `None` runs them all in this process, which
-            is quick and good for nothing but to see that they run.
-        tell: called with what is going on.
+        script: runs a case given as `--child JSON`; `None` runs all cases in this process, which
+            is quick and only shows that they run.
+        report: called with a line of text for each step.
 
     """
     results: Results = {}
@@ -148,7 +148,7 @@ def measure(
         rows = results[section.name] = {case.label: Result(case=case) for case in section.cases}
         for number in range(section.rounds):
             for case in section.cases:
-                tell(f"{section.title}, round {number + 1} of {section.rounds}: {case.label}")
+                report(f"{section.title}, round {number + 1} of {section.rounds}: {case.label}")
                 result = rows[case.label]
                 try:
                     found = _run_apart(case, script) if script else run_case(case, loads)
@@ -157,5 +157,5 @@ def measure(
                     continue
                 for name, value in found.items():
                     result.figures.setdefault(name, []).append(value)
-        tell(f"{section.title}: {time.monotonic() - begin:.0f} s")
+        report(f"{section.title}: {time.monotonic() - begin:.0f} s")
     return results

@@ -1,7 +1,7 @@
-"""Who a worker is measured against: the same messages, the same jobs, other ways to carry them.
+"""What a worker is measured against: the same messages and jobs, carried in other ways.
 
-Each peer is made with a *job* and has `push(message)` and `close()`. The peers that batch call
-`job(batch)` with a list, the others `job(message)`: `batches` says which. The bare ones are
+Each peer is constructed with a *job* and has `push(message)` and `close()`. Peers that batch call
+`job(batch)` with a list, the others `job(message)`: `batches` says which. The bare peers are
 limits, not libraries: nothing that carries messages to another thread in Python does less.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import threading
+import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 PATIENCE = 60.0
-"""Seconds after which a benchmark gives up waiting: something hangs."""
+"""Seconds after which a benchmark assumes that something hangs."""
 
 
 class BareRunner:
@@ -58,7 +59,7 @@ class BareRunner:
 class BareList:
     """A list and an idle token: append, and wake the thread if it is idle. The limit.
 
-    No lock, no behaviour, no statistics, no stop, no error ever reaches anybody.
+    It has no lock, no behaviour, no statistics and no stop, and it reports no error.
     """
 
     __slots__ = ("_idle", "_items", "_job", "_own", "_runner")
@@ -72,7 +73,7 @@ class BareList:
         self._runner = runner or BareRunner()
 
     def push(self, message: Any, /) -> None:
-        """Append; whoever takes the token schedules."""
+        """Append; the thread that takes the token schedules."""
         self._items.append(message)
         if self._idle:
             self._wake()
@@ -112,7 +113,7 @@ class BareList:
         self._job(batch)
 
     def close(self) -> None:
-        """End the thread, if it is ours."""
+        """End the thread, unless it is shared."""
         if self._own:
             self._runner.close()
 
@@ -181,7 +182,7 @@ _FREE = object()
 
 
 class _Front(pykka.ThreadingActor):
-    """Accumulates while the executor is busy: Workex, written down in pykka."""
+    """Accumulates while the executor is busy: Workex, translated to pykka."""
 
     use_daemon_thread = True
 
@@ -243,16 +244,24 @@ async def asyncio_burst(job: Callable[[Any], None], parts: list[list[Any]]) -> N
     )
 
 
-async def asyncio_crowd(job: Callable[[Any], None], queues: int, messages: list[Any]) -> None:
-    """Put each message into many queues in turn; each queue has a task that processes."""
+async def asyncio_crowd(
+    job: Callable[[Any], None], queues: int, messages: list[Any], ready: Callable[[], None]
+) -> float:
+    """Put each message into many queues in turn; return the seconds until all are processed.
+
+    Each queue has a task that processes its messages. Queues and tasks are made before the clock
+    starts, as workers are; `ready` is called in between.
+    """
     inboxes: list[asyncio.Queue[Any]] = [asyncio.Queue() for _ in range(queues)]
-
-    async def produce() -> None:
-        for message in messages:
-            for inbox in inboxes:
-                await inbox.put(message)
-
-    await asyncio.gather(produce(), *(_consume(inbox, len(messages), job) for inbox in inboxes))
+    tasks = [asyncio.create_task(_consume(inbox, len(messages), job)) for inbox in inboxes]
+    await asyncio.sleep(0)  # each task waits for its first message
+    ready()
+    begin = time.perf_counter()
+    for message in messages:
+        for inbox in inboxes:
+            await inbox.put(message)
+    await asyncio.gather(*tasks)
+    return time.perf_counter() - begin
 
 
 async def _produce(queue: asyncio.Queue[Any], messages: list[Any]) -> None:
@@ -266,9 +275,9 @@ async def _consume(queue: asyncio.Queue[Any], count: int, job: Callable[[Any], N
 
 
 class HandOff:
-    """A lock goes to a thread through a `SimpleQueue`; the thread releases it. No message at all.
+    """Send a lock to a waiting thread through a `SimpleQueue`; the thread releases it.
 
-    The least that a round trip to another thread can be.
+    There is no message at all: no round trip to another thread can be shorter.
     """
 
     def __init__(self) -> None:
@@ -282,7 +291,7 @@ class HandOff:
             lock.release()
 
     def round_trip(self) -> None:
-        """Go there and back."""
+        """Wake the thread and wait for it."""
         lock = threading.Lock()
         lock.acquire()
         self._queue.put(lock)

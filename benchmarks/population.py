@@ -1,4 +1,4 @@
-"""Loads that are measured by what one more worker costs: to start, to keep, to stop."""
+"""Loads that measure what one more worker costs: to start, to keep, to stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["population", "traced"]
 
-_SAMPLE = 500  # workers that are stopped one by one, each waited for, while the others live
+_SAMPLE = 500  # workers that are stopped one by one while the others live
 
 
 def _ignore(_batch: Any, state: Any) -> Any:
@@ -36,9 +36,9 @@ def _start() -> Any:
 
 
 def population(subject: str, *, workers: int) -> Figures:
-    """Start so many, leave them idle, stop them. The collector is on throughout."""
+    """Start that many workers, leave them idle, stop them. The collector stays on."""
     spawn = _spawn if subject == "Queue" else _start
-    for _ in range(10):  # threads are started, code is warm
+    for _ in range(10):  # start threads, warm up
         spawn().stop()
     gc.collect()
     refs: list[Any] = [None] * workers
@@ -68,7 +68,7 @@ def population(subject: str, *, workers: int) -> Figures:
 def _stop_some(refs: list[Any]) -> Figures:
     times = []
     for _ in range(min(_SAMPLE, len(refs) // 2)):
-        # From the middle: whoever searches a list for it has half of it to search.
+        # From the middle: a linear search for it would have to pass half of the list.
         ref = refs.pop(len(refs) // 2)
         begin = time.perf_counter()
         ref.stop()
@@ -99,7 +99,7 @@ def _stop_all(refs: list[af.WorkerRef]) -> Figures:
 
 
 def traced(subject: str, *, workers: int) -> Figures:
-    """Count the bytes that Python itself hands out for each idle worker, and its ref."""
+    """Count the bytes that Python allocates for each idle worker and its ref."""
     make: Callable[[], Any] = _spawn if subject == "Queue" else _start
     make().stop()
     refs: list[Any] = [None] * workers

@@ -1,4 +1,4 @@
-"""What a run found, as text, as Markdown and as JSON."""
+"""The results of a run as text, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.calls import PEER
 from benchmarks.goals import goals
 from benchmarks.measure import ratio
 
@@ -25,17 +26,19 @@ WORKEX = (
 WORKEX_RATES = {"Queue": "1.0-1.2", "Stack": "0.9-1.1", "Unique": "0.7-0.8"}
 
 METHOD = (
-    "Every figure is the median of the rounds, with the least and the greatest beside it. The "
+    "Every figure is the median of the rounds, with the minimum and the maximum beside it. The "
     "cases of a table take turns, each in a fresh process; a ratio is the median of the ratios "
-    "within each round. Time runs from the first push until all is processed; messages are "
-    "made before. The heap is collected and frozen before the clock starts (`gc.freeze`), and the "
-    "collector stays on. Statistics are on. Messages that a bound refuses or drops count as "
-    "carried. Peers that are slow get fewer messages, as noted. A subject that is meant to be idle "
-    "is left alone for 0.1 ms before each call, except with `help=True`, where the caller itself "
-    "runs the job and nobody else has to come to rest."
+    "within each round. Time runs from the first push until everything is processed; messages, "
+    "workers and queues are made before. The heap is collected and frozen before the clock starts "
+    "(`gc.freeze`), and the collector stays on. Statistics are on. Messages that a bound rejects "
+    "or drops count as carried. Slow peers get fewer messages, as noted. A subject that is meant "
+    "to be idle is left alone for 0.1 ms before each call, except with `help=True`, where the "
+    "caller itself runs the job and no other thread has to come to rest."
 )
 
 Rows = list[list[str]]
+
+_REFERENCES = ("bare list", "asyncio queue", "plain pykka")
 
 
 def _number(value: float | None, scale: float = 1.0) -> str:
@@ -53,14 +56,14 @@ def _with_spread(result: Result, figure: str, scale: float = 1.0) -> list[str]:
 
 
 def _rates(rows: dict[str, Result], section: Section) -> Rows:
-    bare = next((rows[each] for each in ("bare list", "bare list, extend") if each in rows), None)
-    plain = rows.get("plain pykka")
+    found = {"bare list, extend": "bare list"} | {name: name for name in _REFERENCES}
+    references = {label: name for label, name in found.items() if label in rows}
     bursts = section.name == "burst-1"
-    table = [["", "M messages/s", "spread", "x bare list"]]
-    table[0] += (["x plain pykka"] if plain else []) + (["Workex"] if bursts else []) + ["note"]
+    table = [["", "M messages/s", "spread", *(f"x {name}" for name in references.values())]]
+    table[0] += (["Workex"] if bursts else []) + ["note"]
     for label, result in rows.items():
-        line = [label, *_with_spread(result, "rate", 1e6), _number(ratio(result, bare, "rate"))]
-        line += [_number(ratio(result, plain, "rate"))] if plain else []
+        line = [label, *_with_spread(result, "rate", 1e6)]
+        line += [_number(ratio(result, rows[other], "rate")) for other in references]
         line += [WORKEX_RATES.get(label, "")] if bursts else []
         table.append([*line, result.case.note])
     return table
@@ -78,12 +81,21 @@ def _times(rows: dict[str, Result]) -> Rows:
 
 
 def _mixed(rows: dict[str, Result]) -> Rows:
-    """Make a table of whatever figures there are."""
+    """Return a table of all figures that there are."""
     names = list(dict.fromkeys(name for row in rows.values() for name in row.figures))
     table = [["", *(name.replace("rate", "messages/s") for name in names), "note"]]
     for label, result in rows.items():
         cells = [_number(result.median(name)) for name in names]
         table.append([label, *cells, result.case.note])
+    return table
+
+
+def _calls(rows: dict[str, Result]) -> Rows:
+    table = [["", "k calls/s", "spread", f"x {PEER}", "note"]]
+    for label, row in rows.items():
+        peer = rows.get(label.replace("af.batched", PEER))
+        times = _number(ratio(row, peer, "rate"))
+        table.append([label, *_with_spread(row, "rate", 1e3), times, row.case.note])
     return table
 
 
@@ -103,17 +115,36 @@ def _table(section: Section, rows: dict[str, Result]) -> Rows:
         return _switch(rows)
     if section.name == "population":
         return _mixed(rows)
+    if section.name.startswith("calls"):
+        return _calls(rows)
     figures = {name for row in rows.values() for name in row.figures}
     return _rates(rows, section) if "rate" in figures else _times(rows)
 
 
 def _goal_rows(found: Sequence[Goal]) -> Rows:
-    table = [["goal", "limit", "reached", ""]]
-    verdicts = {True: "met", False: "MISSED", None: "not measured"}
+    table = [["work", "ours", "reference", "ratio", "goal", "met"]]
+    verdicts = {True: "yes", False: "NO", None: "not measured"}
     for goal in found:
-        limit = f"{'>=' if goal.at_least else '<='} {goal.limit:,g} {goal.unit}"
-        table.append([goal.text, limit, _number(goal.value), verdicts[goal.met]])
+        promise = goal.promise
+        sign = ">=" if promise.at_least else "<="
+        limit = f"{sign} {promise.limit:,g}"
+        if promise.reference is None:
+            limit += f" {promise.unit}"
+        table.append(
+            [
+                promise.work,
+                _with_unit(goal.ours, promise.unit),
+                _with_unit(goal.reference, promise.unit),
+                _number(goal.ratio),
+                limit,
+                verdicts[goal.met],
+            ]
+        )
     return table
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{_number(value)} {unit}"
 
 
 def _plain(table: Rows) -> str:
@@ -142,7 +173,7 @@ def _tables(sections: Sequence[Section], results: Results) -> Iterable[tuple[str
 
 
 def errors(results: Results) -> list[str]:
-    """List what went wrong, case by case."""
+    """Return the errors of all cases."""
     return [
         f"{section}: {label}: {error}"
         for section, rows in results.items()
@@ -154,7 +185,7 @@ def errors(results: Results) -> list[str]:
 def as_text(
     sections: Sequence[Section], results: Results, machine: dict[str, str], notes: Sequence[str]
 ) -> str:
-    """Give the tables for a terminal."""
+    """Return the tables for a terminal."""
     facts = "\n".join(f"{name}: {value}" for name, value in machine.items())
     tables = [f"{title}\n\n{_plain(table)}" for title, table in _tables(sections, results)]
     return "\n\n".join([facts, *tables, WORKEX, *notes, *errors(results)])
@@ -163,7 +194,7 @@ def as_text(
 def as_markdown(
     sections: Sequence[Section], results: Results, machine: dict[str, str], notes: Sequence[str]
 ) -> str:
-    """Give the section of a page, goals first."""
+    """Return the section of a page, goals first."""
     facts = "\n".join(f"- {name}: {value}" for name, value in machine.items())
     *tables, (_, goal_table) = _tables(sections, results)
     parts = ["## Workers", facts, METHOD, WORKEX, *notes, *errors(results)]
@@ -174,7 +205,7 @@ def as_markdown(
 
 
 def put_between_markers(page: Path, text: str, name: str = "workers") -> None:
-    """Replace what stands between the markers of a page; make the page if it is missing."""
+    """Replace the text between the markers of a page; create the page if it is missing."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, after = "# Results\n\n", "\n"
     if page.exists():
@@ -188,7 +219,7 @@ def put_between_markers(page: Path, text: str, name: str = "workers") -> None:
 
 
 def as_json(results: Results, machine: dict[str, str], notes: Sequence[str]) -> str:
-    """Give everything, round by round."""
+    """Return all figures, round by round."""
     found: dict[str, Any] = {
         "machine": machine,
         "notes": list(notes),

@@ -1,9 +1,10 @@
-"""Measure workers beside their peers: bursts, crowds, round trips, populations.
+"""Measure workers and their peers: bursts, crowds, round trips, populations, callers.
 
-python benchmarks/workers.py                    all tables, in about six minutes
+python benchmarks/workers.py                    all tables, in about ten minutes
+python benchmarks/workers.py --goals            only the cases that the goals refer to
 python benchmarks/workers.py --only burst-1     one section
-python benchmarks/workers.py --markdown         ... and into benchmarks/RESULTS.md
-python benchmarks/workers.py --quick            tiny sizes, to see that everything runs
+python benchmarks/workers.py --markdown         ... and write them to benchmarks/RESULTS.md
+python benchmarks/workers.py --quick            tiny sizes, to check that everything runs
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ import argparse
 import gc
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.cases import FULL, LOADS, QUICK, missing, sections
+from benchmarks.goals import wanted
 from benchmarks.machine import busy, describe, processors
 from benchmarks.measure import Case, measure, run_case
 from benchmarks.report import as_json, as_markdown, as_text, errors, put_between_markers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from benchmarks.measure import Section
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
@@ -30,7 +35,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     names = [section.name for section in sections(QUICK)]
     parser.add_argument("--only", nargs="+", choices=names, metavar="SECTION", help=str(names))
-    parser.add_argument("--rounds", type=int, help="how often each case is run")
+    parser.add_argument("--goals", action="store_true", help="only what the goals refer to")
+    parser.add_argument("--rounds", type=int, help="how often each case runs")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, all in one process")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure to FILE")
     parser.add_argument(
@@ -41,13 +47,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _tell(text: str) -> None:
+def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
+def _needed(section: Section) -> Section:
+    """Return a section without the cases that no goal refers to."""
+    labels = wanted(section)
+    return replace(section, cases=tuple(case for case in section.cases if case.label in labels))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the arguments say; the exit code is 1 if a case failed."""
+    """Run the chosen cases; return the exit code, which is 1 if a case failed."""
     options = _parser().parse_args(arguments)
     if options.child:
         print(json.dumps(run_case(Case(**json.loads(options.child)), LOADS)))
@@ -57,22 +69,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for section in sections(QUICK if options.quick else FULL, rounds=options.rounds)
         if not options.only or section.name in options.only
     ]
+    if options.goals:
+        chosen = [_needed(section) for section in chosen if wanted(section)]
     machine = describe()
     notes = []
     if absent := missing():
-        notes.append(f"Not in this tree, so not measured: {', '.join(absent)}.")
+        notes.append(f"Not installed, so not measured: {', '.join(absent)}.")
     if (load := busy()) is not None:
         notes.append(
-            f"The machine was busy with something else before the run (load {load:.1f} on "
-            f"{processors()} processors): a sketch, to be run again when it is quiet."
+            f"The machine was busy before the run (load {load:.1f} on {processors()} processors): "
+            "the figures are rough, and only the ratios can be trusted."
         )
     if options.quick:
         notes.append("A quick run: the figures mean nothing.")
     script = None if options.quick else Path(__file__)
     try:
-        results = measure(chosen, LOADS, script=script, tell=_tell)
+        results = measure(chosen, LOADS, script=script, report=_say)
     finally:
-        gc.unfreeze()  # a quick run freezes the heap of this very process, again and again
+        gc.unfreeze()  # a quick run has frozen the heap of this very process
     print(as_text(chosen, results, machine, notes))
     if options.json:
         options.json.write_text(as_json(results, machine, notes), encoding="utf-8")

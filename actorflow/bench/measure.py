@@ -21,7 +21,7 @@ from actorflow.bench.sources import parse_traffic
 from actorflow.bench.traffic import AT, SIZE
 from actorflow.runtime.errors import BadOption, WorkerStopped
 from actorflow.runtime.worker.failure import Drop, failure_policy
-from actorflow.runtime.worker.ref import spawn
+from actorflow.runtime.worker.spec import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -162,8 +162,7 @@ class _Run:
         statistics = worker.statistics()
         figures = books.figures() | {"failed": books.failed + statistics.dead_letters}
         duration = max(max(self._end, last or 0.0) - (first or 0.0), 1e-9)
-        merged = worker.actor.core.behaviour.tally().merged
-        settled = books.processed + statistics.replaced + merged
+        settled = books.processed + statistics.replaced + statistics.merged
         return Result(
             policy=self._policy.name,
             mode="measure",
@@ -173,7 +172,7 @@ class _Run:
             throughput=settled / duration,
             busy=books.busy / duration,
             replaced=statistics.replaced,
-            merged=merged,
+            merged=statistics.merged,
             dropped=statistics.dropped,
             rejected=statistics.rejected,
             expired=statistics.expired,

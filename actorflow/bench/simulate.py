@@ -21,7 +21,7 @@ from actorflow.bench.service import ServiceFailure, parse_service
 from actorflow.bench.sources import parse_traffic
 from actorflow.bench.traffic import AT, SIZE, Message, Traffic
 from actorflow.runtime.errors import WouldBlock
-from actorflow.runtime.worker.accumulation import Accumulation, Batch
+from actorflow.runtime.worker.accumulation import Accumulation
 from actorflow.runtime.worker.failure import failure_policy
 from behaviours.base import adapt
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from actorflow.bench.service import Service
+    from actorflow.runtime.worker.batch import Batch
     from actorflow.runtime.worker.failure import FailurePolicy
 
 __all__ = ["Simulation", "simulate"]
@@ -82,8 +83,9 @@ class Simulation:
         self._seed = seed
         self._on_failure = on_failure
         self._random = Random(f"{seed}/service")
-        self._core = Accumulation(adapt(tested.make()), _ignore)
-        self._stamped = self._core.stamped
+        self._core = Accumulation(adapt(tested.make()))
+        shape = self._core.shape
+        self._stamped = shape.stamped or shape.first_stamped
         self._singly = self._stamped or self._core.behaviour.traits.blocks
         self._blocked: deque[Message] = deque()
         self._books = Ledger()
@@ -214,7 +216,7 @@ class Simulation:
                 done += seconds(part.payload, random)
             except ServiceFailure as failure:
                 done += failure.seconds
-                part.failures += 1
+                part.attempt += 1
                 parts = self._on_failure.parts(part)
                 if parts is None:
                     self._books.failed += part.size
@@ -223,7 +225,7 @@ class Simulation:
             else:
                 payload = part.payload
                 self._books.finish(payload if type(payload) is list else [payload], began, done)
-                if self._core.observed:
+                if self._core.shape.observed:
                     self._core.behaviour.observe(part.size, done - began)
         self._books.busy += done - now
         self._end = done
@@ -251,7 +253,3 @@ class Simulation:
             memory=figures["peak_depth"] * self._volume / max(self._arrived, 1),
             **figures,
         )
-
-
-def _ignore(messages: Sequence[Any], error: Exception) -> None:
-    """Do nothing about a refusal: the accumulation has counted it."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 import csv
 import json
 import math
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.bench.traffic import CHUNK
 from actorflow.runtime.errors import ActorflowError, BadOption, WorkerStopped
-from actorflow.runtime.worker.ref import spawn
+from actorflow.runtime.worker.spec import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -170,7 +170,9 @@ def record(
     return Recorder(worker, Path(path), (key, priority, size))
 
 
-_PUSHES = ("push", "push_ack", "push_block", "apush_ack", "apush_block")
+_PUSHES = (
+    "push", "push_ack", "push_block", "ask", "apush", "apush_ack", "apush_block", "aask",
+)  # fmt: skip
 
 
 class Recorder:
@@ -192,15 +194,17 @@ class Recorder:
         self._worker = worker
         self._fields = tuple(zip(fields, (None, 0, 1), strict=True))
         self._csv = path.suffix == ".csv"
-        self._begin = time.monotonic()
+        self._begin = monotonic()
         self._latest = 0.0
         self._file = path.open("w", encoding="utf-8", newline="")
         if self._csv:
             self._file.write(",".join(_FIELDS) + "\n")
         self._writer = spawn(self._write)
+        # Some of the methods call others: those of a second ref do so without being recorded.
+        unrecorded = type(worker)(worker.actor)
         for name in _PUSHES:
-            setattr(worker, name, self._noting(getattr(worker, name)))
-        worker.push_many = self._noting_many(worker.push_many)  # type: ignore[method-assign]
+            setattr(worker, name, self._noting(getattr(unrecorded, name)))
+        worker.push_many = self._noting_many(unrecorded.push_many)  # type: ignore[method-assign]
 
     def _noting(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def push(message: Any, *args: Any, **options: Any) -> Any:
@@ -219,7 +223,7 @@ class Recorder:
 
     def _note(self, messages: Sequence[Any]) -> None:
         """Hand over what is recorded of some messages. In the pusher's thread."""
-        at = time.monotonic() - self._begin
+        at = monotonic() - self._begin
         rows = [
             (at, *(self._value(*field, message) for field in self._fields)) for message in messages
         ]

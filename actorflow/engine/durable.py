@@ -13,7 +13,7 @@ from actorflow.engine import bodies
 from actorflow.engine.kind import Outcome
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.worker.failure import failure_policy
-from actorflow.runtime.worker.jobs import executor_maker
+from actorflow.runtime.worker.jobs import kind_of
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from behaviours import Throttle
 from behaviours.base import adapt
@@ -42,7 +42,7 @@ class WorkerKind:
         throttle: float | None,
         on_failure: Any,
     ) -> None:
-        executor_maker(job)  # refuses what cannot be a job
+        kind_of(job)  # refuses what cannot be a job
         failure_policy(on_failure)
         self.name = f"worker:{name}"
         self._job = job
@@ -65,18 +65,18 @@ class WorkerKind:
             raise BadOption(msg)
 
     def options(self, _execution: str) -> dict[str, Any]:
-        """Give the options of the live worker."""
+        """Return the options of the live worker."""
         behaviour = self._behaviour()
         if self._throttle is not None:
             behaviour = Throttle(behaviour, self._throttle)
         return {"behaviour": behaviour, "on_failure": self._on_failure}
 
     def decode(self, data: bytes | None) -> Any:
-        """Make a state of stored bytes; the first state is given anew each time."""
+        """Return the state from stored bytes; without any, a new copy of the first state."""
         return bodies.decode(self._first if data is None else data)
 
     def encode(self, state: Any) -> bytes:
-        """Make bytes of a state."""
+        """Return a state as bytes."""
         return bodies.encode(state)
 
     def run(self, _execution: str, state: Any, batch: Any, _keep_going: Callable[[], bool]) -> Any:
@@ -90,7 +90,7 @@ class WorkerKind:
 
 
 class DurableWorker:
-    """The handle of a durable worker. Safe in any thread."""
+    """The handle of a durable worker. Thread-safe."""
 
     def __init__(self, engine: Engine, name: str, kind: WorkerKind) -> None:
         self._engine = engine
@@ -106,11 +106,11 @@ class DurableWorker:
         return f"<durable worker {self.name!r}>"
 
     def push(self, message: Any) -> None:
-        """Send a message and go on; it is stored soon.
+        """Send a message without waiting; it is stored soon.
 
         Raises:
             NotStorable: it is not plain data.
-            StoreFull: the store has just refused others, for want of room.
+            StoreFull: the store has just refused others, because it is full.
 
         """
         self._engine.append(self.name, self._kind.name, (message,))
@@ -137,13 +137,14 @@ class DurableWorker:
     def push_block(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
         """Send a message and return when the state that it led to is on disk.
 
-        Where the worker has nothing else to store, the message itself is not stored before: one
-        commit instead of two. After a crash meanwhile it is not there, and nobody was told so.
+        Where the worker has nothing else to store, the message itself is not stored first: one
+        commit instead of two. If the process crashes meanwhile, the message is gone, and this call
+        has not returned.
 
         Raises:
             Exception: what the job raised; the message is a dead letter then.
             Displaced: a newer message replaced it, or it was dropped.
-            PushTimeout: not in time; it goes on.
+            PushTimeout: not in time; it is processed all the same.
 
         """
         processed = ThreadTicket()
@@ -151,19 +152,19 @@ class DurableWorker:
         self._engine.await_ticket(processed, timeout, message)
 
     async def apush_ack(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
-        """Do as `push_ack`, from a task of any event loop."""
+        """Like `push_ack`, from a task of any event loop."""
         stored = AsyncTicket()
         self._engine.append(self.name, self._kind.name, (message,), stored=stored)
         await self._engine.await_async(stored, timeout, message)
 
     async def apush_block(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
-        """Do as `push_block`, from a task of any event loop."""
+        """Like `push_block`, from a task of any event loop."""
         processed = AsyncTicket()
         self._engine.append_waiting(self.name, self._kind.name, message, processed)
         await self._engine.await_async(processed, timeout, message)
 
     def state(self) -> Any:
-        """Give the state as it was last committed."""
+        """Return the state as it was last committed."""
         row = self._engine.store.execution(self.name)
         return self._kind.decode(None if row is None else row.state)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from actorflow.runtime.errors import ActorflowError
+from behaviours.errors import brief
 
 __all__ = [
     "Cancelled",
@@ -17,7 +18,16 @@ __all__ = [
     "UnknownExecution",
     "UnknownKind",
     "WaitTimeout",
+    "text_of",
 ]
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an error of the user's, even if its `str` raises."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the error counts, whatever it looks like
+        return brief(error)
 
 
 class StoreBusy(ActorflowError):

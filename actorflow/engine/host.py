@@ -1,10 +1,10 @@
-"""The host: executions become actors when messages show up, and retire when they are idle.
+"""The host: executions become workers when messages arrive, and retire when they are idle.
 
-A live execution is a worker: its accumulator holds stored messages, by whatever behaviour its
-kind says; its executor runs one batch, commits, and only then goes on. The state in memory is
+A live execution is a worker: its accumulator holds stored messages under the behaviour that its
+kind chooses; its executor runs one batch, commits, and only then continues. The state in memory is
 always one that has been committed.
 
-Executions are woken, given messages and retired by the writer's thread alone.
+Only the writer's thread wakes executions, hands messages to them and retires them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import EngineClosed, UnknownKind
+from actorflow.engine.errors import EngineClosed, UnknownKind, text_of
 from actorflow.engine.kind import Status
 from actorflow.engine.run import Run, answered
 from actorflow.engine.stores.protocol import Change, DeadRow
 from actorflow.runtime.errors import Displaced, StopTimeout, WorkerStopped, near
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.executor import Executor
-from actorflow.runtime.worker.orders import StopMode, WorkerStatus
-from actorflow.runtime.worker.ref import Worker, launch, make
+from actorflow.runtime.worker.port import Port
+from actorflow.runtime.worker.runner import current_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,11 +32,9 @@ if TYPE_CHECKING:
     from actorflow.engine.engine import Engine
     from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, TaskRow
     from actorflow.engine.writer import Append, Writer
-    from actorflow.runtime.actor.actor import Actor
     from actorflow.runtime.clock import Timer
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.worker.deferred import Deferred
-    from actorflow.runtime.worker.ref import WorkerRef
 
 __all__ = ["Host", "Live", "Stored"]
 
@@ -49,7 +46,7 @@ ENDED = {Status.DONE, Status.CANCELLED}
 
 
 class Stored:
-    """The ticket of a message: it hears what becomes of it, and tells who waits."""
+    """The ticket of a message: it learns what becomes of it and resolves the waiter."""
 
     __slots__ = ("body", "live", "number", "task", "waiter")
 
@@ -65,49 +62,37 @@ class Stored:
         self.task = task
         """The task that it answers, where only that is stored, until it has been consumed."""
 
-    def resolve(self, error: BaseException | None = None) -> None:
-        """Hear that the message was processed and committed, or why not."""
+    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
+        """Note that the message was processed and committed, or why it was not."""
         if error is not None and self.number is not None:
             self.live.lost(self, error)
 
     def consume(self, error: BaseException | None = None) -> None:
-        """Be out of the store, and tell who waits. In the writer's thread."""
+        """Mark as removed from the store; resolve the waiter. In the writer's thread."""
         self.number = None
         if self.waiter is not None:
             self.waiter.resolve(error)
             self.waiter = None
 
 
-class LiveExecutor(Executor):
-    """Runs the batches of one execution."""
+def run_batch(batch: Any, live: Live) -> Deferred:
+    """Run a batch of an execution and submit the outcome; done when that is committed.
 
-    state: Live
-
-    def __repr__(self) -> str:
-        return f"execution {self.state.id!r}"
-
-    def handle(self, batch: Any) -> Deferred:
-        """Run and have the outcome committed; done when it is."""
-        tickets: Any = () if self.current is None else self.current.tickets or ()
-        self.current = None  # the run knows what it needs
-        run = Run(self.state, batch, [ticket for _, ticket in reversed(tickets)])
-        run.start()
-        return run.deferred
-
-
-_OPTIONS = {
-    name: value
-    for name, value in Worker("", LiveExecutor).options().items()
-    if name not in {"state", "clock"}
-}
+    The job of every live execution; its state is the `Live` itself.
+    """
+    current = current_batch()
+    tickets: Any = () if current is None else current.tickets or ()
+    run = Run(live, batch, [ticket for _, ticket in reversed(tickets)])
+    run.start()
+    return run.deferred
 
 
 class Live:
     """One execution in memory."""
 
     __slots__ = (
-        "displaced", "engine", "fetched", "id", "kind", "loaded", "noted", "revision", "state",
-        "status", "worker",
+        "displaced", "engine", "fetched", "id", "kind", "loaded", "noted", "port", "revision",
+        "state", "status",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, execution: str, kind: Any, row: ExecutionRow | None) -> None:
@@ -121,22 +106,12 @@ class Live:
         self.state: Any = None
         self.status = Status.ACTIVE
         self.displaced: list[tuple[Stored, Displaced]] = []
-        options = {**_OPTIONS, "clock": engine.worker_clock, **kind.options(execution)}
-        self.worker: WorkerRef = make(LiveExecutor, **options, state=self)
-        accumulator = self.worker.actor
-        accumulator.supervised = accumulator.durable = True
-        launch(self.worker)
-        accumulator.executor.watch(self._on_exit)
+        options: Any = {"clock": engine.worker_clock, **kind.options(execution), "state": self}
+        self.port = Port.launch(run_batch, options, self._on_crash)
 
-    def _on_exit(self, _executor: Actor, reason: ExitReason) -> None:
-        """Give the accumulator another executor after a crash."""
-        if not reason.is_clean and self.worker.actor.exit_reason is None:
-            self.engine.writer.call(self._revive)
-
-    def _revive(self) -> None:
-        accumulator = self.worker.actor
-        if accumulator.exit_reason is None and accumulator.alone:
-            accumulator.revive().watch(self._on_exit)
+    def _on_crash(self, _reason: ExitReason) -> None:
+        """Start another executor, in the writer's thread."""
+        self.engine.writer.call(self.port.revive)
 
     def load(self) -> None:
         """Fetch the state from the store, if it is not here. In the lane's thread."""
@@ -153,17 +128,12 @@ class Live:
     @property
     def is_cut_off(self) -> bool:
         """Whether the engine was closed without waiting for it any longer."""
-        return self.worker.actor.exit_reason is not None
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is accumulated or running. It stays so while the writer looks."""
-        return self.worker.status is WorkerStatus.IDLE and not len(self.worker)
+        return self.port.has_ended
 
     # Messages that are not processed.
 
     def lost(self, ticket: Stored, error: BaseException) -> None:
-        """Hear that a message will not be processed here. Any thread."""
+        """React to a message that will not be processed here. Thread-safe."""
         if isinstance(error, Displaced):
             self.displaced.append((ticket, error))
             self.engine.host.note(self)
@@ -178,9 +148,9 @@ class Live:
             self.give_up(ticket, error)
 
     def give_up(self, ticket: Stored, error: BaseException) -> None:
-        """Make a dead letter of a message. Any thread."""
+        """Turn a message into a dead letter. Thread-safe."""
         engine = self.engine
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {text_of(error)}"
         body = bodies.encode(ticket.body)
         number = ticket.number or 0
         dead = DeadRow(number, self.id, body, text, float(engine.clock.now()))
@@ -193,13 +163,13 @@ class Live:
         )
 
     def take_displaced(self) -> list[tuple[Stored, Displaced]]:
-        """Give what has been displaced since the last commit."""
+        """Return what has been displaced since the last commit."""
         displaced = self.displaced[:]
         del self.displaced[: len(displaced)]
         return displaced
 
     def mark_displaced(self) -> None:
-        """Consume what was displaced without a run that could do so. In the writer's thread."""
+        """Consume what was displaced, where no run does so. In the writer's thread."""
         displaced = self.take_displaced()
         tickets = [ticket for ticket, _ in displaced]
         numbers = [ticket.number for ticket in tickets if ticket.number]
@@ -213,7 +183,7 @@ class Live:
 
 
 class _Later:
-    """Has the writer call a function once the pool has begun all that was submitted before."""
+    """Makes the writer call a function once the pool has started all earlier submissions."""
 
     __slots__ = ("_call", "_writer")
 
@@ -239,7 +209,7 @@ class Host:
         self._waiting: deque[Stored] = deque()
         self._told = False
         self._kept: dict[str, dict[str, list[tuple[int, bytes, Any]]]] = {}
-        """By kind and execution: what an earlier engine has left, and nobody has been given yet."""
+        """By kind and execution: what an earlier engine has left and was not delivered yet."""
 
     def __len__(self) -> int:
         return len(self._live)
@@ -247,14 +217,14 @@ class Host:
     # The writer's thread.
 
     def _fetch(self, executions: Iterable[str]) -> dict[str, ExecutionRow]:
-        """Read those that have to be woken, all with one look at the store."""
+        """Read those that have to be woken, all in one read of the store."""
         asleep = [each for each in executions if each not in self._live]
         return self._engine.store.executions(asleep) if asleep else {}
 
     def _wake(self, execution: str, kind: str | None, row: ExecutionRow | None) -> Live | None:
-        """Give a live execution, waking it if need be; `None` if its kind is not known yet."""
+        """Return a live execution, waking it if need be; `None` if its kind is not known yet."""
         live = self._live.get(execution)
-        if live is not None and live.worker.exit_reason is None:
+        if live is not None and not live.port.has_ended:
             return live
         if row is None:
             row = self._engine.store.execution(execution)
@@ -279,7 +249,7 @@ class Host:
     def deliver(
         self, appends: list[Append], rows: Sequence[MessageRow]
     ) -> list[tuple[Any, Exception | None]]:
-        """Hand messages from outside to their executions; give those who are to be told."""
+        """Hand messages from outside to their executions; return the tickets to resolve."""
         arrived: dict[str, list[tuple[int, bytes, Any]]] = {}
         kinds: dict[str, str | None] = {}
         at = 0
@@ -307,7 +277,7 @@ class Host:
         return told
 
     def deliver_rows(self, rows: Sequence[MessageRow], kind: str | None = None) -> None:
-        """Hand stored messages to their executions: of a kind, or whatever these are."""
+        """Hand stored messages to their executions: of one kind, or of any."""
         arrived: dict[str, list[tuple[int, bytes, Any]]] = {}
         for row in rows:
             arrived.setdefault(row.execution, []).append((row.id, row.body, None))
@@ -323,9 +293,9 @@ class Host:
         self._recover_page(kind)
 
     def _recover_page(self, kind: str) -> None:
-        """Wake some executions; the next ones when the pool has come round to these.
+        """Wake some executions; the next ones when the pool has started these.
 
-        Else many would be in memory that nobody has time for, and in the way of those who run.
+        Otherwise many would occupy memory before their turn, and delay those that run.
         """
         kept = self._kept[kind]
         page = list(islice(kept, _PAGE))
@@ -344,8 +314,8 @@ class Host:
         items: list[tuple[int, bytes, Any]],
         row: ExecutionRow | None,
     ) -> dict[int, Exception]:
-        """Accumulate stored messages; give those that the behaviour refused."""
-        for kept in self._kept.values():  # what was there before comes before
+        """Accumulate stored messages; return those that the behaviour refused."""
+        for kept in self._kept.values():  # older messages come first
             items = [*kept.pop(execution, ()), *items]
         if self._engine.closed:
             self._refuse(items, EngineClosed("the engine has been closed; the message is stored"))
@@ -359,7 +329,7 @@ class Host:
                 (body := decode(data), Stored(live, number, body, waiter))
                 for number, data, waiter in items
             ]
-            refused = live.worker.actor.offer_many(pairs)
+            refused = live.port.offer(pairs)
         except Exception as error:  # noqa: BLE001 - a kind's options, a behaviour: the others go on
             log.error("messages kept for later", execution=execution, exc_info=error)
             self._refuse(items, error)
@@ -384,22 +354,24 @@ class Host:
             self.note(live)
 
     def _retire(self, live: Live) -> bool:
-        """Let go of an execution that has nothing to do; tell whether that was so."""
-        if not live.worker.actor.retire():
+        """Release an execution that has nothing to do; return whether that was so."""
+        if not live.port.retire():
             return False
         if self._live.get(live.id) is live:
             del self._live[live.id]
         return True
 
     def _on_sweep(self) -> None:
-        """Retire those who are idle."""
+        """Retire executions that are idle."""
         self._sweep = None
         for _ in range(min(len(self._noted), _SWEPT)):
             live = self._noted.popleft()
             live.noted = False
-            if live.worker.exit_reason is not None:
+            if live.port.has_ended:
                 continue
-            if not live.is_idle:  # it has committed, but its lane may not have come to rest yet
+            if (
+                not live.port.is_idle
+            ):  # it has committed, but its lane may not have come to rest yet
                 self.note(live)
                 continue
             if live.displaced:
@@ -410,10 +382,10 @@ class Host:
         if self._noted:
             self._set_sweep()
 
-    # Any thread.
+    # Thread-safe.
 
     def note(self, live: Live) -> None:
-        """Have an execution looked at soon."""
+        """Schedule a look at an execution that may be able to retire."""
         if not live.noted:
             live.noted = True
             self._noted.append(live)
@@ -429,17 +401,17 @@ class Host:
     def offer(
         self, execution: str, body: Any, waiter: Any = None, task: TaskRow | None = None
     ) -> bool:
-        """Hand over a message that is not stored, because its pusher waits for the outcome.
+        """Deliver a message that is not stored; return whether a live execution took it.
 
-        Or because it answers a task, which is stored until the answer has been consumed. Tells
-        whether there was a live execution that took it.
+        It need not be: either its pusher waits for the outcome, or it answers a task, which is
+        stored until the answer has been consumed.
         """
         live = self._live.get(execution)
         if live is None:
             return False
         ticket = Stored(live, 0, body, waiter, task)
         try:
-            refused = live.worker.actor.offer_many([(body, ticket)])
+            refused = live.port.offer([(body, ticket)])
         except WorkerStopped:
             return False
         for _, error in refused:
@@ -447,37 +419,37 @@ class Host:
         return True
 
     def keep_waiting(self, ticket: Stored) -> None:
-        """Note a message that is not processed because the engine is being closed.
+        """Keep a message that is not processed because the engine is being closed.
 
-        Its run may have been cut off while it was being committed, so who waits for it is told
-        when all commits are through.
+        Its run may have been cut off while it was being committed, so its waiter is resolved after
+        the last commit.
         """
         self._waiting.append(ticket)
         if self._told:
             self.tell_waiting()
 
     def tell_waiting(self) -> None:
-        """Tell who still waits that the engine was closed. After the last commit."""
+        """Resolve the remaining waiters: the engine was closed. After the last commit."""
         self._told = True
         error = EngineClosed("the engine was closed before the message was processed")
         while self._waiting:
             self._waiting.popleft().consume(error)
 
     def close(self, timeout: float) -> None:
-        """Let all executions finish the batch they are running, for so many seconds.
+        """Let all executions finish the batch they are running, for `timeout` seconds.
 
-        Those that do not are cut off: what they come to is not committed any more, so their
-        messages are in the store and run again with the next engine.
+        Those that do not are cut off: their outcome is not committed any more, so their messages
+        stay in the store and run again with the next engine.
         """
         if self._sweep is not None:
             self._sweep.cancel()
         lives = list(self._live.values())
         for live in lives:
-            live.worker.actor.request_stop(StopMode.FINISH)
+            live.port.finish()
         end = monotonic() + timeout
         for live in lives:
             try:
-                live.worker.stop(drain=False, timeout=max(end - monotonic(), 0.0))
+                live.port.worker.stop(drain=False, timeout=max(end - monotonic(), 0.0))
             except StopTimeout:
                 log.warning(
                     "execution did not end in time; it runs again with the next engine",

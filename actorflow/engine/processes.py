@@ -1,7 +1,7 @@
 """Taskers in other processes: one for each place, started when it is needed.
 
-A process does one task after the other. One that hangs is killed when the time of its task is up.
-One that dies takes its own task with it and no other; the next task gets a new process.
+A process does one task after the other. If it hangs, it is killed when the time of its task is up.
+If it dies, only its own task fails; the next task gets a new process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from actorflow.engine.errors import TaskFailed
+from actorflow.engine.errors import TaskFailed, text_of
 from actorflow.engine.tasker import Task
 from actorflow.runtime.errors import BadJob
 
@@ -33,7 +33,7 @@ _CONTEXT = get_context("spawn")  # a fork would take over locks that threads hol
 
 
 class ProcessTasker:
-    """Calls a function in other processes: one that can be imported there. Safe in any thread.
+    """Calls a function in other processes: one that can be imported there. Thread-safe.
 
     Raises:
         BadJob: it cannot be sent to another process.
@@ -57,7 +57,7 @@ class ProcessTasker:
         _OPEN.add(self)
 
     def __call__(self, task: Task) -> Any:
-        """Have a task done, and wait. In a thread of the pool.
+        """Do a task in another process, and wait. In a thread of the pool.
 
         Raises:
             TaskFailed: its process has ended, or cannot send what the function returned or raised.
@@ -94,7 +94,7 @@ class ProcessTasker:
         return answer
 
     def _take(self) -> _Child:
-        """Give a process that has nothing to do, or start one."""
+        """Return a process that is idle, or start one."""
         while True:
             with self._lock:
                 child = self._idle.pop() if self._idle else None
@@ -116,7 +116,7 @@ class ProcessTasker:
         child.wait(_GRACE)
 
     def kill(self, task: Task, error: Exception) -> None:
-        """End an attempt that is under way, with that error: kill its process. Any thread."""
+        """End an attempt that is under way with that error: kill its process. Thread-safe."""
         with self._lock:
             attempt = self._busy.get((task.id, task.attempt))
             if attempt is not None:
@@ -125,7 +125,7 @@ class ProcessTasker:
                     attempt.child.kill()
 
     def close(self) -> None:
-        """End the processes; those that are at work are killed."""
+        """End the processes; those that are busy are killed."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -168,7 +168,7 @@ class _Answer:
         self._error = error
 
     def result(self) -> Any:
-        """Give what the function returned, or raise what it raised."""
+        """Return what the function returned, or raise what it raised."""
         if self._error is not None:
             raise self._error
         return self._value
@@ -185,7 +185,7 @@ class _Child:
         try:
             self._process.start()
         finally:
-            there.close()  # the only other end is the child's: when it dies, this one hears of it
+            there.close()  # only the child has the other end: when it dies, this one sees EOF
 
     def do(self, task: Task) -> _Answer:
         """Send a task, answer heartbeats, and wait for what comes of it."""
@@ -195,7 +195,7 @@ class _Child:
         return answer  # type: ignore[no-any-return]
 
     def died_doing(self, task: Task) -> TaskFailed:
-        """Say why there is no answer."""
+        """Return the error that says why there is no answer."""
         code = self._process.exitcode
         how = f"with exit code {code}"
         if code is not None and code < 0:
@@ -212,7 +212,7 @@ class _Child:
         return self._process.is_alive()
 
     def kill(self) -> None:
-        """End it at once; whoever waits for its answer hears that it is gone. Any thread."""
+        """End it at once; whoever waits for its answer gets EOF. Thread-safe."""
         self._process.kill()
 
     def dismiss(self) -> None:
@@ -266,8 +266,8 @@ def _serve(pipe: Connection, pickled: bytes) -> None:
                 value = do(Task(name, execution, tasker, body, attempt, beat))
                 answer = _Answer(_awaited(value) if isawaitable(value) else value)
                 sent = _pickled(answer, f"what tasker {tasker!r} returned")
-            except BaseException as error:  # noqa: BLE001 - told to the parent
-                sent = _pickled(_Answer(error=error), f"{type(error).__name__}: {error}")
+            except BaseException as error:  # noqa: BLE001 - sent to the parent
+                sent = _pickled(_Answer(error=error), f"{type(error).__name__}: {text_of(error)}")
             beat.end()
             pipe.send_bytes(sent)
 
@@ -290,11 +290,11 @@ def _awaited(value: Awaitable[Any]) -> Any:
 
 
 def _pickled(answer: _Answer, what: str) -> bytes:
-    """Make bytes of an answer, or of the error that says why that cannot be."""
+    """Return an answer as bytes, or the error that says why it cannot be pickled."""
     try:
         data = pickle.dumps(answer)
         pickle.loads(data)  # noqa: S301 - our own; some exceptions can be pickled and not made again
     except Exception as error:  # noqa: BLE001 - whatever a class of the user's raises
-        failure = TaskFailed(f"{what} (it cannot be sent to another process: {error})")
+        failure = TaskFailed(f"{what} (it cannot be sent to another process: {text_of(error)})")
         return pickle.dumps(_Answer(error=failure))
     return data

@@ -1,7 +1,7 @@
 """One run of an execution: fetch, run, commit, dispatch.
 
-A run that loses the race (somebody else has written the execution) is dropped whole and done
-again on the newer state. Steps say in which thread they happen; no thread waits for another.
+A run that loses the race (the execution was written meanwhile) is discarded and repeated on the
+newer state. Each step says in which thread it happens; no thread waits for another.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BUDGET = 0.5
 
 
 def answered(tickets: Iterable[Stored]) -> list[str]:
-    """Give the tasks that messages answer which were not stored."""
+    """Return the ids of the tasks that unstored messages answer."""
     return [ticket.task.id for ticket in tickets if ticket.task is not None]
 
 
@@ -50,17 +50,20 @@ class Run:
         self.displaced: list[Any] = []
         self.ran = False
         self.state: Any = None
-        """What it came to, if it ran: all else about it is in the change."""
+        """The new state, if it ran; the rest of the outcome is in the change."""
         self.second = False
         """The batch is what an earlier run of this very object has left."""
+
+    def _done(self, error: BaseException | None = None) -> None:
+        self.deferred.resolve(error, self.live)
 
     # The lane's thread.
 
     def start(self) -> None:
-        """Run the kind; what it raises is for the failure policy of the execution."""
+        """Run the kind. What it raises goes to the failure policy of the execution."""
         live = self.live
         if live.is_cut_off:
-            self.deferred.resolve()
+            self._done()
             return
         failpoint("run.fetch")
         live.load()
@@ -80,27 +83,27 @@ class Run:
             raise
 
     def run(self) -> None:
-        """Run again: after a lost race, or with what the budget has left."""
+        """Run again: after a lost race, or with what the budget left over."""
         try:
             self.start()
-        except BaseException as error:  # noqa: BLE001 - told to the executor, or buried here
+        except BaseException as error:  # noqa: BLE001 - goes to the executor, or becomes a dead letter
             self._fail(error)
 
     async def _await(self, outcome: Any) -> None:
         """Wait for a kind that is asynchronous. On the event loop."""
         try:
             self._conclude(await outcome, may_block=False)
-        except BaseException as error:  # noqa: BLE001 - told to the executor
+        except BaseException as error:  # noqa: BLE001 - goes to the executor
             self.live.loaded = False
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         if not self.second:
-            self.deferred.resolve(error)
+            self._done(error)
             return
         for ticket in self.tickets:  # the policy must not run the first part again
             self.live.lost(ticket, error)
-        self.deferred.resolve()
+        self._done()
 
     def _conclude(self, outcome: Outcome, *, may_block: bool = True) -> None:
         failpoint("run.after")
@@ -108,7 +111,7 @@ class Run:
         self._submit(self._change(outcome), may_block=may_block)
 
     def _change(self, outcome: Outcome) -> Change:
-        """Make the one change that an outcome is."""
+        """Return the one change that an outcome amounts to."""
         live, encode = self.live, bodies.encode
         change = Change(
             live.id,
@@ -147,7 +150,7 @@ class Run:
     def _submit(self, change: Change, *, may_block: bool = True) -> None:
         live = self.live
         if live.is_cut_off:  # it may be running elsewhere by now
-            self.deferred.resolve()
+            self._done()
             return
         self.displaced = live.take_displaced() if live.displaced else []
         tickets = self.tickets
@@ -164,7 +167,7 @@ class Run:
             writer.submit(change, self._committed, insist=True, may_block=may_block)
 
     def _is_awaited(self, change: Change) -> bool:
-        """Tell whether anybody, or anything that is to be sent out, waits for this commit."""
+        """Return whether a caller, or anything to be dispatched, waits for this commit."""
         return bool(
             change.messages
             or change.timers
@@ -181,7 +184,7 @@ class Run:
             live.loaded = False
             live.displaced[:0] = self.displaced
             if error is None:  # somebody else has written: run again on the newer state
-                live.worker.actor.lane.submit(self)
+                live.port.submit(self)
             elif live.engine.closed:  # it is all still in the store
                 self._fail(WorkerStopped(f"the engine was closed before the commit: {error}"))
             else:
@@ -194,7 +197,7 @@ class Run:
             ended = Cancelled(f"execution {live.id!r} has ended ({live.status})")
             for ticket in self.tickets:
                 ticket.consume(ended)
-            self.deferred.resolve()
+            self._done()
             return
         live.revision += 1
         live.state = self.state
@@ -207,11 +210,11 @@ class Run:
         if count and not over:
             self._go_on(change, count)
             return
-        self.deferred.resolve()
+        self._done()
         live.engine.host.settle(live)
 
     def _go_on(self, change: Change, count: int) -> None:
-        """Run what the budget has left, before anything else but after other executions."""
+        """Run what the budget left over: next in this execution, but after other executions."""
         from actorflow.engine.host import Stored  # noqa: PLC0415 - the two know each other
 
         left = change.rows[:count]
@@ -220,4 +223,4 @@ class Run:
             Stored(self.live, row.id, body) for row, body in zip(left, self.batch, strict=True)
         ]
         self.second = True
-        self.live.worker.actor.lane.submit(self)
+        self.live.port.submit(self)

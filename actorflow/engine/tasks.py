@@ -13,11 +13,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import TaskTimeout
+from actorflow.engine.errors import TaskTimeout, text_of
 from actorflow.engine.stores.protocol import Change
 from actorflow.engine.tasker import HOLD, Tasker
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.log import log
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,7 +42,7 @@ class _Open:
 
 
 class Taskers:
-    """The taskers of an engine and the tasks that are out. Safe in any thread."""
+    """The taskers of an engine and the tasks that are out. Thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -57,7 +58,7 @@ class Taskers:
         return len(self._open)
 
     def names(self) -> list[str]:
-        """Give the names of the taskers."""
+        """Return the names of all taskers."""
         return list(self._taskers)
 
     def register(self, name: str, do: Callable[..., Any] | str, options: dict[str, Any]) -> None:
@@ -74,7 +75,7 @@ class Taskers:
     # Handing out.
 
     def hand_out(self, rows: Iterable[TaskRow]) -> None:
-        """Give stored tasks to their taskers, now or when they are due."""
+        """Hand stored tasks to their taskers, now or when they are due."""
         clock = self._engine.clock
         for row in rows:
             with self._lock:
@@ -93,22 +94,22 @@ class Taskers:
                 tasker.take(row)
 
     def is_current(self, row: TaskRow) -> bool:
-        """Tell whether this attempt of a task is still wanted."""
+        """Return whether this attempt at a task is still wanted."""
         found = self._open.get(row.id)
         return found is not None and found.row.attempts == row.attempts
 
     def row(self, task: str) -> TaskRow | None:
-        """Give a task that waits for its result."""
+        """Return a task that waits for its result."""
         found = self._open.get(task)
         return None if found is None else found.row
 
     def lease(
         self, row: TaskRow, seconds: float, expired: Callable[[Exception], None] | None = None
     ) -> bool:
-        """Give an attempt so much time from now; tell whether it is still wanted.
+        """Let an attempt run for `seconds` from now; return whether it is still wanted.
 
         `expired(error)` is called when the time is up, before the attempt counts as failed with
-        that error; without it what was given before holds.
+        that error. Without it, the one of the last call remains.
         """
         clock = self._engine.clock
         with self._lock:
@@ -130,7 +131,7 @@ class Taskers:
         if found is None or found.row.attempts != row.attempts:
             return
         error = TaskTimeout(
-            f"tasker {row.tasker!r} gave neither an answer nor a heartbeat for task {row.id!r} "
+            f"tasker {row.tasker!r} sent neither an answer nor a heartbeat for task {row.id!r} "
             f"within {seconds} s"
         )
         if found.expired is not None:
@@ -138,7 +139,7 @@ class Taskers:
         self.attempt_failed(row, error)
 
     def heartbeat(self, task: str) -> bool:
-        """Give a task as much time again as its tasker says; tell whether it is still wanted."""
+        """Renew the timeout of a task; return whether it is still wanted."""
         row = self.row(task)
         tasker = None if row is None else self._taskers.get(row.tasker)
         if row is None or tasker is None or tasker.timeout is None:
@@ -148,7 +149,7 @@ class Taskers:
     # Results. The first one counts.
 
     def _close_task(self, task: str, attempts: int | None = None) -> TaskRow | None:
-        """Take a task off the list; `None` if somebody has, or another attempt is under way."""
+        """Remove a task; return it, or `None` if it is gone or another attempt is under way."""
         with self._lock:
             found = self._open.get(task)
             if found is None or (attempts is not None and found.row.attempts != attempts):
@@ -162,7 +163,7 @@ class Taskers:
             return found.row
 
     def succeed(self, task: str, value: Any) -> bool:
-        """Store the result of a task as a message to its execution; tell whether it counts.
+        """Store the result of a task as a message to its execution; return whether it counts.
 
         Raises:
             NotStorable: the value is not plain data; the task stays open.
@@ -177,7 +178,7 @@ class Taskers:
         return True
 
     def fail(self, task: str, error: BaseException) -> bool:
-        """Store the failure of a task as a message to its execution; tell whether it counts."""
+        """Store the failure of a task as a message to its execution; return whether it counts."""
         row = self._close_task(task)
         if row is None:
             return False
@@ -186,18 +187,18 @@ class Taskers:
 
     def _end_failed(self, row: TaskRow, error: BaseException) -> None:
         self.failed += 1
-        text = {"kind": type(error).__name__, "message": str(error)}
+        text = {"kind": type(error).__name__, "message": text_of(error)}
         self._end(row, bodies.encode({"task": row.id, "ok": False, "error": text}))
 
     def _end(self, row: TaskRow, body: bytes) -> None:
-        """Hand the answer to its execution, which the task outlives in the store; or store it."""
+        """Deliver the answer to its execution, or store it where that is not live."""
         engine = self._engine
         if engine.writer.quiet and engine.host.offer(row.execution, bodies.decode(body), task=row):
             return
         self.store_answer(row, body)
 
     def store_answer(self, row: TaskRow, body: bytes) -> None:
-        """Replace a task by a message to its execution. Any thread."""
+        """Replace a task by a message to its execution. Thread-safe."""
         engine = self._engine
         change = Change(
             row.execution,
@@ -215,16 +216,16 @@ class Taskers:
         engine.writer.submit(change, committed, insist=True)
 
     def attempt_done(self, row: TaskRow, result: Any) -> None:
-        """Hear what a tasker returned."""
+        """Handle what a tasker returned."""
         if result is HOLD:
             return
         try:
             self.succeed(row.id, result)
-        except Exception as error:  # noqa: BLE001 - it cannot be stored: told to the execution
+        except Exception as error:  # noqa: BLE001 - it cannot be stored: the task has failed
             self.attempt_failed(row, error, final=True)
 
     def attempt_failed(self, row: TaskRow, error: BaseException, *, final: bool = False) -> None:
-        """Hear that an attempt failed: try again later, or tell the execution."""
+        """Handle a failed attempt: try again later, or notify the execution."""
         tasker = self._taskers.get(row.tasker)
         if self._engine.closed or tasker is None:
             return  # it is in the store, and begins again
@@ -243,7 +244,7 @@ class Taskers:
                 found.lease.cancel()
             self._open[row.id] = _Open(again)
         self.retried += 1
-        log.warning("task failed; it is tried again", task=row.id, error=repr(error))
+        log.warning("task failed; it is tried again", task=row.id, error=brief(error))
 
         def committed(_change: Change, _error: Exception | None) -> None:
             if self.is_current(again):
@@ -252,7 +253,7 @@ class Taskers:
         self._engine.writer.submit(Change(row.execution, tasks=(again,)), committed, insist=True)
 
     def cancel(self, tasks: Iterable[str]) -> None:
-        """Forget tasks whose execution does not want them any more; tell their taskers."""
+        """Forget tasks that their execution does not want any more; notify their taskers."""
         for task in tasks:
             row = self._close_task(task)
             tasker = None if row is None else self._taskers.get(row.tasker)
@@ -266,7 +267,7 @@ class Taskers:
         self.cancel(tasks)
 
     def close(self, timeout: float) -> None:
-        """Stop the taskers, within so many seconds; what they have not finished is in the store."""
+        """Stop the taskers within `timeout` seconds; unfinished tasks stay in the store."""
         with self._lock:
             for each in self._open.values():
                 if each.lease is not None:

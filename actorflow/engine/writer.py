@@ -20,7 +20,8 @@ from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.ref import spawn
+from actorflow.runtime.worker.port import Port
+from actorflow.runtime.worker.spec import spawn
 from actorflow.runtime.worker.tickets import resolve_many
 
 if TYPE_CHECKING:
@@ -55,9 +56,9 @@ class Append:
         self.kind = kind
         self.bodies = bodies
         self.stored = stored
-        """Told when they are stored and accumulated."""
+        """Resolved when they are stored and accumulated."""
         self.processed = processed
-        """Told when the last of them has been processed."""
+        """Resolved when the last of them has been processed."""
 
 
 class _Request:
@@ -84,13 +85,13 @@ _Deliver: TypeAlias = (
 
 
 class Writer:
-    """Commits changes, and tells each of their owners.
+    """Commits changes and notifies the owner of each.
 
     Args:
-        store: where to.
-        clock: when to try again.
-        deliver: takes messages from outside once they are stored, in the writer's thread; gives
-            those who are to be told now.
+        store: where changes are committed.
+        clock: schedules another try after a refusal.
+        deliver: takes messages from outside once they are stored, in the writer's thread; returns
+            the tickets to resolve now.
 
     """
 
@@ -108,7 +109,7 @@ class Writer:
         self._bell = allocate_lock()
         self._bell.acquire()
         self.expects_more = False
-        """Those who have just been told that their messages are stored may send others."""
+        """Callers that were just told that their messages are stored may send others."""
         self._closing = False
         self._unstored: list[None] = []  # one for each entry from outside that is not stored yet
         self.refusal: tuple[float, str] | None = None
@@ -119,19 +120,19 @@ class Writer:
         self.refused = 0
         self.lost = 0
         self._worker = spawn(self._write, executor="thread")
-        self._held = self._worker.actor.core  # its length without the lock is about right
+        self._port = Port(self._worker)
 
-    # Any thread.
+    # Thread-safe.
 
     def append(self, entry: Append) -> None:
-        """Have messages from outside stored and delivered. O(1)."""
+        """Store messages from outside and deliver them. O(1)."""
         self._unstored.append(None)
         try:
             self._worker.push(entry)
         except WorkerStopped:
             msg = "the engine has been closed"
             raise EngineClosed(msg) from None
-        if self._wanted and len(self._held) >= self._wanted:
+        if self._wanted and self._port.depth >= self._wanted:
             self._wanted = 0
             with suppress(RuntimeError):  # another producer has rung
                 self._bell.release()
@@ -144,17 +145,17 @@ class Writer:
         insist: bool = False,
         may_block: bool = False,
     ) -> None:
-        """Have a change committed; `then(change, error)` is called in the writer's thread.
+        """Commit a change; `then(change, error)` is called in the writer's thread.
 
-        With `insist`, a change that the store refuses is tried again until it goes through or
-        the engine is closed. Once it is closed, `then` hears so at once. With `may_block` this
-        very thread is the writer's if that has nothing to do: for threads of our own only, which
-        nobody interrupts.
+        With `insist`, a change that the store refuses is tried again until it succeeds or the
+        engine is closed; once it is closed, `then` is called at once. With `may_block`, this
+        thread acts as the writer if that is idle: for lane threads only, which no signal
+        interrupts.
         """
         request = _Request(change, then, insist=insist)
         try:
             if may_block and self._worker.is_idle:
-                self._worker.actor.offer_and_help(request, None)
+                self._port.help(request)
             else:
                 self._worker.push(request)
         except WorkerStopped:
@@ -162,10 +163,10 @@ class Writer:
                 then(change, EngineClosed("the engine has been closed"))
 
     def submit_soon(self, change: Change, then: Callable[[Change, Exception | None], None]) -> None:
-        """Have a change committed that nobody waits for: with the next commit, or soon.
+        """Commit a change that nobody waits for: with the next commit, or soon. Insists.
 
-        Where callers wait for their messages to be stored, one commit after the other, it would
-        only keep them waiting. Insists.
+        Where callers wait for one commit after the other, a commit of its own would only delay
+        them.
         """
         self._soon.append(_Request(change, then, insist=True))
         if not self._soon_set:
@@ -174,16 +175,16 @@ class Writer:
             SYSTEM.call_at(SYSTEM.now() + _SOON, self._on_soon)
 
     def _on_soon(self) -> None:
-        """See to it that nothing waits too long. In the clock's thread."""
+        """Commit what has waited long enough. In the clock's thread."""
         self._soon_set = False
         self._soon_due = 0.0
         if self._soon:
             self.call(_nothing)
 
     def call(self, function: Callable[[], None]) -> None:
-        """Have a function called in the writer's thread, after the commit that is under way.
+        """Call a function in the writer's thread, after the commit that is under way.
 
-        Not at all once the engine is closed.
+        Once the engine is closed, it is not called at all.
         """
         with suppress(WorkerStopped):
             self._worker.push(function)
@@ -199,7 +200,7 @@ class Writer:
         return len(self._worker) + len(self._again) + len(self._soon)
 
     def stop_insisting(self) -> None:
-        """Give what was refused one last try, then tell its owners."""
+        """Try what was refused once more, then notify its owners."""
         self._closing = True
         self.call(_nothing)
 
@@ -228,13 +229,13 @@ class Writer:
             self._gather(perf_counter() - begin)
 
     def _gather(self, patience: float) -> None:
-        """Wait a moment for those who were just told: many of them have more to store.
+        """Wait a moment for the callers that were just told: many of them have more to store.
 
-        Without that the next commit would hold only the first of them, and the others would wait
-        for the one after. No longer than the last commit took, so nobody waits twice as long.
+        Otherwise the next commit would hold only the first of them, and the others would wait for
+        the one after. No longer than the last commit took, so that no wait is more than doubled.
         """
         self._wanted = self._expected
-        if len(self._held) < self._wanted:
+        if self._port.depth < self._wanted:
             self._bell.acquire(timeout=min(patience, _GATHER))
         self._wanted = 0
         self._bell.acquire(blocking=False)
@@ -254,10 +255,10 @@ class Writer:
                 self._settle(change, owner, found)
 
     def commit(self, changes: list[Change]) -> Exception | None:
-        """Commit now, in the writer's thread; give what was raised."""
+        """Commit now, in the writer's thread; return what the store raised."""
         try:
             self._store.commit(changes)
-        except Exception as error:  # noqa: BLE001 - each owner is told
+        except Exception as error:  # noqa: BLE001 - each owner is notified
             if self.refusal is None or not isinstance(error, StoreRefused):
                 log.error("commit failed", changes=len(changes), error=str(error))
             if isinstance(error, StoreRefused):
@@ -272,7 +273,7 @@ class Writer:
         return None
 
     def _refuse(self, groups: list[tuple[Change | None, Any]], error: Exception) -> None:
-        """Tell those who can bear it; try the others once more alone, then keep them."""
+        """Notify owners that do not insist; try the others once more alone, then keep them."""
         insisting = []
         for change, owner in groups:
             if type(owner) is _Request and owner.insist:
@@ -315,12 +316,12 @@ class Writer:
                 del self._unstored[: len(owner)]
                 self.expects_more = bool(told)
                 if len(told) > 1:
-                    self._expected = len(self._held) + len(told)
+                    self._expected = self._port.depth + len(told)
                 resolve_many(told)
             else:
                 del self._unstored[: len(owner)]
                 self._tell_lost(owner, error)
-        except Exception as failure:  # noqa: BLE001 - the others must be told all the same
+        except Exception as failure:  # noqa: BLE001 - the others are notified all the same
             log.error("owner of a change failed", owner=repr(owner), exc_info=failure)
 
     def _tell_lost(self, appends: list[Append], error: Exception) -> None:
@@ -338,11 +339,11 @@ def _is_appends(entries: list[_Entry]) -> bool:
 
 
 def _nothing() -> None:
-    """Be called, so that the writer looks at what it keeps."""
+    """Do nothing: the call makes the writer look at what it keeps."""
 
 
 def _group(entries: list[_Entry], now: float) -> list[tuple[Change | None, Any]]:
-    """Make changes of entries; messages from outside that stand together become one."""
+    """Group entries into changes; adjacent messages from outside become one change."""
     groups: list[tuple[Change | None, Any]] = []
     appends: list[Append] = []
     for entry in entries:

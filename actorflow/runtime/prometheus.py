@@ -153,7 +153,7 @@ class Families:
             case Enum():
                 family = self._family(name, core.GaugeMetricFamily, name)
                 family.add_metric([*values, value.name.lower()], 1)
-            case dict() if all(isinstance(key, int) for key in value):
+            case dict() if _is_histogram(name, value):
                 family = self._family(name, core.HistogramMetricFamily)
                 family.add_metric(values, _buckets(value), sum_value=None)
             case dict():
@@ -242,3 +242,8 @@ def _statistics(name: Hashable, target: Any) -> Any:
     except Exception as error:  # noqa: BLE001 - the others are shown all the same
         log.debug("no statistics", name=name, error=error)
         return None
+
+
+def _is_histogram(name: str, value: dict[Any, int]) -> bool:
+    """Return whether these are counts by size; an empty one is told apart by its name."""
+    return all(isinstance(key, int) for key in value) if value else name.endswith("sizes")

@@ -49,6 +49,19 @@ def be_fussy(task: Task) -> Any:
     raise Fussy("fussy", 7)
 
 
+class Unspeakable(Exception):
+    """An error without a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+def be_unspeakable(task: Task) -> Any:
+    raise Unspeakable
+
+
 def leave(task: Task) -> Any:
     sys.exit("enough")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.kind import Outcome
-from actorflow.runtime.worker.orders import WorkerStatus
+from actorflow.runtime.worker.machine import PairState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,8 @@ def quiet(engine: Engine) -> None:
     while True:
         flush(engine)
         if not engine.writer.waiting and not any(
-            live.worker.status is WorkerStatus.BUSY for live in list(engine.host._live.values())
+            live.port.worker.status is PairState.RUNNING
+            for live in list(engine.host._live.values())
         ):
             return
         assert time.monotonic() < end, "something runs on and on"

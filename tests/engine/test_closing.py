@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,13 +18,12 @@ from actorflow.engine.errors import EngineClosed
 from actorflow.engine.kind import NewTask, Outcome
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.runtime.lanes.loop import LOOP
+from actorflow.runtime.lanes.pool import POOL
 from behaviours import Chunk, Queue
 from tests.engine.kinds import PATIENCE, Script, flush, quiet, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from actorflow.engine.host import Live
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -55,13 +55,12 @@ def collect(batch: list[Any], state: list[Any]) -> list[Any]:
     return [*state, *batch]
 
 
-def let_go(live: Live, job: Hanging) -> None:
+def let_go(job: Hanging) -> None:
     """Let a run that was cut off come to its end."""
-    executor = live.worker.actor.executor
-    ended = threading.Event()
-    executor.watch(lambda _actor, _reason: ended.set())
     job.go.set()
-    assert ended.wait(PATIENCE)
+    end = monotonic() + PATIENCE
+    while (pool := POOL.statistics()).waiting or pool.idle < pool.threads:
+        assert monotonic() < end, "it does not end"
 
 
 @pytest.mark.parametrize("error", [None, ValueError("late")])
@@ -79,14 +78,13 @@ def test_a_job_that_hangs_is_left_behind_and_its_messages_run_again(
     assert job.entered.wait(PATIENCE)
     worker.push_ack(2)
     worker.push_ack(3)
-    live = engine.host._live["w"]
     engine.close(timeout=0.05)
     assert "execution did not end in time" in caplog.text
     assert "execution='w'" in caplog.text
 
     with Engine(store) as again:
         assert [row.id for row in again.store.rows("messages")] == [1, 2, 3]
-        let_go(live, job)  # while the next engine is at work on the same store
+        let_go(job)  # while the next engine is at work on the same store
         fresh = again.worker("w", collect, state=[])
         fresh.push_block(4)
         assert fresh.state() == [1, 2, 3, 4]
@@ -106,13 +104,12 @@ def test_a_coroutine_that_hangs_is_left_behind(reopen: Callable[..., Engine]) ->
 
     engine.worker("w", job, state=[]).push_ack(1)
     assert entered.wait(PATIENCE)
-    live = engine.host._live["w"]
-    ended = threading.Event()
-    live.worker.actor.executor.watch(lambda _actor, _reason: ended.set())
     engine.close(timeout=0.05)
     again = reopen().worker("w", collect, state=[])
     LOOP.call_soon(go.set)
-    assert ended.wait(PATIENCE)
+    end = monotonic() + PATIENCE
+    while LOOP._tasks:
+        assert monotonic() < end, "it does not end"
     again.push_block(2)
     assert again.state() == [1, 2]
 
@@ -137,13 +134,12 @@ def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
             engine.writer._unstored.append(None)
         threads.append(threading.Thread(target=push, args=(message,)))
         threads[-1].start()
-        while len(engine.host._live["w"].worker) < len(threads) - 1:
+        while len(engine.host._live["w"].port.worker) < len(threads) - 1:
             flush(engine)
-    live = engine.host._live["w"]
     engine.close(timeout=0.05)
     for thread in threads:
         thread.join(PATIENCE)
-    let_go(live, job)
+    let_go(job)
     assert sorted(found) == ["running", "stored", "waiting"]
     again = reopen().worker("w", collect, state=[])
     again.push_block("new")

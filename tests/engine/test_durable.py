@@ -204,7 +204,7 @@ def test_what_unique_replaced_is_consumed_in_the_same_commit(engine: Engine) -> 
 
     thread = threading.Thread(target=wait_in_vain)
     thread.start()
-    while len(engine.host._live["w"].worker) < 1:
+    while len(engine.host._live["w"].port.worker) < 1:
         quiet(engine)
     for number in range(2, 6):
         worker.push_ack(["a", number])
@@ -269,7 +269,7 @@ def test_what_expires_is_consumed_although_no_run_follows(
     clock.advance(20.0)
     gate.opened.set()
     live = engine.host._live["w"]
-    while not live.is_idle or not live.displaced:
+    while not live.port.is_idle or not live.displaced:
         quiet(engine)
     clock.advance(1.0)  # the sweep
     quiet(engine)
@@ -382,7 +382,7 @@ def test_those_who_wait_are_told_when_the_engine_is_closed(reopen: Callable[...,
 
     thread = threading.Thread(target=wait_in_vain)
     thread.start()
-    while not len(engine.host._live["w"].worker):
+    while not len(engine.host._live["w"].port.worker):
         quiet(engine)
     closing = threading.Thread(target=engine.close)
     closing.start()
@@ -406,7 +406,7 @@ def test_throttle_counts_in_the_engines_time(engine: Engine, clock: VirtualClock
     assert seen.acquire(timeout=PATIENCE)
     worker.push_ack(2)
     worker.push_ack(3)
-    live = engine.host._live["w"].worker
+    live = engine.host._live["w"].port.worker
     while live.status.value != "waiting":
         quiet(engine)
     clock.advance(10.0)

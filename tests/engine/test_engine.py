@@ -152,7 +152,7 @@ def test_a_run_under_way_is_thrown_away_by_cancel(engine: Engine) -> None:
     assert entered.wait(PATIENCE)
     assert engine.cancel("x")
     go.set()
-    while not engine.host._live["x"].is_idle:
+    while not engine.host._live["x"].port.is_idle:
         quiet(engine)
     assert engine.row("x").status == "cancelled"
     assert state_of(engine, "x") is None

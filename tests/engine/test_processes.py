@@ -129,6 +129,7 @@ def test_what_it_raises_is_told_and_tried_again(
     [
         (chores.fail_twice, "ValueError", "attempt 1"),
         (chores.be_fussy, "TaskFailed", "Fussy: fussy 7 (it cannot be sent"),
+        (chores.be_unspeakable, "Unspeakable", "Unspeakable"),
         (chores.leave, "SystemExit", "enough"),
         (chores.return_a_lock, "TaskFailed", "what tasker 't' returned (it cannot be sent"),
         (chores.exit_hard, "TaskFailed", "of tasker 't' was ended with exit code 3 while it did"),
@@ -147,7 +148,7 @@ def test_a_held_task_is_answered_later(engine: Engine, script: Script) -> None:
     engine.tasker("t", chores.hold, executor="process")
     ask(engine, "a")
     script.wait(1)
-    while engine.taskers._taskers["t"]._running or not engine.taskers.row("a"):
+    while engine.taskers._taskers["t"].running or not engine.taskers.row("a"):
         quiet(engine)
     assert engine.return_task("a", "late")
     assert results(engine, script, 2) == ["late"]
@@ -190,10 +191,16 @@ def test_heartbeats_reach_the_engine_and_say_when_it_is_enough(
     engine.tasker("t", chores.beat_until_unwanted, executor="process", timeout=10.0)
     ask(engine, "a")
     lines(notes, 1)
+
+    def lease() -> float:
+        while (end := clock.next_time()) is None:  # it is just being renewed
+            pass
+        return end
+
     for _ in range(3):
-        before = clock.next_time()
+        before = lease()
         clock.advance(9.0)
-        while clock.next_time() == before:  # until the next heartbeat has come
+        while lease() == before:  # until the next heartbeat has come
             pass
     engine.send("x", {"cancel": ["a"]})
     assert lines(notes, 2)[1] == "not wanted"

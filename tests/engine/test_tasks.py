@@ -16,8 +16,9 @@ from actorflow.engine.kind import NewTask, Outcome
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.tasker import HOLD, Task
 from actorflow.runtime.errors import BadJob, BadOption
+from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.supervision.spec import Backoff
-from behaviours import Bounded, Priority, Queue, Unique
+from behaviours import Base, Bounded, Priority, Queue, Unique
 from tests.engine.kinds import PATIENCE, Script, quiet, state_of
 
 if TYPE_CHECKING:
@@ -286,6 +287,145 @@ def test_a_task_without_an_answer_in_time_is_tried_again_in_another_place(
     go.set()
     quiet(engine)
     assert state_of(engine, "x") == ["second"]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_attempt_whose_time_is_up_leaves_its_place_to_others(
+    engine: Engine,
+    script: Script,
+    clock: VirtualClock,
+    asynchronous: bool,  # noqa: FBT001
+) -> None:
+    begun = threading.Semaphore(0)
+    go = threading.Event()
+    go_async = asyncio.Event()
+
+    def do(task: Task) -> Any:
+        begun.release()
+        if task.id == "hangs":
+            assert go.wait(PATIENCE)
+        return task.id
+
+    async def do_async(task: Task) -> Any:
+        begun.release()
+        if task.id == "hangs":
+            await go_async.wait()
+        return task.id
+
+    engine.tasker("t", do_async if asynchronous else do, timeout=10.0)
+    ask(engine, "hangs", "next", "last")
+    assert begun.acquire(timeout=PATIENCE)
+    script.wait(1)
+    quiet(engine)
+    assert not begun.acquire(blocking=False), "there is one place"
+    clock.advance(10.0)
+    script.wait(4)
+    quiet(engine)
+    found = state_of(engine, "x")
+    assert [each for each in found if isinstance(each, str)] == ["next", "last"]
+    assert [each["kind"] for each in found if isinstance(each, dict)] == ["TaskTimeout"]
+    go.set()
+    LOOP.call_soon(go_async.set)
+
+
+class Whole(Base):
+    """A behaviour that cannot be divided: it hands over all it holds, the oldest first."""
+
+    def transform(self, held: Any) -> Any:
+        return held[::-1]
+
+
+@pytest.mark.parametrize("timeout", [None, 10.0])
+def test_tasks_that_leave_together_share_one_place(
+    engine: Engine, script: Script, clock: VirtualClock, timeout: float | None
+) -> None:
+    order: list[str] = []
+    running: list[str] = []
+    begun, go, hang = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+
+    def do(task: Task) -> Any:
+        running.append(task.id)
+        order.append("+".join(running))
+        begun.release()
+        assert go.acquire(timeout=PATIENCE)
+        if task.id == "c" and timeout is not None:
+            running.remove("c")
+            assert hang.wait(PATIENCE)
+        else:
+            running.remove(task.id)
+        return task.id
+
+    engine.tasker("t", do, timeout=timeout, behaviour=Whole)
+    ask(engine, "a")
+    assert begun.acquire(timeout=PATIENCE)
+    ask(engine, "b", "c", "d")
+    script.wait(2)
+    quiet(engine)
+    go.release(3)
+    for _ in range(2):
+        assert begun.acquire(timeout=PATIENCE)
+    if timeout is not None:
+        script.wait(4)
+        quiet(engine)
+        clock.advance(timeout)
+    go.release()
+    script.wait(6)
+    hang.set()
+    assert order == ["a", "b", "c", "d"]
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+def test_m22_an_error_without_a_text_is_a_failure_like_any_other(
+    engine: Engine, script: Script
+) -> None:
+    def do(task: Task) -> Any:
+        if task.id == "a":
+            raise Unspeakable
+        return task.id
+
+    engine.tasker("t", do)
+    ask(engine, "a", "b")
+    script.wait(3)
+    quiet(engine)
+    found = state_of(engine, "x")
+    assert found[0]["kind"] == "Unspeakable"
+    assert found[1] == "b"
+
+
+def test_a_task_that_has_not_begun_when_the_engine_is_closed_begins_with_the_next(
+    reopen: Callable[..., Engine], caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = reopen()
+    engine.register(Script(asking))
+    begun, go = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def hang(task: Task) -> Any:
+        begun.set()
+        assert go.wait(PATIENCE)
+        done.append(task.id)
+
+    engine.tasker("t", hang)
+    ask(engine, "a", "b", "c")
+    assert begun.wait(PATIENCE)
+    engine.close(timeout=0.05)
+    assert "tasks were left running" in caplog.text
+    assert "['a']" in caplog.text
+    engine = reopen()
+    script = Script(asking)
+    engine.register(script)
+    engine.tasker("t", lambda task: f"again {task.id}")
+    script.wait(3)
+    go.set()
+    quiet(engine)
+    assert sorted(state_of(engine, "x")) == ["again a", "again b", "again c"]
+    assert done in (["a"], [])
 
 
 def test_heartbeats_give_more_time(engine: Engine, script: Script, clock: VirtualClock) -> None:

@@ -31,19 +31,52 @@ from actorflow.runtime.exits import Normal
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker import runner
-from actorflow.runtime.worker.accumulation import Accumulation, Batch
+from actorflow.runtime.worker.accumulation import Accumulation
+from actorflow.runtime.worker.batch import Batch
 from actorflow.runtime.worker.life import Life
-from actorflow.runtime.worker.machine import Event, Facts, PairState, Step, StopMode, advance
+from actorflow.runtime.worker.machine import (
+    CALL_ON_IDLE,
+    CALL_ON_STOP,
+    CANCEL_TIMER,
+    CLOSE,
+    CUT_OFF,
+    DEAD,
+    DONE,
+    DUE,
+    IDLE,
+    IDLE_LONG,
+    LOOK_AGAIN,
+    MAIL,
+    PUSHED,
+    RUNNING,
+    SERVE,
+    SET_TIMER,
+    STARTED,
+    STARTING,
+    STOPPING,
+    TAKE,
+    TELL_ALL,
+    TELL_EXECUTOR,
+    TOKEN_IN,
+    TOKEN_OUT,
+    WAITING,
+    Event,
+    Facts,
+    PairState,
+    Step,
+    StopMode,
+    advance,
+)
 from actorflow.runtime.worker.metrics import Timing
 from actorflow.runtime.worker.tickets import ThreadTicket
-from behaviours.base import Reason
+from behaviours.base import Item, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from actorflow.runtime.clock import Timer
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.worker.accumulation import Ticket
+    from actorflow.runtime.worker.batch import Ticket
     from actorflow.runtime.worker.options import Settings
     from behaviours.base import Behaviour
 
@@ -58,7 +91,7 @@ it pushes in one call. What is handed to the job, and what `push_ack` accepts, i
 
 NEVER = sys.maxsize
 NORMAL = Normal()
-_FOLDS = frozenset({Event.STARTED, Event.PUSHED, Event.DUE, Event.MAIL, Event.DONE})
+_FOLDS = (STARTED, PUSHED, DUE, MAIL, DONE)
 
 
 class Order(Enum):
@@ -72,9 +105,9 @@ class Order(Enum):
 
 
 _ORDERS = {
-    Step.SERVE: Order.SERVE,
-    Step.CALL_ON_IDLE: Order.ON_IDLE,
-    Step.CALL_ON_STOP: Order.ON_STOP,
+    SERVE: Order.SERVE,
+    CALL_ON_IDLE: Order.ON_IDLE,
+    CALL_ON_STOP: Order.ON_STOP,
 }
 
 
@@ -135,9 +168,6 @@ class _Nobody:
         """Do nothing."""
 
 
-_UNKNOWN = object()
-"""The outcome of a job that was interrupted."""
-
 _DEAD_TOKEN: list[Any] = [_Nobody()]
 
 
@@ -167,13 +197,14 @@ class Accumulator:
     _idle_due: float = 0.0
     _idle_called: int = -1
     _every: tuple[Seat, ...] = ()
+    _exclusive: bool = False
 
     def __init__(self, settings: Settings, behaviour: Behaviour, state: Any) -> None:
         self.settings = settings
         self.core = Accumulation(behaviour)
         self.lock = allocate_lock()
         self.idle: list[Accumulator] = []
-        self.state = PairState.STARTING
+        self.state = STARTING
         self.handle: Callable[[Any, Any], Any] | None = settings.handle
         self.value = state
         """The state of the job."""
@@ -258,8 +289,7 @@ class Accumulator:
             if self.idle and self.mode is None and self.exit_reason is None:
                 if self._seats is None:
                     self.idle.clear()
-                self.schedule(Event.PUSHED, effects)
-                self._fill(effects)
+                self.schedule(PUSHED, effects)
         self.conclude(effects)
 
     def _refuse_late(self, pushed: Sequence[Any]) -> bool:
@@ -277,20 +307,20 @@ class Accumulator:
         pushed. Producers only append, so places hold under the lock.
         """
         raw = self.core.raw
-        stamped = self.core.shape.stamped
+        width = self.core.shape.width
         wanted: dict[int, int] = {}
         for message in pushed:
             wanted[id(message)] = wanted.get(id(message), 0) + 1
         places = []
-        for at in range(len(raw) - 1, -1, -1):
-            one = raw[at][1] if stamped else raw[at]
+        for at in range(len(raw) - 1, -1, -width):
+            one = raw[at]
             if wanted.get(id(one)):
                 wanted[id(one)] -= 1
                 places.append(at)
         if not pushed or len(places) < len(pushed):
             return False
         for at in places:
-            del raw[at]
+            del raw[at - width + 1 : at + 1]
         return True
 
     def offer(
@@ -379,6 +409,9 @@ class Accumulator:
             WorkerStopped: the worker has ended or is stopping; none was taken.
 
         """
+        if self._plain:
+            self._offer_line(pairs)
+            return []
         self._refuse_own_functions()
         with self.lock:
             self._refuse_if_closed()
@@ -393,6 +426,27 @@ class Accumulator:
             self._look(effects)
         self.conclude(effects)
         return refused
+
+    def _offer_line(self, pairs: Sequence[tuple[Any, Ticket]]) -> None:
+        """Like `offer_many`, for a plain line: it refuses nothing, and folding can wait."""
+        core = self.core
+        with self.lock:
+            self._refuse_if_closed()
+            idle = self.state is IDLE and self.idle and not (core.raw or self.mail or self.active)
+            if not idle or not pairs:
+                core.mark(len(pairs))
+                core.raw.extend([Item(message, (ticket,)) for message, ticket in pairs])
+                return
+            self.since = self.settings.clock.now()
+            payload = [message for message, _ in pairs]
+            tickets = list(enumerate([ticket for _, ticket in pairs]))
+            if core.shape.turns:
+                payload.reverse()
+                tickets = [(len(pairs) - 1 - at, ticket) for at, ticket in tickets]
+            else:
+                tickets.reverse()
+            self.first = self._begin_line(payload, tickets)
+        self.settings.lane.submit(self)
 
     def forget_blocked(self, waiter: Any) -> bool:
         """Leave the line of those who wait for room; return whether it was still in line."""
@@ -433,13 +487,12 @@ class Accumulator:
         One producer folds at a time and the others go on appending. Waiting for the lock would
         make a convoy: each waiter that is woken holds it while it waits for the interpreter.
         """
-        raw = self.core.raw
         self._refuse_own_functions()
         while True:
             if not self._folding:
                 self._folding = True
                 SHELTER.run(self._fold_now)
-            if len(raw) <= 4 * FOLD_AT or self.exit_reason is not None:
+            if self.core.raw_count() <= 4 * FOLD_AT or self.exit_reason is not None:
                 return
             runner.pause()
 
@@ -496,50 +549,52 @@ class Accumulator:
             runner.run(self, self)
             return
         with self.lock:
-            seat = self._seats.pop() if self._seats else None
+            effects = Effects()
+            self.schedule(PUSHED, effects)
+            seat = effects.seats.pop() if effects.seats else None
+        self.conclude(effects)
         if seat is not None:
             runner.run(self, seat)
 
-    def begin(self, seat: Any) -> Task | None:
+    def begin(self, seat: Any, generation: int) -> Task | None:
         """Return what the seat does first; `None` if it was submitted for nothing."""
         with self.lock:
+            if generation != self.generation:
+                return None  # what was begun since then has been submitted by itself
             task: Task | None = seat.first
-            if task is not None:
+            if task is not None or self._seats is not None:
                 seat.first = None
                 return task
             core = self.core
-            if (
-                self._plain
-                and self.state is PairState.IDLE
-                and not (self.active or self.mail or core.marks)
-            ):
+            if self._plain and self.state is IDLE and not (self.active or self.mail):
                 count, self.lead = self.lead, 1
                 raw = core.raw
                 payload = raw[:count]
                 if payload:
-                    count = len(payload)
-                    del raw[:count]
+                    del raw[: len(payload)]
                     if core.shape.turns:
                         payload.reverse()
-                    core.folded += count
-                    core.in_flight = count
-                    core.batches += 1
-                    self.active = 1
-                    self.state = PairState.RUNNING
-                    self.idle.clear()
-                    since = self.since
-                    self.span = (since, since, self.settings.clock.now())
-                    self.batch = batch = Batch(payload, count)
-                    return batch
+                    tickets = core.unwrap(payload) if core.marks else None
+                    return self._begin_line(payload, tickets)
             effects = Effects()
-            if self._may_begin():
-                task = self._next(seat, Event.PUSHED, effects)
-                if self._seats:
-                    self._fill(effects)
-            else:
-                self._leave(seat)
+            task = self._next(seat, PUSHED, effects)
         self.conclude(effects)
         return task
+
+    def _begin_line(self, payload: list[Any], tickets: list[tuple[int, Ticket]] | None) -> Batch:
+        """Go from IDLE to RUNNING with messages of a plain line. Under the lock."""
+        core = self.core
+        count = len(payload)
+        core.folded += count
+        core.in_flight = count
+        core.batches += 1
+        self.active = 1
+        self.state = RUNNING
+        self.idle.clear()
+        since = self.since
+        self.span = (since, since, self.settings.clock.now())
+        self.batch = batch = Batch(payload, count, tickets)
+        return batch
 
     def done(self, seat: Any, generation: int, batch: Batch, state: Any) -> Task | None:
         """Account for a batch that was processed, and return what the seat does next.
@@ -558,7 +613,8 @@ class Accumulator:
             if timing is None:
                 timing = self.timing = Timing()
             timing.finished(core.batches, batch.size, seat.span, end)
-            if self._plain and self.state is PairState.RUNNING and not (self.mail or core.marks):
+            line = self._plain and self.state is RUNNING
+            if line and not (self.mail or len(core.behaviour)):
                 raw = core.raw
                 while True:
                     if raw:
@@ -572,11 +628,13 @@ class Accumulator:
                         core.batches += 1
                         self.span = (self.since, end, end)
                         self.since = end
-                        self.batch = task = Batch(payload, count)
+                        # Marks come before their items: looked at after the cut, none is missed.
+                        tickets = core.unwrap(payload) if core.marks else None
+                        self.batch = task = Batch(payload, count, tickets)
                         return task
                     core.in_flight = self.active = 0
                     self.batch = None
-                    self.state = PairState.IDLE
+                    self.state = IDLE
                     self.idle.append(self)
                     if not (raw or self.mail):
                         return None
@@ -584,13 +642,13 @@ class Accumulator:
                         self.idle.pop()
                     except IndexError:
                         return None  # a producer has handed the token over meanwhile
-                    if self.mail or core.marks:
+                    if self.mail:
                         self.lead = NEVER
                         effects = Effects()
-                        task = self._next(seat, Event.PUSHED, effects)
+                        task = self._next(seat, PUSHED, effects)
                         break
                     self.active = 1
-                    self.state = PairState.RUNNING
+                    self.state = RUNNING
             else:
                 core.in_flight -= batch.size
                 if core.shape.observed:
@@ -601,7 +659,7 @@ class Accumulator:
 
     # The general path.
 
-    def next(self, seat: Any, generation: int, event: Event = Event.DONE) -> Task | None:
+    def next(self, seat: Any, generation: int, event: Event = DONE) -> Task | None:
         """Return what the seat does after a hook, an answer to mail or a failed batch."""
         with self.lock:
             if generation != self.generation:
@@ -657,18 +715,18 @@ class Accumulator:
             seat.first = task
         self.settings.lane.submit(seat)
 
-    def _after(self, seat: Any, event: Event = Event.DONE) -> tuple[Task | None, Effects]:
+    def _after(self, seat: Any, event: Event = DONE) -> tuple[Task | None, Effects]:
         """Return what a seat does next that has finished something. Under the lock."""
         seat.batch = None
         self.active -= 1
+        if self._exclusive:
+            self._exclusive = False
         effects = Effects()
-        task = self._next(seat, event, effects)
-        if self._seats:
-            self._fill(effects)
-        return task, effects
+        return self._next(seat, event, effects), effects
 
-    def _may_begin(self) -> bool:
-        return self.active < self.settings.concurrency
+    def _limit(self) -> int:
+        """Return how many seats may be at work: one, while a hook runs or mail is answered."""
+        return 1 if self._exclusive else self.settings.concurrency
 
     def _leave(self, seat: Any) -> None:
         """Give back a seat that has nothing to do. Under the lock."""
@@ -682,12 +740,14 @@ class Accumulator:
         seat.first = None
         if task is None:
             self._leave(seat)
+        if self._seats:
+            self._fill(effects)
         return task
 
     def open(self) -> None:
         """Begin to take messages, where there is no `on_start` and nobody to tell."""
         ROSTER.add(self)
-        self.state = PairState.IDLE
+        self.state = IDLE
         self.idle.append(self)
 
     def schedule_start(self, effects: Effects) -> None:
@@ -695,11 +755,14 @@ class Accumulator:
         self._begin_task(self, Order.ON_START)
         effects.seats.append(self)
 
-    def schedule(self, event: Event, effects: Effects) -> bool:
-        """Apply an event with a free seat, which is submitted if there is something to do.
+    def schedule(self, event: Event, effects: Effects) -> None:
+        """Apply an event; free seats are submitted for what there is to do. Under the lock."""
+        self._schedule_seat(event, effects)
+        if self._seats:
+            self._fill(effects)
 
-        Return whether there is. Under the lock.
-        """
+    def _schedule_seat(self, event: Event, effects: Effects) -> bool:
+        """Apply an event with one free seat; return whether it has something to do."""
         if self._seats is not None:
             seat: Any = self._seats.pop() if self._seats else None
         else:
@@ -716,13 +779,13 @@ class Accumulator:
     def _fill(self, effects: Effects) -> None:
         """Start more batches while there is room for them. Under the lock."""
         while self._seats:
-            if self.state is PairState.RUNNING:
-                event = Event.PUSHED
-            elif self.state is PairState.STOPPING:
-                event = Event.DUE
+            if self.state is RUNNING:
+                event = PUSHED
+            elif self.state is STOPPING:
+                event = DUE
             else:
                 return
-            if not self.schedule(event, effects):
+            if not self._schedule_seat(event, effects):
                 return
 
     def catch_up(self) -> Effects:
@@ -732,8 +795,8 @@ class Accumulator:
         who pushed them.
         """
         effects = Effects()
-        if self.state is PairState.IDLE and not self.idle and not self.active:
-            self.schedule(Event.PUSHED, effects)
+        if self.state is IDLE and not self.idle and not self.active:
+            self.schedule(PUSHED, effects)
             if self._seats is None:
                 effects.seats.clear()  # it is in its lane already
         return effects
@@ -741,11 +804,11 @@ class Accumulator:
     def _look(self, effects: Effects) -> None:
         """Do what messages that were just accumulated make possible. Under the lock."""
         self.lead = NEVER
-        if self.state is PairState.IDLE:
-            self.schedule(Event.PUSHED, effects)
-        elif self.state is PairState.WAITING:
-            self.schedule(Event.DUE, effects)
-        if self._seats:
+        if self.state is IDLE:
+            self.schedule(PUSHED, effects)
+        elif self.state is WAITING:
+            self.schedule(DUE, effects)
+        elif self._seats:
             self._fill(effects)
         self.lead = 1
 
@@ -753,16 +816,19 @@ class Accumulator:
         """Fold what is raw and return what the machine must know. Under the lock."""
         core, settings = self.core, self.settings
         now = self._now()
-        lead, self.lead = self.lead, 1
-        if event in _FOLDS and core.raw and self.mode is None and self._may_begin() and lead:
-            woken = event is Event.PUSHED and self.state is PairState.IDLE
+        limit = self._limit()
+        lead = 0
+        if self.active < limit:
+            lead, self.lead = self.lead, 1
+        if lead and core.raw and self.mode is None and event in _FOLDS:
+            woken = event is PUSHED and self.state is IDLE
             self._fold(now, lead if woken else None)
             if woken and self.mail:
                 self.lead = 0  # mail is served first, and then what has woken the executor, alone
         held = bool(len(core.behaviour))
         facts = Facts(
             running=self.active,
-            limit=settings.concurrency,
+            limit=limit,
             held=held,
             ready=held and core.ready(now),
             mail=bool(self.mail),
@@ -794,7 +860,7 @@ class Accumulator:
                     self.idle.clear()
                 self._begin_task(seat, Failed(error))
                 if self.mode is None:
-                    self.state = PairState.RUNNING
+                    self.state = RUNNING
                 return
 
     def _perform(
@@ -803,29 +869,30 @@ class Accumulator:
         """Perform steps; return the event that has to be looked at next. Under the lock."""
         again: Event | None = None
         for step in steps:
-            if step is Step.TAKE:
+            if step is TAKE:
                 if seat is not None and not self._take(seat, now):
-                    again = Event.DONE  # all that was held has expired
-            elif step is Step.TOKEN_IN:
+                    again = DONE  # all that was held has expired
+            elif step is TOKEN_IN:
                 if not self.idle:
                     self.idle.append(self)
-            elif step is Step.TOKEN_OUT:
+            elif step is TOKEN_OUT:
                 self.idle.clear()
-            elif step is Step.LOOK_AGAIN:
+            elif step is LOOK_AGAIN:
                 again = self._look_again()
-            elif step is Step.SET_TIMER:
+            elif step is SET_TIMER:
                 self._set_timer()
-                if len(self.core.raw) >= self.ring_at:
-                    again = Event.DUE  # those who pushed meanwhile could not know
-            elif step is Step.CANCEL_TIMER:
+                if len(self.core.raw) >= self.ring_at and self.mode is None:
+                    again = DUE  # those who pushed meanwhile could not know
+            elif step is CANCEL_TIMER:
                 self._cancel_timer()
-            elif step is Step.CLOSE:
-                self.close()
-            elif step is Step.CUT_OFF:
+            elif step is CLOSE:
+                if self.mode is None:  # else the stop has closed it: what is raw now came too late
+                    self.close()
+            elif step is CUT_OFF:
                 self.cut_off(effects)
-            elif step is Step.TELL_EXECUTOR:
+            elif step is TELL_EXECUTOR:
                 effects.executor_gone = True
-            elif step is Step.TELL_ALL:
+            elif step is TELL_ALL:
                 if self.exit_reason is None:
                     self.exit_reason = self.life.final_reason()
                 effects.dead = True
@@ -836,11 +903,13 @@ class Accumulator:
     def _begin_task(self, seat: Any, task: Task) -> None:
         seat.first = task
         self.active += 1
+        if self._seats is not None:
+            self._exclusive = type(task) is Order
 
     def _take(self, seat: Any, now: float) -> bool:
         """Take a batch for a seat; return whether there was one. Under the lock."""
         core = self.core
-        woken = self.state is PairState.IDLE
+        woken = self.state is IDLE
         batch = core.take(now)
         if self._blocked:
             self._owner = get_ident()
@@ -865,8 +934,6 @@ class Accumulator:
         seat.batch = batch
         core.in_flight += batch.size
         self._begin_task(seat, batch)
-        if self._seats is None and self.mode is None:
-            self.idle.clear()
         return True
 
     def _look_again(self) -> Event | None:
@@ -877,8 +944,8 @@ class Accumulator:
             except IndexError:
                 return None  # a producer has handed the token over meanwhile
             self.lead = NEVER
-            return Event.PUSHED
-        if self.state is PairState.IDLE and self._idle_timeout() is not None:
+            return PUSHED
+        if self.state is IDLE and self._idle_timeout() is not None:
             self._watch_idleness()
         return None
 
@@ -895,7 +962,7 @@ class Accumulator:
         due = self.core.due
         if due is not None:
             more = self.core.behaviour.until_full()
-            self.ring_at = NEVER if more is None else more
+            self.ring_at = NEVER if more is None else more * self.core.shape.width
             self._timer = self.settings.clock.call_at(due, self._on_due)
 
     def _cancel_timer(self) -> None:
@@ -908,8 +975,7 @@ class Accumulator:
         """Go on after a wait. In the clock's thread, or in that of a producer."""
         with self.lock:
             effects = Effects()
-            self.schedule(Event.DUE, effects)
-            self._fill(effects)
+            self.schedule(DUE, effects)
         self.conclude(effects)
 
     def close(self) -> None:
@@ -932,6 +998,8 @@ class Accumulator:
         core.failed += core.in_flight
         core.in_flight = 0
         self.active = 0
+        if self._exclusive:
+            self._exclusive = False
         for seat in self._every or (self,):
             if seat.batch is not None:
                 effects.cut.append(seat.batch)
@@ -957,14 +1025,14 @@ class Accumulator:
         clock = self.settings.clock
         with self.lock:
             self._idle_timer = None
-            if self.state is not PairState.IDLE or not self.idle or self.core.raw:
+            if self.state is not IDLE or not self.idle or self.core.raw:
                 return
             if clock.now() < self._idle_due:  # it was busy meanwhile
                 self._idle_timer = clock.call_at(self._idle_due, self._on_idle_due)
                 return
             self._idle_called = self.core.batches
             effects = Effects()
-            self.schedule(Event.IDLE_LONG, effects)
+            self.schedule(IDLE_LONG, effects)
         self.conclude(effects)
 
     def forget_timers(self) -> None:
@@ -990,14 +1058,14 @@ class Accumulator:
 
         Under the lock.
         """
-        if self.state is PairState.IDLE and not self.idle and not self.active:
-            return min(self.lead, len(self.core.raw))
+        if self.state is IDLE and not self.idle and not self.active:
+            return min(self.lead, self.core.raw_count())
         return 0
 
     def status(self) -> PairState:
         """Return the state as it is for those who have pushed. Thread-safe."""
-        woken = self.state is PairState.IDLE and not self.idle
-        return PairState.RUNNING if woken else self.state
+        woken = self.state is IDLE and not self.idle
+        return RUNNING if woken else self.state
 
     def retire(self) -> bool:
         """End at once, in this thread, if nothing is going on and there is nobody to tell.
@@ -1008,17 +1076,21 @@ class Accumulator:
             return False
         with self.lock:
             life = self._life
-            if not self.idle or self.state is not PairState.IDLE or self.mode is not None:
+            if not self.idle or self.state is not IDLE or self.mode is not None:
                 return False
             if self.core.raw or self.mail or self.active or len(self.core.behaviour):
                 return False
             if self._blocked or (life is not None and (life.is_watched or life.supervised)):
                 return False
             self.exit_reason = NORMAL
-            self.state = PairState.DEAD
+            if not self.idle:  # a producer took the token before it could know
+                self.exit_reason = None
+                return False
+            self.state = DEAD
         ROSTER.discard(self)
         self.settings.lane.release()
         self.idle[:] = _DEAD_TOKEN
+        life = self._life  # one that is made from now on knows that the pair has ended
         if life is not None:
             life.over()
         return True
@@ -1036,18 +1108,24 @@ class Accumulator:
         effects = Effects()
         with self.lock:
             self._refuse_if_closed()
-            if self.state is not PairState.IDLE or not self.idle or self.core.raw or self.mail:
+            if self.state is not IDLE or not self.idle or self.core.raw or self.mail:
                 return False
-            self._owner = get_ident()
-            try:
-                self.core.offer(message, ticket, self._now())
-            finally:
-                self._owner = 0
-            self.idle.clear()
-            self.apply(Event.PUSHED, effects, self)
-            task, self.first = self.first, None
+            self.since = self.settings.clock.now()
+            task: Task | None
+            if self._plain:
+                task = self._begin_line([message], None if ticket is None else [(0, ticket)])
+            else:
+                self._owner = get_ident()
+                try:
+                    self.core.offer(message, ticket, self._now())
+                finally:
+                    self._owner = 0
+                self.idle.clear()
+                self.apply(PUSHED, effects, self)
+                task, self.first = self.first, None
+            generation = self.generation
         if task is not None:
-            runner.help_with(self, task)
+            runner.help_with(self, generation, task)
         self.conclude(effects)
         return True
 
@@ -1061,20 +1139,20 @@ class Accumulator:
         batch = Batch([message], 1, None if ticket is None else [(0, ticket)])
         generation = self.generation
         folded, processed, batches = core.folded + 1, core.processed + 1, core.batches + 1
-        outcome: Any = _UNKNOWN
+        outcome: Any = runner.UNKNOWN
         try:
             with self.lock:
-                if self.state is not PairState.IDLE or self.mode is not None or not self.idle:
+                if self.state is not IDLE or self.mode is not None or not self.idle:
                     return False
                 if core.raw or self.mail or self.active or core.folded + 1 != folded:
                     return False
                 self.batch = batch
-                self.state, self.active, core.in_flight = PairState.RUNNING, 1, 1
+                self.state, self.active, core.in_flight = RUNNING, 1, 1
                 core.folded, core.batches = folded, batches
                 now = self.settings.clock.now()
                 self.span = (now, now, now)
                 self.idle.clear()
-            outcome = runner.call(self, batch)
+            outcome = runner.call_helped(self, batch)
             if runner.is_plain(outcome) and not self.settings.checks:
                 with self.lock:
                     if generation == self.generation and self.mode is None:
@@ -1082,7 +1160,7 @@ class Accumulator:
                         core.processed, core.in_flight = processed, 0
                         if not (core.raw or self.mail):
                             self.batch, self.active = None, 0
-                            self.state = PairState.IDLE
+                            self.state = IDLE
                             self.idle.append(self)
         finally:
             if self.batch is batch or core.raw or self.mail:
@@ -1095,12 +1173,12 @@ class Accumulator:
         with self.lock:
             effects = Effects()
             if self.batch is not batch or generation != self.generation:
-                if self.state is PairState.IDLE and self.idle and (self.core.raw or self.mail):
+                if self.state is IDLE and self.idle and (self.core.raw or self.mail):
                     self.idle.clear()
-                    self.schedule(Event.PUSHED, effects)
+                    self.schedule(PUSHED, effects)
                 batch = None  # type: ignore[assignment]
             else:  # set once more, whatever was set before the interrupt
-                self.state, self.active, self.core.in_flight = PairState.RUNNING, 1, batch.size
+                self.state, self.active, self.core.in_flight = RUNNING, 1, batch.size
                 self.core.processed = processed - 1
                 self.idle.clear()
                 now = self.settings.clock.now()
@@ -1108,7 +1186,7 @@ class Accumulator:
         if batch is None:
             self.conclude(effects)
             return
-        runner.conclude_help(self, generation, batch, outcome is _UNKNOWN, outcome)
+        runner.conclude_help(self, generation, batch, outcome)
 
     def refused(self, message: Any, error: Exception) -> None:
         """Log a message that was refused and for which nobody waits."""
@@ -1130,7 +1208,9 @@ class Accumulator:
         if self.idle:
             if self.mode is None:
                 self.settings.lane.claim(self.idle)
-        elif self.state is PairState.WAITING:
+                if self.mode is not None or self.exit_reason is not None:
+                    SHELTER.run(self._refuse_late, ())  # the token was in place for good
+        elif self.state is WAITING:
             SHELTER.run(self._on_mail)
 
     def _make_mail(self) -> None:
@@ -1141,8 +1221,7 @@ class Accumulator:
     def _on_mail(self) -> None:
         with self.lock:
             effects = Effects()
-            if self.state is PairState.WAITING:
-                self.schedule(Event.MAIL, effects)
+            self.schedule(MAIL, effects)
         self.conclude(effects)
 
 

@@ -26,6 +26,11 @@ class Deferred:
         self.error: BaseException | None = None
         self.result: Any = None
 
+    @property
+    def resolved(self) -> bool:
+        """Whether it is resolved."""
+        return self._done
+
     def resolve(self, error: BaseException | None = None, result: Any = None) -> None:
         """Say that the batch is done, or why it failed. Thread-safe; the first call counts."""
         if self._done:

@@ -33,15 +33,32 @@ from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
 from actorflow.runtime.worker.dead_letters import DeadLetters
 from actorflow.runtime.worker.executor import ExecutorActor
-from actorflow.runtime.worker.machine import Event, PairState, StopMode
+from actorflow.runtime.worker.machine import (
+    ABANDON,
+    ALONE,
+    CRASHED,
+    DEAD,
+    ENDED,
+    PARKED,
+    RESUMED,
+    REVIVED,
+    START_FAILED,
+    STARTED,
+    STARTING,
+    STOP,
+    SUSPEND,
+    TRIPPED,
+    Event,
+    StopMode,
+)
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from actorflow.runtime.worker.accumulation import Batch
     from actorflow.runtime.worker.accumulator import Accumulator, Effects
+    from actorflow.runtime.worker.batch import Batch
     from actorflow.runtime.worker.executor import Executor
 
     Notice = Callable[[Any, ExitReason], object]
@@ -55,7 +72,8 @@ class Life:
     __slots__ = (
         "_crashes", "_executor", "_executor_reason", "_first", "_letters", "_over", "_pair",
         "_reason", "_started", "_stopped", "_urn", "_warned", "_watchers", "child_id", "durable",
-        "final_mode", "restarts", "starter", "subject", "supervised", "supervisor",
+        "executor_ended", "final_mode", "restarts", "starter", "subject", "supervised",
+        "supervisor",
     )  # fmt: skip
 
     def __init__(self, pair: Accumulator) -> None:
@@ -65,6 +83,8 @@ class Life:
         """A supervisor gives the accumulator a new executor after a crash."""
         self.durable = False
         """What is left at the end is stored elsewhere, and so is the state: neither is lost."""
+        self.executor_ended: Callable[[ExitReason], object] | None = None
+        """Called when an executor has ended and the pair has not, for an owner that revives it."""
         self.supervisor: Any = None
         self.child_id: Hashable | None = None
         self.starter: Any = None
@@ -81,7 +101,7 @@ class Life:
         self._letters: DeadLetters | None = None
         self._watchers: list[Notice] = []
         self._started: ThreadTicket | None = None
-        self._over = pair.state is PairState.DEAD
+        self._over = pair.state is DEAD
         self._warned = False
         self._urn: str | None = None
         self._stopped: threading.Event | None = None
@@ -96,7 +116,7 @@ class Life:
 
         """
         ROSTER.add(self._pair)
-        self._start(Event.STARTED)
+        self._start(STARTED)
 
     def supervise(self, supervisor: Any = None, child_id: Hashable | None = None) -> None:
         """Mark the pair as supervised, before it is launched; keep its first state for later."""
@@ -123,11 +143,10 @@ class Life:
             StartFailed: its `on_start` raised or asked to stop; the accumulator is still alone.
 
         """
-        pair = self._pair
         self.restarts += 1
         self._executor = None
         self._executor_reason = None
-        self._start(Event.REVIVED)
+        self._start(REVIVED)
         return self.executor
 
     def _start(self, event: Event) -> None:
@@ -138,7 +157,7 @@ class Life:
         pair.forget_plainness()
         if self.subject is None:
             pair.value = self._first_state()
-        if self.supervised:
+        if self.supervised and not self.durable:
             ROSTER.add(self.executor)
         started = self._started = ThreadTicket() if settings.has_on_start else None
         self.starter = CURRENT.get()
@@ -157,7 +176,6 @@ class Life:
             raise StartFailed(repr(pair), reason.describe()) from started.error.__cause__
 
     def _first_state(self) -> Any:
-        pair = self._pair
         first = self._first
         if self.supervised and not self.durable and first is not None:
             return copy.deepcopy(first)
@@ -167,18 +185,18 @@ class Life:
         pair = self._pair
         with pair.lock:
             effects = pair.effects()
-            if event is Event.REVIVED:
+            if event is REVIVED:
                 pair.apply(event, effects)
-            if pair.state is PairState.STARTING:
+            if pair.state is STARTING:
                 if self._started is not None:
                     pair.schedule_start(effects)
                 else:
-                    pair.schedule(Event.STARTED, effects)
+                    pair.schedule(STARTED, effects)
         pair.conclude(effects)
 
     def started(self, seat: Any, generation: int) -> Any:
         """Note that `on_start` has returned; return what the seat does next."""
-        task = self._pair.next(seat, generation, Event.STARTED)
+        task = self._pair.next(seat, generation, STARTED)
         self._release_starter(None)  # last: the starter finds the pair ready
         return task
 
@@ -193,7 +211,7 @@ class Life:
             if not (self.supervised and self.restarts) or pair.mode is not None:
                 pair.exit_reason = reason
             pair.cut_off(effects)
-            pair.apply(Event.START_FAILED, effects)
+            pair.apply(START_FAILED, effects)
         failure = StartFailed(repr(pair), reason.describe())
         failure.__cause__ = reason.exception if isinstance(reason, Crash) else None
         pair.conclude(effects)
@@ -225,7 +243,7 @@ class Life:
                 pair.exit_reason = pair.exit_reason or reason
                 if not pair.idle:
                     pair.idle.append(pair)
-            pair.apply(Event.CRASHED, effects)
+            pair.apply(CRASHED, effects)
         log.error(
             "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
         )
@@ -233,8 +251,8 @@ class Life:
         if not effects.dead and self._trips():
             effects.executor_gone = False
             with pair.lock:
-                pair.apply(Event.TRIPPED, effects)
-            if pair.state is PairState.PARKED:
+                pair.apply(TRIPPED, effects)
+            if pair.state is PARKED:
                 log.error("worker parked", worker=repr(pair), error=brief(error))
                 self.refuse_mail()
         try:
@@ -298,19 +316,19 @@ class Life:
     def _resume(self) -> None:
         pair = self._pair
         with pair.lock:
-            if pair.state is not PairState.PARKED:
+            if pair.state is not PARKED:
                 msg = f"{pair!r} is {pair.state.value}, not parked, so there is nothing to resume"
                 raise NotParked(msg)
             self._crashes = None
             effects = pair.effects()
-            pair.apply(Event.RESUMED, effects)
+            pair.apply(RESUMED, effects)
         pair.conclude(effects)
 
     # Ending the executor alone.
 
     def suspend(self) -> None:
         """End the executor after what it is doing; the accumulator goes on alone."""
-        SHELTER.run(self._schedule, Event.SUSPEND, Shutdown())
+        SHELTER.run(self._schedule, SUSPEND, Shutdown())
 
     def abandon_executor(self) -> None:
         """Cut the executor off, whatever it does; the accumulator goes on alone.
@@ -318,18 +336,18 @@ class Life:
         A thread cannot be killed: a job that hangs keeps its thread, but nobody waits for it.
         """
         busy = bool(self._pair.active)
-        SHELTER.run(self._schedule, Event.ABANDON, Killed(abandoned=busy))
+        SHELTER.run(self._schedule, ABANDON, Killed(abandoned=busy))
 
     def _schedule(self, event: Event, reason: ExitReason) -> None:
         pair = self._pair
         settings = pair.settings
         with pair.lock:
             effects = pair.effects()
-            if event is Event.ABANDON and pair.active and settings.owns_thread:
+            if event is ABANDON and pair.active and settings.owns_thread:
                 settings.renew_lane()
-            if pair.state not in (PairState.ALONE, PairState.DEAD):
+            if pair.state not in (ALONE, DEAD):
                 self._executor_reason = self._executor_reason or reason
-                if event is Event.ABANDON:
+                if event is ABANDON:
                     self._executor_reason = reason
             pair.schedule(event, effects)
         effects.error = WorkerStopped(f"{pair!r} was killed while it processed this batch")
@@ -377,9 +395,9 @@ class Life:
                 if first:
                     pair.close()
             if not effects.seats:
-                pair.schedule(Event.STOP, effects)
+                pair.schedule(STOP, effects)
             else:
-                pair.apply(Event.STOP, effects)
+                pair.apply(STOP, effects)
         pair.conclude(effects)
         return True
 
@@ -399,11 +417,11 @@ class Life:
                 return
             effects = pair.effects()
             pair.cut_off(effects)
-            pair.apply(Event.ENDED, effects)
+            pair.apply(ENDED, effects)
         pair.conclude(effects)
 
     def conclude(self, effects: Effects) -> None:
-        """Tell everybody what the last transition means for them. Outside the lock."""
+        """Notify everybody whom the last transition concerns. Outside the lock."""
         pair = self._pair
         if effects.dead:
             reason = pair.exit_reason or Normal()
@@ -417,6 +435,8 @@ class Life:
             self._release_starter(self.dead_error())
         elif effects.executor_gone:
             self._end_executor()
+            if self.executor_ended is not None:
+                self.executor_ended(self._executor_reason or Shutdown())
         error = effects.error or self.dead_error()
         for batch in effects.cut:
             batch.resolve(error)
@@ -429,14 +449,14 @@ class Life:
             SHELTER.run(self._notify, self._pair.exit_reason or Normal())
 
     def forked(self) -> None:
-        """Be dead in a forked child."""
+        """Mark the pair as dead in a forked child."""
         pair = self._pair
         reason = Shutdown("it runs in the parent process, and this is a forked child")
         if pair.exit_reason is None:
             self._executor_reason = self._executor_reason or reason
             pair.exit_reason = reason
             pair.mode = StopMode.NOW
-            pair.state = PairState.DEAD
+            pair.state = DEAD
             if not pair.idle:
                 pair.idle.append(pair)
             self._over = True
@@ -477,7 +497,7 @@ class Life:
         self._notify(reason)
 
     def refuse_mail(self) -> None:
-        """Tell all who wait for an answer of the executor that none will come."""
+        """Refuse all callers that wait for an answer of the executor."""
         executor = self._executor
         if executor is not None:
             executor.refuse_asked()
@@ -506,9 +526,11 @@ class Life:
         """Return the error for callers who come too late."""
         pair = self._pair
         reason = pair.exit_reason
-        if reason is None and pair.state in (PairState.ALONE, PairState.PARKED):
+        if reason is None and pair.state in (ALONE, PARKED):
             gone = self._executor_reason
             text = f"the executor of {pair!r} has ended: {gone.describe() if gone else 'killed'}"
+            if pair.state is PARKED:
+                text = f"{pair!r} is parked after too many crashes; resume() starts it again"
             if isinstance(gone, Crash):
                 crashed = WorkerCrashed(text)
                 crashed.__cause__ = gone.exception

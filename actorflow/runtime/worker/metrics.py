@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,14 +79,16 @@ class WorkerStatistics:
 class Timing:
     """What a pair measures, batch by batch. Changed under the pair's lock."""
 
-    __slots__ = ("_samples", "_sizes", "busy", "reasons")
+    __slots__ = ("_oldest", "_samples", "_sizes", "busy", "reasons")
 
     def __init__(self) -> None:
         self.busy = 0.0
         self.reasons: dict[Reason, int] = {}
         """Batches by why they left, apart from those that left because the executor was idle."""
         self._sizes: dict[int, int] = {}
-        self._samples: deque[tuple[int, float, float, float, float]] = deque(maxlen=_KEPT)
+        # A ring in a list: an empty deque takes 600 bytes, and most pairs have few batches.
+        self._samples: list[tuple[int, float, float, float, float]] = []
+        self._oldest = 0
 
     def finished(
         self, number: int, size: int, span: tuple[float, float, float], end: float
@@ -99,7 +100,12 @@ class Timing:
         bits = (size - 1).bit_length() if size > 1 else 0
         sizes[bits] = sizes.get(bits, 0) + 1
         if number < _KEPT or not number & 7:
-            self._samples.append((size, low, high, begun, end))
+            sample = (size, low, high, begun, end)
+            if len(self._samples) < _KEPT:
+                self._samples.append(sample)
+            else:
+                self._samples[self._oldest] = sample
+                self._oldest = (self._oldest + 1) % _KEPT
 
     def count_reason(self, reason: Reason) -> None:
         """Note why a batch left."""
@@ -134,12 +140,13 @@ def _quantiles(weighted: list[tuple[float, float]]) -> tuple[float | None, float
 
 
 def _at(weighted: Iterable[tuple[float, float]], rank: float) -> float:
-    value = seen = 0.0
+    last = seen = 0.0
     for value, weight in weighted:
+        last = value
         seen += weight
         if seen >= rank:
             break
-    return value
+    return last
 
 
 def statistics(pair: Accumulator) -> WorkerStatistics:
@@ -147,11 +154,11 @@ def statistics(pair: Accumulator) -> WorkerStatistics:
     now = pair.settings.clock.now()
     core, life = pair.core, pair.life
     with pair.lock:
+        ahead = pair.ahead()  # first: messages may arrive meanwhile, but none leaves
         counts = core.counts()
         timing = pair.timing
         since = pair.since
         batches, restarts = core.batches, life.restarts
-        ahead = pair.ahead()
         books = (core.processed, core.failed, core.dead_lettered, core.in_flight)
         reasons = dict(timing.reasons) if timing is not None else {}
     processed, failed, dead_lettered, in_flight = books

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.worker.machine import Event, PairState, StopMode
+from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.worker.machine import (
+    ALONE,
+    IDLE,
+    STOP,
+    StopMode,
+)
 from actorflow.runtime.worker.spec import launch, make
 
 if TYPE_CHECKING:
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.lanes.lane import Runnable
-    from actorflow.runtime.worker.accumulation import Ticket
+    from actorflow.runtime.worker.batch import Ticket
     from actorflow.runtime.worker.options import WorkerOptions
     from actorflow.runtime.worker.ref import WorkerRef
 
@@ -35,26 +41,27 @@ class Port:
 
     @classmethod
     def launch(
-        cls, job: Any, options: WorkerOptions, executor_ended: Callable[[Any, ExitReason], object]
+        cls, job: Any, options: WorkerOptions, executor_ended: Callable[[ExitReason], object]
     ) -> Port:
         """Start a worker whose owner is its supervisor, and which keeps nothing of its own.
 
-        `executor_ended(ref, reason)` is called when an executor has ended; then `revive` starts
-        another, with the same state object. What is left at the end is not reported as lost.
+        `executor_ended(reason)` is called when an executor has ended and the worker has not; then
+        `revive` starts another, with the same state object. What is left at the end is not
+        reported as lost.
         """
         worker = make(job, options)
         life = worker.actor.life
         life.durable = True
+        life.executor_ended = executor_ended
         life.supervise()
         launch(worker)
-        life.executor.watch(executor_ended)
         return cls(worker)
 
-    def revive(self, executor_ended: Callable[[Any, ExitReason], object]) -> None:
+    def revive(self) -> None:
         """Start another executor, if the last one has ended and the worker has not."""
         pair = self._pair
-        if pair.exit_reason is None and pair.state is PairState.ALONE:
-            pair.life.revive().watch(executor_ended)
+        if pair.exit_reason is None and pair.state is ALONE:
+            pair.life.revive()
 
     def offer(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
         """Accumulate messages with their tickets together; return those that are refused.
@@ -65,7 +72,7 @@ class Port:
             WorkerStopped: the worker has ended or is stopping; none was taken.
 
         """
-        return self._pair.offer_many(pairs)
+        return SHELTER.run(self._pair.offer_many, pairs)  # type: ignore[no-any-return]
 
     def help(self, message: Any) -> None:
         """Push a message; if the worker is idle, process it in this very thread.
@@ -89,13 +96,13 @@ class Port:
         """
         pair = self._pair
         with pair.lock:
-            if pair.state is not PairState.IDLE or not pair.idle or pair.active or pair.mail:
+            if pair.state is not IDLE or not pair.idle or pair.active or pair.mail:
                 return False
             if len(pair.core) or pair.settings.has_on_stop:
                 return False
             effects = pair.effects()
             pair.mode = StopMode.FINISH
-            pair.apply(Event.STOP, effects)
+            pair.apply(STOP, effects)
         pair.conclude(effects)
         pair.unlink()
         return True
@@ -113,7 +120,7 @@ class Port:
     def is_idle(self) -> bool:
         """Whether nothing is accumulated or running."""
         pair = self._pair
-        return pair.status() is PairState.IDLE and not len(pair.core)
+        return pair.status() is IDLE and not len(pair.core)
 
     @property
     def has_ended(self) -> bool:

@@ -296,7 +296,7 @@ def test_executor_that_was_left_behind_does_not_end_its_successor(pool_probe: Pr
     worker.push("hang")
     assert entered.wait(PATIENCE)  # in on_stop of the first one
     first = worker.executor
-    worker.actor.abandon_executor()
+    worker.actor.life.abandon_executor()
     until(lambda: worker.executor is not first, "a second executor")
     gate.set()  # the first one comes to its end, long after it was left behind
     worker.push_block("a", timeout=PATIENCE)

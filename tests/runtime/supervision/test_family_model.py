@@ -236,7 +236,9 @@ class Model:
             for kid in alive:
                 kid.status = "stopping"
             self.step()
-            for kid in alive:
+            # Those with the same grace are told together, and so they are heard together.
+            graces = [kid.grace for kid in alive]
+            for kid in sorted(alive, key=lambda kid: graces.index(kid.grace)):
                 kid.dead = self.world.ending(kid.name, kid.grace)
                 self.judge(kid)
                 self.drop(kid)

@@ -80,7 +80,7 @@ def test_worker_that_is_killed_while_its_job_hangs_is_reported() -> None:
         worker.push(1)
         begun.wait(20)
         again = threading.Event()
-        worker.actor.watch(lambda _actor, _reason: again.set())
+        worker.watch(lambda _actor, _reason: again.set())
         worker.stop(now=True)  # its executor's end does not come while the job hangs
         again.wait(20)
         supervisor.count_children()
@@ -103,7 +103,7 @@ def test_dependent_worker_keeps_its_messages_while_a_restart_is_pending(
     worker = supervisor.worker("w")
     stage.outcomes["db"].append(FAIL)
     ref(supervisor, "db").tell(BOOM)
-    while worker.status is not af.WorkerStatus.RESTARTING:
+    while worker.status is not af.PairState.ALONE:
         assert stage.lane.step()
     worker.push("kept")
     stage.run(10.0)
@@ -136,7 +136,7 @@ def test_new_child_of_the_same_id_gets_a_worker_of_its_own(stage: Stage) -> None
     actor = supervisor.actor
     actor._post(lambda: actor._perform(actor.family.terminate_child("slow")))
     stage.run()
-    first.actor.kill()
+    first.kill()
     stage.run()
     actor._post(lambda: actor._perform(actor.family.start_child(af.Child("w", latter))))
     stage.run()

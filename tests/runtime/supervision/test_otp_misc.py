@@ -305,7 +305,7 @@ def test_tree_shows_state_restarts_uptime_and_depth(stage: Stage) -> None:
             "├─ 'w': waiting, up 7.5 s, 1 waiting\n"
             "└─ 'off': stopped"
         )
-        or worker.status is not af.WorkerStatus.WAITING
+        or worker.status is not af.PairState.WAITING
     )
     stage.run(3600.0)
     assert "up 1:00:" in str(supervisor.tree())

@@ -185,7 +185,7 @@ class Storm:
         if way < 0.5:
             for message in fresh:
                 self._try(producer, message, worker.push)
-                self.raw = max(self.raw, len(worker.actor.core.raw))
+                self.raw = max(self.raw, worker.actor.core.raw_count())
         elif way < 0.7:
             try:
                 worker.push_many(fresh)
@@ -290,7 +290,7 @@ class Storm:
         deadline = time.monotonic() + self.weather.patience
         while not self.wrong and time.monotonic() < deadline:
             with actor.lock:
-                resting = bool(actor.idle) and not actor.running
+                resting = bool(actor.idle) and not actor.active
                 held = len(actor.core)
             if resting:
                 if held:

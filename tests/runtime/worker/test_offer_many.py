@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import actorflow as af
 from actorflow.runtime.errors import Full, Malformed, Replaced, WorkerStopped, WouldBlock
 from actorflow.runtime.worker.accumulation import Accumulation
+from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours import (
     Base,
     Bounded,
@@ -90,6 +91,17 @@ def test_a_busy_worker_keeps_them_in_the_order_of_arrival(probe: Probe) -> None:
     assert [message for batch in probe.batches for message in batch] == [0, 1, 2, 3, 4, 5]
     assert probe.batches[1][:4] == [1, 2, 3, 4]
     assert heard(pairs) == [DONE, DONE]
+
+
+def test_a_busy_worker_takes_them_without_another_push(probe: Probe) -> None:
+    worker = probe.spawn()
+    worker.push(0)
+    assert probe.begun() == [0]
+    ticket = ThreadTicket()
+    assert worker.actor.offer_many([(1, ticket)]) == []
+    probe.open()
+    assert ticket.wait(PATIENCE)
+    assert [message for batch in probe.batches for message in batch] == [0, 1]
 
 
 def test_none_at_all_wakes_nobody(lane: ManualLane) -> None:
@@ -286,7 +298,8 @@ class Side:
         result: Any = None
         if what == "raw":
             stamped = core.shape.stamped
-            core.raw.extend([(now, each) for each in messages] if stamped else messages)
+            flat = [part for each in messages for part in (now, each)]
+            core.raw.extend(flat if stamped else messages)
             core.fold(now)
         elif what == "take":
             batch = core.take(now)
