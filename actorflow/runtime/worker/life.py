@@ -28,7 +28,7 @@ from actorflow.runtime.errors import (
     WorkerStopped,
 )
 from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Shutdown
-from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
 from actorflow.runtime.worker.dead_letters import DeadLetters
@@ -443,9 +443,10 @@ class Life:
         self.report()
 
     def over(self) -> None:
-        """Note that the pair has ended without anybody to tell."""
+        """Note that the pair has ended, and tell whoever has come to watch just before."""
         self._over = True
-        self._notify(self._pair.exit_reason or Normal())
+        if self._watchers:
+            SHELTER.run(self._notify, self._pair.exit_reason or Normal())
 
     def forked(self) -> None:
         """Mark the pair as dead in a forked child."""
@@ -559,7 +560,10 @@ class Life:
         """Call `notice(ref, reason)` once: when the pair has ended, or now if it has."""
         self._watchers.append(notice)
         if self._over:
-            self._notify(self._pair.exit_reason or Normal())
+            # This one only: an interrupt here must not cost others their notice.
+            with contextlib.suppress(ValueError):
+                self._watchers.remove(notice)
+                self._give(notice, self._pair.exit_reason or Normal())
 
     def unwatch(self, notice: Notice) -> None:
         """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
@@ -577,10 +581,15 @@ class Life:
                 notice = self._watchers.pop(0)
             except IndexError:
                 return
-            try:
-                notice(self._pair.actor_ref, reason)
-            except BaseException as error:  # noqa: BLE001 - the others are told all the same
-                log.error("exit notice failed", worker=repr(self._pair), exc_info=error)
+            self._give(notice, reason)
+
+    def _give(self, notice: Notice, reason: ExitReason) -> None:
+        try:
+            notice(self._pair.actor_ref, reason)
+        except BaseException as error:
+            if in_main_thread() and not isinstance(error, Exception):
+                raise  # an interrupt of the main thread is not the notice's
+            log.error("exit notice failed", worker=repr(self._pair), exc_info=error)
 
     @property
     def urn(self) -> str:
