@@ -95,7 +95,7 @@ MUTATIONS = (
         (
             ("wake", _CLAIM, f"{_CLAIM} and self.settings.lane.submit(self)"),
             ("_facts", "running=self.active", "running=0"),
-            ("_may_begin", "self.active < self.settings.concurrency", "True"),
+            ("_facts", "if self.active < limit:", "if True:"),
         ),
         storm=(("behaviour", "chunk"),),
         duel=None,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
 from actorflow.runtime.worker import accumulator as accumulator_module
-from actorflow.runtime.worker import ref as worker_module
+from actorflow.runtime.worker import pushes as pushes_module
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours import Bounded, Chunk, Debounce, Expire, Linger, Priority, Queue, Stack, Unique
 
@@ -434,7 +434,6 @@ class Storm:
             if self.raw > slack and not self.weather.calm:
                 self.wrong.append(f"{self.raw} raw messages with a slack of {slack}")
 
-
     def _await_threads(self) -> None:
         """Wait until jobs that were cut off have come to their end."""
         deadline = time.monotonic() + self.weather.patience
@@ -465,12 +464,12 @@ def _fold_at(limit: int | None) -> Iterator[None]:
     before = accumulator_module.FOLD_AT
     if limit is not None:
         accumulator_module.FOLD_AT = limit
-        worker_module.FOLD_AT = limit  # type: ignore[attr-defined]
+        pushes_module.FOLD_AT = limit  # type: ignore[attr-defined]
     try:
         yield
     finally:
         accumulator_module.FOLD_AT = before
-        worker_module.FOLD_AT = before  # type: ignore[attr-defined]
+        pushes_module.FOLD_AT = before  # type: ignore[attr-defined]
 
 
 def run_storm(weather: Weather) -> list[str]:

@@ -25,7 +25,7 @@ from tests.runtime.worker.mutations import MUTATIONS, Mutation
 from tests.runtime.worker.storm import BEHAVIOURS, Weather, run_storm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 STOPS = (None, "drain", "finish", "now")
 SEEDS = 400

@@ -1,0 +1,235 @@
+"""The inlined transitions of the hot path do what the table says.
+
+Two workers get the same life: one takes the short cuts of `Accumulator.begin`, `done`, `open`,
+`retire` and `help`, its twin always goes by the table. After every step they are compared.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import actorflow as af
+from actorflow.runtime.worker.machine import PairState, StopMode
+from actorflow.runtime.worker.spec import make
+from actorflow.testing import VirtualClock, ManualLane
+from behaviours import Queue, Stack
+
+
+class Racy(list[Any]):
+    """The token's list, with a producer that acts right after the token was put in place."""
+
+    def __init__(self, racers: list[str], twin: Twin) -> None:
+        super().__init__()
+        self.racers = racers
+        self.twin = twin
+
+    def append(self, token: Any) -> None:
+        super().append(token)
+        if self.twin.pair.mode is not None:
+            return  # a push would be refused, and for that wait for the lock
+        racer = self.racers.pop(0) if self.racers else ""
+        if racer == "append":  # it has not looked at the token yet
+            self.twin.pair.core.raw.append(self.twin.number())
+        elif racer == "push":
+            self.twin.worker.push(self.twin.number())
+        elif racer == "mail":
+            self.twin.mail()
+
+
+class Twin:
+    """A worker without threads whose job does what its script says."""
+
+    def __init__(
+        self, behaviour: Any, *, plain: bool, script: list[str], racers: list[str]
+    ) -> None:
+        self.lane = ManualLane()
+        self.clock = VirtualClock()
+        self.script = list(script)
+        self.batches: list[Any] = []
+        self.answers: list[Any] = []
+        self.futures: list[Any] = []
+        self.numbers = 0
+        self.worker = make(
+            self.job,
+            {"state": 0, "behaviour": behaviour(), "executor": self.lane, "clock": self.clock,
+             "on_failure": af.Isolate()},
+        )  # fmt: skip
+        self.pair = self.worker.actor
+        self.pair.mail = deque()  # else the first mail waits for the lock
+        self.pair.idle = self.worker._idle = Racy([], self)
+        self.is_plain = plain
+        if plain:
+            self.pair.open()
+        else:
+            self.pair._plain = False
+            self.pair.life.launch()
+        self.pair.idle.racers = list(racers)
+
+    def number(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+    def job(self, batch: list[int], total: int) -> Any:
+        self.batches.append(list(batch))
+        action = self.script.pop(0) if self.script else ""
+        self.clock.advance(1.0)
+        if action == "raise":
+            raise ValueError(batch[0])
+        if action == "answer":
+            return af.Answers(total + len(batch), list(batch))
+        if action == "stop":
+            return af.Stop()
+        if action:
+            self.do(action)
+        return total + len(batch)
+
+    def mail(self) -> None:
+        self.futures.append(self.worker.executor.ask("hello", block=False))
+
+    def do(self, action: str) -> None:
+        """Perform one step of the common life."""
+        worker = self.worker
+        if action in ("push", "many", "ask") and self.pair.mode is not None:
+            return
+        if action == "push":
+            worker.push(self.number())
+        elif action == "many":
+            worker.push_many([self.number(), self.number()])
+        elif action == "ask":
+            self.futures.append(worker.ask(self.number(), block=False))
+        elif action == "mail" and worker.is_alive():
+            self.mail()
+        elif action == "run":
+            self.lane.step()
+        elif action == "tick":
+            self.clock.advance(1.0)
+        elif action in ("drain", "finish", "now"):
+            self.pair.life.request_stop(StopMode(action))
+
+    def look(self) -> dict[str, Any]:
+        """Return all that the twins must have in common."""
+        pair, core = self.pair, self.pair.core
+        batch, timing = pair.batch, pair.timing
+        return {
+            "state": pair.state,
+            "token": len(pair.idle),
+            "raw": [getattr(one, "message", one) for one in core.raw],
+            "marks": len(core.marks),
+            "batch": batch and (batch.payload, batch.size, batch.reason, len(batch.tickets or ())),
+            "parts": [part.payload for part in pair.parts or ()],
+            "first": getattr(pair.first, "payload", pair.first),
+            "active": pair.active,
+            "books": (core.processed, core.failed, core.dead_lettered, core.in_flight),
+            "batches": core.batches,
+            "counts": core.counts(),
+            "value": pair.value,
+            "generation": pair.generation,
+            "mode": pair.mode,
+            "ended": type(pair.exit_reason),
+            "mail": len(pair.mail),
+            "times": (pair.since, pair.span),
+            "sizes": timing and timing.sizes(),
+            "seen": self.batches,
+            "answered": [future._queue.qsize() if hasattr(future, "_queue") else None
+                         for future in self.futures],
+            "lane": len(self.lane._ready),
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("behaviour", [Queue, Stack])
+@given(
+    life=st.lists(
+        st.sampled_from(
+            ["push"] * 4 + ["many", "ask", "mail"] + ["run"] * 6
+            + ["tick", "drain", "finish", "now"]
+        ),
+        max_size=14,
+    ),
+    script=st.lists(
+        st.sampled_from(
+            ["", "push", "many", "ask", "mail", "raise", "answer", "stop", "drain", "finish", "now"]
+        ),
+        max_size=6,
+    ),
+    racers=st.lists(st.sampled_from(["", "append", "push", "mail"]), max_size=4),
+)  # fmt: skip
+@example(life=["push", "run"], script=["push"], racers=["append"])
+@example(life=["push", "run", "run"], script=[], racers=["push"])
+@example(life=["push", "push", "run", "run"], script=["mail"], racers=["mail", "append"])
+@example(life=["many", "mail", "push", "run"], script=["raise"], racers=[])
+def test_begin_done_and_open_equal_the_table(
+    behaviour: Any, life: list[str], script: list[str], racers: list[str]
+) -> None:
+    short = Twin(behaviour, plain=True, script=script, racers=racers)
+    by_table = Twin(behaviour, plain=False, script=script, racers=racers)
+    assert short.look() == by_table.look()
+    for action in life:
+        short.do(action)
+        by_table.do(action)
+        assert short.look() == by_table.look(), action
+    for twin in (short, by_table):
+        twin.pair.life.kill()
+    assert short.look() == by_table.look()
+
+
+@pytest.mark.parametrize("behaviour", [Queue, Stack])
+@given(
+    before=st.lists(st.sampled_from(["push", "many", "ask", "run", "run"]), max_size=6),
+    script=st.lists(st.sampled_from(["", "push", "raise", "answer", "stop"]), max_size=4),
+)
+@example(before=[], script=["push"])
+@example(before=[], script=["raise"])
+def test_help_in_the_main_thread_equals_help_by_the_table(
+    behaviour: Any, before: list[str], script: list[str]
+) -> None:
+    short = Twin(behaviour, plain=True, script=script, racers=[])
+    by_table = Twin(behaviour, plain=False, script=script, racers=[])
+    for action in before:
+        short.do(action)
+        by_table.do(action)
+    helped = []
+
+    def help_with(twin: Twin) -> None:
+        if twin.pair.mode is None:
+            helped.append(twin.pair.help(twin.number(), None))
+
+    help_with(short)
+    thread = threading.Thread(target=help_with, args=(by_table,))
+    thread.start()
+    thread.join()
+    assert helped in ([], [True, True], [False, False])
+    for _ in range(4):
+        assert short.look() == by_table.look()
+        short.do("run")
+        by_table.do("run")
+    for twin in (short, by_table):
+        twin.pair.life.kill()
+
+
+@pytest.mark.parametrize("before", [[], ["push"], ["push", "run"], ["mail"], ["ask", "run"]])
+def test_retire_equals_a_stop_by_the_table(before: list[str]) -> None:
+    short = Twin(Queue, plain=True, script=[], racers=[])
+    by_table = Twin(Queue, plain=False, script=[], racers=[])
+    for action in before:
+        short.do(action)
+        by_table.do(action)
+    seen = short.look()
+    retired = short.pair.retire()
+    assert retired == (seen["state"] is PairState.IDLE and bool(seen["token"]))
+    if not retired:
+        assert short.look() == seen
+    else:
+        by_table.pair.life.request_stop(StopMode.DRAIN)
+        ends = [{**twin.look(), "mode": None} for twin in (short, by_table)]
+        assert ends[0] == ends[1]
+        for twin in (short, by_table):
+            with pytest.raises(af.WorkerStopped):
+                twin.worker.push(1)
+    for twin in (short, by_table):
+        twin.pair.life.kill()
