@@ -76,7 +76,7 @@ MUTATIONS = (
     Mutation(
         "no second look in the general path",
         (("_look_again", "if self.core.raw or self.mail:", "if False:"),),
-        storm=(("lulls", True), ("behaviour", "chunk")),
+        storm=None,  # in lulls over "chunk" it takes them up to some dozens of seeds
         duel=("idling", "help", "push"),
     ),
     Mutation(
