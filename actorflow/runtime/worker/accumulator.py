@@ -500,13 +500,19 @@ class Accumulator:
         make a convoy: each waiter that is woken holds it while it waits for the interpreter.
         """
         self._refuse_own_functions()
-        while True:
-            if not self._folding:
-                self._folding = True
+        if in_main_thread():
+            if self.core.raw_count() > 4 * FOLD_AT:
                 SHELTER.run(self._fold_now)
-            if self.core.raw_count() <= 4 * FOLD_AT or self.exit_reason is not None:
-                return
+            elif not self._folding:
+                self._folding = True  # should this be interrupted, the length decides, above
+                SHELTER.post(self._fold_now)
+            return
+        if not self._folding:
+            self._folding = True
+            self._fold_now()
+        while self.core.raw_count() > 4 * FOLD_AT and self.exit_reason is None:
             runner.pause()
+            self._fold_now()
 
     def _fold_now(self) -> None:
         effects = None
