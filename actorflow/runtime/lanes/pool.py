@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.shelter import SHELTER, attend, in_main_thread
-from actorflow.runtime.lanes.token import hand_over, shelter
+from actorflow.runtime.lanes.token import exhaust, shelter
 from actorflow.runtime.lanes.starting import (
     AGENTS,
     PENDING,
@@ -167,7 +167,9 @@ class Pool:
         """Move a token from `idle` to the pool; return whether there was one. O(1), thread-safe."""
         if not self._idle and self._asleep and in_main_thread():
             return shelter(idle, self._submit)
-        if not hand_over(idle, self._ready.put):
+        try:  # `hand_over`, inlined: every wake-up comes this way
+            exhaust(map(self._ready.put, map(list.pop, (idle,))))
+        except IndexError:
             return False
         if not self._idle and self._asleep:
             attend(self._attend)
