@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.shelter import SHELTER, attend, in_main_thread
-from actorflow.runtime.lanes.token import exhaust, shelter
 from actorflow.runtime.lanes.starting import (
     AGENTS,
     PENDING,
@@ -32,6 +31,7 @@ from actorflow.runtime.lanes.starting import (
     retry_later,
     start_thread,
 )
+from actorflow.runtime.lanes.token import exhaust, shelter
 from actorflow.runtime.log import log
 from behaviours.errors import brief
 

@@ -126,7 +126,6 @@ class Life:
             StartFailed: its `on_start` raised or asked to stop; the accumulator is still alone.
 
         """
-        pair = self._pair
         self.restarts += 1
         self._executor = None
         self._executor_reason = None
@@ -160,7 +159,6 @@ class Life:
             raise StartFailed(repr(pair), reason.describe()) from started.error.__cause__
 
     def _first_state(self) -> Any:
-        pair = self._pair
         first = self._first
         if self.supervised and not self.durable and first is not None:
             return copy.deepcopy(first)

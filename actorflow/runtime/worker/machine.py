@@ -5,8 +5,10 @@ happened, together with the facts that decide, and performs the steps in order. 
 there is: the state changes nowhere else, and an event that a state does not expect is either
 listed as ignored or raises `Unexpected`. docs/pair.md prints the table.
 
->>> advance(PairState.IDLE, Event.PUSHED, Facts(ready=True))
-Transition(state=<PairState.RUNNING: 'running'>, steps=(<Step.TOKEN_OUT: 'token out'>, <Step.TAKE: 'take'>))
+>>> advance(PairState.IDLE, Event.IDLE_LONG, Facts()).state
+<PairState.RUNNING: 'running'>
+>>> advance(PairState.IDLE, Event.PUSHED, Facts(held=True, ready=True)).steps
+(<Step.TOKEN_OUT: 'token out'>, <Step.TAKE: 'take'>)
 """
 
 from __future__ import annotations
@@ -120,9 +122,9 @@ class Event(Enum):
 class Step(Enum):
     """What the shell does, in this order, after the state has changed."""
 
-    TOKEN_OUT = "token out"
+    TOKEN_OUT = "token out"  # noqa: S105 - no password
     """Remove the token: pushes only append."""
-    TOKEN_IN = "token in"
+    TOKEN_IN = "token in"  # noqa: S105 - no password
     """Put the token in place: the next push takes the slow path."""
     CANCEL_TIMER = "cancel timer"
     SET_TIMER = "set timer"
@@ -233,7 +235,9 @@ def _go_on(event: Event, sources: tuple[PairState, ...], *before: Step) -> Itera
     )  # fmt: skip
     again = (*before, Step.TOKEN_IN, Step.LOOK_AGAIN)
     if batches:
-        yield Row(event, sources, "nothing held, under way", lambda f: f.running > 0, running, again)
+        yield Row(
+            event, sources, "nothing held, under way", lambda f: f.running > 0, running, again
+        )
     yield Row(event, sources, "nothing held", _always, PairState.IDLE, again)
 
 

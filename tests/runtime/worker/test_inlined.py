@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import actorflow as af
 from actorflow.runtime.worker.machine import PairState, StopMode
 from actorflow.runtime.worker.spec import make
-from actorflow.testing import VirtualClock, ManualLane
+from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Queue, Stack
 
 
@@ -45,7 +45,9 @@ class Racy(list[Any]):
 class Twin:
     """A worker without threads whose job does what its script says."""
 
-    def __init__(self, behaviour: Any, *, plain: bool, script: list[str], racers: list[str]) -> None:
+    def __init__(
+        self, behaviour: Any, *, plain: bool, script: list[str], racers: list[str]
+    ) -> None:
         self.lane = ManualLane()
         self.clock = VirtualClock()
         self.script = list(script)
