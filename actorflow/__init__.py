@@ -57,6 +57,7 @@ from actorflow.runtime.supervision.spec import Backoff, BadChild, BadFlags, Chil
 from actorflow.runtime.supervision.supervisor import IGNORE, Supervisor, SupervisorRef
 from actorflow.runtime.supervision.tree import Tree
 from actorflow.runtime.worker.answers import Answers
+from actorflow.runtime.worker.batched import batched
 from actorflow.runtime.worker.dead_letters import DeadLetter, DeadLetters
 from actorflow.runtime.worker.deferred import Deferred
 from actorflow.runtime.worker.embedded import Workers
@@ -64,6 +65,7 @@ from actorflow.runtime.worker.executor import Executor
 from actorflow.runtime.worker.failure import Breaker, Drop, Isolate, Retry
 from actorflow.runtime.worker.machine import PairState
 from actorflow.runtime.worker.metrics import WorkerStatistics
+from actorflow.runtime.worker.options import WorkerOptions
 from actorflow.runtime.worker.ref import WorkerRef
 from actorflow.runtime.worker.runner import current_batch
 from actorflow.runtime.worker.server import Restart, Server
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from actorflow.bench.trace import record
     from actorflow.engine.tasker import HOLD
     from actorflow.flows.taskers import FlowTask
+    from actorflow.runtime.prometheus import Collector
 
 __version__ = "0.1.0"
 
@@ -95,6 +98,7 @@ __all__ = [
     "Child",
     "ChildInfo",
     "ChildState",
+    "Collector",
     "Counts",
     "Crash",
     "DeadLetter",
@@ -139,11 +143,13 @@ __all__ = [
     "UnknownWorker",
     "Worker",
     "WorkerCrashed",
+    "WorkerOptions",
     "WorkerRef",
     "WorkerStatistics",
     "WorkerStopped",
     "Workers",
     "WouldDeadlock",
+    "batched",
     "current_batch",
     "record",
     "run",
@@ -153,6 +159,7 @@ __all__ = [
 
 
 _LATER = {
+    "Collector": "actorflow.runtime.prometheus",
     "Engine": "actorflow.application",
     "FlowTask": "actorflow.flows.taskers",
     "HOLD": "actorflow.engine.tasker",

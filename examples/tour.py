@@ -94,6 +94,31 @@ def throughput() -> None:
 
 
 @section
+def answers() -> None:
+    """Call a function with one item; it works on many.
+
+    Calls that arrive while a batch runs share the next one. Each caller gets its own answer, or
+    its own exception.
+    """
+    sizes: list[int] = []
+
+    @af.batched()
+    def roots(numbers: list[float]) -> list[float | Exception]:
+        time.sleep(0.01)  # a model, a remote service: one call costs as much as a hundred
+        sizes.append(len(numbers))
+        return [n**0.5 if n >= 0 else ValueError(f"{n} is negative") for n in numbers]
+
+    with ThreadPoolExecutor(16) as callers:
+        found = list(callers.map(roots, range(64)))
+    print("the root of 49 is", found[49])
+    print("64 calls became", len(sizes), "calls of the function, of", sizes)
+    try:
+        roots(-1.0)
+    except ValueError as error:
+        print("to that caller alone:", error)
+
+
+@section
 def behaviours() -> None:
     """Choose what a busy worker gets next: that is its behaviour."""
 

@@ -21,7 +21,7 @@ from actorflow.bench.service import ServiceFailure, parse_service
 from actorflow.bench.sources import parse_traffic
 from actorflow.bench.traffic import AT, SIZE, Message, Traffic
 from actorflow.runtime.errors import WouldBlock
-from actorflow.runtime.worker.accumulation import Accumulation, Batch
+from actorflow.runtime.worker.accumulation import Accumulation
 from actorflow.runtime.worker.failure import failure_policy
 from behaviours.base import adapt
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from actorflow.bench.service import Service
+    from actorflow.runtime.worker.batch import Batch
     from actorflow.runtime.worker.failure import FailurePolicy
 
 __all__ = ["Simulation", "simulate"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import json
 import math
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.bench.traffic import CHUNK
@@ -194,7 +194,7 @@ class Recorder:
         self._worker = worker
         self._fields = tuple(zip(fields, (None, 0, 1), strict=True))
         self._csv = path.suffix == ".csv"
-        self._begin = time.monotonic()
+        self._begin = monotonic()
         self._latest = 0.0
         self._file = path.open("w", encoding="utf-8", newline="")
         if self._csv:
@@ -223,7 +223,7 @@ class Recorder:
 
     def _note(self, messages: Sequence[Any]) -> None:
         """Hand over what is recorded of some messages. In the pusher's thread."""
-        at = time.monotonic() - self._begin
+        at = monotonic() - self._begin
         rows = [
             (at, *(self._value(*field, message) for field in self._fields)) for message in messages
         ]

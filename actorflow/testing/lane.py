@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import WouldDeadlock
 from actorflow.runtime.lanes.token import hand_over
@@ -39,7 +39,7 @@ class ManualLane:
         """Hold the runnable for the next `run`. Thread-safe."""
         self._ready.append(runnable)
 
-    def claim(self, idle: list[Runnable]) -> bool:
+    def claim(self, idle: list[Any]) -> bool:
         """Move a token from `idle` to this lane; return whether there was one. Thread-safe."""
         return hand_over(idle, self._ready.append)
 

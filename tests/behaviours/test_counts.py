@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 class Latest:
     """Replaces whatever it holds."""
 
+    def __repr__(self) -> str:
+        return "Latest()"
+
     def __init__(self) -> None:
         self.held: list[Any] = []
 
@@ -54,6 +57,9 @@ class Latest:
 
 class Sheds(Latest):
     """Drops the oldest of more than two, without being asked to."""
+
+    def __repr__(self) -> str:
+        return "Sheds()"
 
     def add(self, message: Any) -> None:
         self.held.append(message)

@@ -86,6 +86,9 @@ def test_stamps_are_asked_for_where_they_matter(
 class Timed(Behaviour):
     """A timed behaviour of the user's, without any of the optional methods."""
 
+    def __repr__(self) -> str:
+        return "Timed()"
+
     traits = Traits(timed=True, stamped=True)
 
     def __init__(self) -> None:

@@ -126,7 +126,7 @@ def test_times_never_go_back_when_threads_push(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter([0.0, 5.0, 3.0, 4.0, 6.0])
-    monkeypatch.setattr("actorflow.bench.trace.time.monotonic", lambda: next(times))
+    monkeypatch.setattr("actorflow.bench.trace.monotonic", lambda: next(times))
     path = tmp_path / "t.jsonl"
     with af.spawn(lambda _batch, _: None) as worker:
         recorder = module.Recorder(worker, path, (None, None, None))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=LANES)
 def probe(request: pytest.FixtureRequest) -> Iterator[Probe]:
-    """Give a job in the hand of the test, on each lane in turn."""
+    """Return a job in the hand of the test, on each lane in turn."""
     made = Probe(request.param)
     yield made
     made.close()
@@ -23,7 +23,7 @@ def probe(request: pytest.FixtureRequest) -> Iterator[Probe]:
 
 @pytest.fixture
 def pool_probe() -> Iterator[Probe]:
-    """Give a job in the hand of the test, on the pool."""
+    """Return a job in the hand of the test, on the pool."""
     made = Probe()
     yield made
     made.close()
@@ -31,11 +31,11 @@ def pool_probe() -> Iterator[Probe]:
 
 @pytest.fixture
 def lane() -> ManualLane:
-    """Give a lane without threads."""
+    """Return a lane without threads."""
     return ManualLane()
 
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    """Give a clock that stands still."""
+    """Return a clock that stands still."""
     return VirtualClock()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from actorflow.runtime.actor.lifespan import Lifespan
+from typing import Any
 
 __all__ = ["CURRENT"]
 
-CURRENT: ContextVar[Lifespan | None] = ContextVar("actorflow_current", default=None)
-"""The lifespan of the actor whose code is running in this thread or task."""
+CURRENT: ContextVar[Any] = ContextVar("actorflow_current", default=None)
+"""Whose code runs in this thread or task: the lifespan of an actor, or the seat of a worker."""

@@ -6,7 +6,7 @@ time and never runs in two threads at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from actorflow.runtime.worker.tickets import ThreadTicket
@@ -34,7 +34,7 @@ class Lane(Protocol):
         thread, the runnable waits until there is one.
         """
 
-    def claim(self, idle: list[Runnable]) -> bool:
+    def claim(self, idle: list[Any]) -> bool:
         """Move a token from `idle` to the lane, which runs it; return whether there was one.
 
         The token is the runnable itself. No interrupt can separate the two steps. Thread-safe.

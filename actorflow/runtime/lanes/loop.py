@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from actorflow.runtime.errors import WouldDeadlock
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
-from actorflow.runtime.lanes.token import hand_over, shelter
 from actorflow.runtime.lanes.starting import retry_later, start_thread
+from actorflow.runtime.lanes.token import hand_over, shelter
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,7 +46,7 @@ class LoopLane:
         """Schedule `runnable.run()` on the loop. Thread-safe."""
         self.call_soon(runnable.run)
 
-    def claim(self, idle: list[Runnable]) -> bool:
+    def claim(self, idle: list[Any]) -> bool:
         """Move a token from `idle` to the loop; return whether there was one."""
         if in_main_thread():
             return shelter(idle, self.submit)

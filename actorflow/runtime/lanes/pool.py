@@ -18,7 +18,7 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.fork import after_fork
@@ -163,7 +163,7 @@ class Pool:
         if not self._idle and self._asleep:
             attend(self._attend)
 
-    def claim(self, idle: list[Runnable]) -> bool:
+    def claim(self, idle: list[Any]) -> bool:
         """Move a token from `idle` to the pool; return whether there was one. O(1), thread-safe."""
         if not self._idle and self._asleep and in_main_thread():
             return shelter(idle, self._submit)

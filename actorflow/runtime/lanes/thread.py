@@ -5,12 +5,12 @@ from __future__ import annotations
 import queue
 import threading
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
-from actorflow.runtime.lanes.token import hand_over, shelter
 from actorflow.runtime.lanes.starting import PENDING, RETRY_EVERY, retry, retry_later, start_thread
+from actorflow.runtime.lanes.token import hand_over, shelter
 from actorflow.runtime.log import log
 from behaviours.errors import brief
 
@@ -48,7 +48,7 @@ class ThreadLane:
         else:
             self._submit_first(runnable)
 
-    def claim(self, idle: list[Runnable]) -> bool:
+    def claim(self, idle: list[Any]) -> bool:
         """Move a token from `idle` to this lane; return whether there was one."""
         if self._started:
             return hand_over(idle, self._ready.put)

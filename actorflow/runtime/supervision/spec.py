@@ -11,10 +11,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from actorflow.runtime.errors import ActorflowError
 from behaviours import arguments
+from behaviours.arguments import count, number, seconds
 from behaviours.errors import BadBehaviour, brief
 
 if TYPE_CHECKING:
@@ -214,10 +215,10 @@ class Backoff:
 
     def __post_init__(self) -> None:
         """Validate all four numbers."""
-        _number(self.initial, "initial", _BACKOFF, least=0.0)
-        _number(self.factor, "factor", _BACKOFF, least=1.0)
-        _number(self.maximum, "maximum", _BACKOFF, least=self.initial)
-        _number(self.jitter, "jitter", _BACKOFF, least=0.0, most=1.0)
+        number(self.initial, "initial", _BACKOFF, error=BadFlags, least=0.0)
+        number(self.factor, "factor", _BACKOFF, error=BadFlags, least=1.0)
+        number(self.maximum, "maximum", _BACKOFF, error=BadFlags, least=self.initial)
+        number(self.jitter, "jitter", _BACKOFF, error=BadFlags, least=0.0, most=1.0)
 
     def delay(self, failures: int, draw: float) -> float:
         """Return the seconds to wait after `failures` earlier failures in a row. O(1).
@@ -252,7 +253,7 @@ class Flags:
     Traceback (most recent call last):
     ...
     actorflow.runtime.supervision.spec.BadFlags: max_restarts=-1: max_restarts must be a whole
-    number, zero or more, as in Supervisor(children, max_restarts=3)
+    number, 0 or more, as in Supervisor(children, max_restarts=3, within=5.0)
     """
 
     strategy: Strategy
@@ -274,10 +275,12 @@ class Flags:
     ) -> None:
         strategy = _choice(Strategy, strategy, "strategy", error=BadFlags)
         auto_shutdown = _choice(AutoShutdown, auto_shutdown, "auto_shutdown", error=BadFlags)
-        _count(max_restarts, "max_restarts", "Supervisor(children, max_restarts=3)")
-        within = _seconds(within, "within", "Supervisor(children, within=5.0)")
+        example = "Supervisor(children, max_restarts=3, within=5.0)"
+        count(max_restarts, "max_restarts", example, least=0, error=BadFlags)
+        within = seconds(within, "within", example, zero=False, error=BadFlags)
         if max_children is not None:
-            _count(max_children, "max_children", "Supervisor(strategy='dynamic', max_children=99)")
+            example = "Supervisor(strategy='dynamic', max_children=99)"
+            count(max_children, "max_children", example, least=0, error=BadFlags)
         if max_children is not None and strategy is not Strategy.DYNAMIC:
             raise BadFlags(
                 f"max_children={max_children!r} needs strategy='dynamic', not {strategy.value!r}: "
@@ -354,34 +357,11 @@ def _choice(
         raise error(f"{of}{refused}") from None
 
 
-def _seconds(value: object, name: str, example: str) -> float:
-    try:
-        return arguments.seconds(value, name, example, zero=False)
-    except BadBehaviour as refused:
-        raise BadFlags(str(refused)) from None
-
-
-def _count(value: object, name: str, example: str) -> None:
-    if not (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        raise BadFlags(
-            f"{name}={brief(value)}: {name} must be a whole number, zero or more, as in {example}"
-        )
-
-
-def _number(
-    value: object, name: str, example: str, *, least: float, most: float = math.inf
-) -> None:
-    if not (_is_number(value) and math.isfinite(value) and least <= value <= most):
-        limits = f"{least} or more" if most == math.inf else f"between {least} and {most}"
-        raise BadFlags(
-            f"{name}={brief(value)}: {name} must be a finite number, {limits}, as in {example}"
-        )
-
-
 def _is_grace(value: object) -> bool:
-    return value == "brutal_kill" if isinstance(value, str) else _is_number(value) and value >= 0
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    # A bool is a number to Python, but never meant as one; NaN fails every comparison.
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, str):
+        return value == "brutal_kill"
+    try:
+        arguments.seconds(value, "shutdown", "", infinite=True)
+    except BadBehaviour:
+        return False
+    return True

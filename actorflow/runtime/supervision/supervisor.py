@@ -24,7 +24,6 @@ from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.handles import IGNORE, is_child, life_of, parent
 from actorflow.runtime.supervision.spec import BadChild, Child, ChildType, Flags
 from actorflow.runtime.supervision.tree import picture
-from actorflow.runtime.worker.ref import WorkerRef
 from actorflow.runtime.worker.spec import Worker
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.supervision.actions import ChildInfo, Counts, FamilyStatistics
     from actorflow.runtime.supervision.tree import Tree
+    from actorflow.runtime.worker.ref import WorkerRef
 
 
 __all__ = ["IGNORE", "Supervisor", "SupervisorRef"]

@@ -14,135 +14,23 @@ drain that sees no mark need not look for items.
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from actorflow.runtime.errors import BadBehaviour, Dropped, Expired, Replaced
+from actorflow.runtime.errors import BadBehaviour
+from actorflow.runtime.worker.batch import Batch
+from actorflow.runtime.worker.loose import Loose, displacement
 from behaviours import Queue, Stack
 from behaviours.base import Behaviour, Fate, Item, Reason, Tally
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from actorflow.runtime.worker.batch import Ticket
     from behaviours.base import Refusal
 
-__all__ = ["Accumulation", "Batch", "Counts", "Shape", "Ticket"]
-
-_DISPLACED: dict[Fate, Callable[[Any], Exception]] = {
-    Fate.REPLACED: lambda message: Replaced(f"a newer message replaced {brief(message)}"),
-    Fate.DROPPED: lambda message: Dropped(f"dropped to make room: {brief(message)}"),
-    Fate.EXPIRED: lambda message: Expired(f"waited too long: {brief(message)}"),
-}
+__all__ = ["Accumulation", "Counts", "Shape"]
 
 _MARKING = allocate_lock()
-
-
-class Ticket(Protocol):
-    """Somebody who waits for a message."""
-
-    def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
-        """Say that the message was processed, or why it never will be. Called exactly once."""
-
-
-class Batch:
-    """What is handed to the job in one call."""
-
-    __slots__ = ("attempt", "parts", "payload", "reason", "size", "tickets")
-
-    def __init__(
-        self,
-        payload: Any,
-        size: int,
-        tickets: list[tuple[int, Ticket]] | None = None,
-        reason: Reason = Reason.IDLE,
-    ) -> None:
-        self.payload = payload
-        self.size = size
-        """How many messages it is made of."""
-        self.tickets = tickets
-        """Who waits, with the place of the message in the payload; the last one first."""
-        self.reason = reason
-        """Why it left."""
-        self.attempt = 1
-        """1 for the first call of the job with it."""
-        self.parts: tuple[Batch, ...] | None = None
-        """What `split` has made of it."""
-
-    def __repr__(self) -> str:
-        return f"Batch({brief(self.payload)}, size={self.size}, reason={self.reason.value!r})"
-
-    def resolve(self, error: BaseException | None = None) -> None:
-        """Resolve every ticket of this batch and of its parts.
-
-        Each is resolved once, even if two threads do this at the same time or one splits it.
-        """
-        if self.tickets:
-            for _, ticket in _popped(self.tickets):
-                ticket.resolve(error)
-        if self.parts:
-            for part in self.parts:
-                part.resolve(error)
-
-    def answer(self, answers: Sequence[Any]) -> None:
-        """Resolve every ticket with the answer to its message."""
-        for at, ticket in _popped(self.tickets):
-            ticket.resolve(None, answers[at])
-
-    def messages(self) -> list[Any]:
-        """Return the messages one by one; a payload that is no list counts as one."""
-        return self.payload if type(self.payload) is list else [self.payload]
-
-    def halves(self) -> list[Batch]:
-        """Split a batch whose payload is a list into its first and its second half."""
-        return self.split([(0, len(self.payload) // 2), (len(self.payload) // 2, None)])
-
-    def singles(self, places: Iterable[int]) -> list[Batch]:
-        """Split off the messages at these places, each as a batch of its own."""
-        if type(self.payload) is not list:
-            return self.split([(0, 1)])
-        return self.split([(at, at + 1) for at in places])
-
-    def split(self, ranges: list[tuple[int, int | None]]) -> list[Batch]:
-        """Split into parts by their places in the payload; tickets move with the messages."""
-        payload = self.messages()
-        own: list[list[tuple[int, Ticket]]] = [[] for _ in ranges]
-        parts = []
-        for (start, end), tickets in zip(ranges, own, strict=True):
-            chosen: Any = payload[start:end]
-            if type(self.payload) is not list:
-                chosen = self.payload
-            part = Batch(chosen, len(payload[start:end]), tickets, self.reason)
-            part.attempt = self.attempt
-            parts.append(part)
-        if parts:  # where the payload has another length than there were messages
-            whole = type(self.payload) is not list or sum(p.size for p in parts) == len(payload)
-            if whole:
-                parts[-1].size += self.size - sum(part.size for part in parts)
-            self.size -= sum(part.size for part in parts)
-        self.parts = tuple(parts)  # before the tickets move: a late resolve finds them there
-        kept = []
-        for at, ticket in _popped(self.tickets):
-            for (start, end), tickets in zip(ranges, own, strict=True):
-                if start <= at and (end is None or at < end):
-                    tickets.append((at - start, ticket))
-                    break
-            else:
-                kept.append((at, ticket))
-        if self.tickets is not None:
-            self.tickets += reversed(kept)
-        for tickets in own:
-            tickets.reverse()
-        return parts
-
-
-def _popped(tickets: list[tuple[int, Ticket]] | None) -> Iterator[tuple[int, Ticket]]:
-    """Take tickets out one by one, so that none is seen by two threads."""
-    while tickets:
-        try:
-            yield tickets.pop()
-        except IndexError:
-            return
 
 
 class Shape(NamedTuple):
@@ -168,6 +56,7 @@ class Shape(NamedTuple):
     """A plain line, of which a drain takes all: `False` for `Queue`, `True` for `Stack`."""
 
 
+_TURNS: dict[type[Behaviour], bool] = {Queue: False, Stack: True}
 _SHAPES: dict[tuple[type[Behaviour], Any], Shape] = {}
 
 
@@ -186,7 +75,7 @@ def _shape(behaviour: Behaviour) -> Shape:
             tracks=traits.trackable,
             accepts_all=traits.accepts_all and traits.trackable and not displaces,
             folds=traits.shrinks or traits.bounded,
-            turns={Queue: False, Stack: True}.get(kind),
+            turns=_TURNS.get(kind),
         )
     return found
 
@@ -216,8 +105,8 @@ class Accumulation:
 
     __slots__ = (
         "_gone", "_loose", "_refusals", "_waiting", "batches", "behaviour", "dead_lettered",
-        "due", "failed", "first_at", "folded", "handed", "in_flight", "lost", "marks", "processed", "raw",
-        "rejected", "shape",
+        "due", "failed", "first_at", "folded", "handed", "in_flight", "lost", "marks", "oldest_at",
+        "processed", "raw", "rejected", "shape",
     )  # fmt: skip
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -227,6 +116,8 @@ class Accumulation:
         self.marks: list[None] | tuple[()] = ()
         """One for each item that was, or is about to be, appended to `raw`."""
         self.first_at = 0.0
+        self.oldest_at = 0.0
+        """When the oldest message of a behaviour with time arrived; 0.0 where nobody knows."""
         self.folded = 0
         """Messages that have left `raw`, or were offered; refused ones included."""
         self.rejected = 0
@@ -243,7 +134,7 @@ class Accumulation:
         self._refusals: list[Refusal] | None = None
         self._waiting: dict[int, Ticket] | None = None  # by identity, until they leave
         self._gone: list[tuple[Item, Fate]] | None = None
-        self._loose: _Loose | None = None
+        self._loose: Loose | None = None
 
     def __len__(self) -> int:
         """Return how many messages are accumulated, raw ones included."""
@@ -253,13 +144,13 @@ class Accumulation:
         """Return how many messages are in `raw`. Thread-safe."""
         return len(self.raw) // self.shape.width
 
-    def mark(self) -> None:
-        """Announce an item that is about to be appended to `raw`. Thread-safe."""
+    def mark(self, count: int = 1) -> None:
+        """Announce items that are about to be appended to `raw`. Thread-safe."""
         if type(self.marks) is tuple:
             with _MARKING:  # most accumulations never need the list
                 if type(self.marks) is tuple:
                     self.marks = []
-        self.marks.append(None)  # type: ignore[union-attr]
+        self.marks.extend((None,) * count)  # type: ignore[union-attr]
 
     # Taking messages in.
 
@@ -285,11 +176,20 @@ class Accumulation:
             # Producers read the clock before they append, so neighbours may be out of order.
             # What is in order already, as almost all of it is, is sorted in one fast pass.
             times.sort()
-        elif shape.first_stamped:
-            behaviour.ready_at(min(self.first_at or now, now))
-        items: list[Item] = []
-        if self.marks:
-            items = self._unmark(messages)
+            if not len(behaviour):
+                self.oldest_at = times[0]
+        elif shape.timed:
+            first_at = min(self.first_at or now, now)
+            if not len(behaviour):
+                self.oldest_at = first_at
+            if shape.first_stamped:
+                behaviour.ready_at(first_at)
+        self._absorb(messages, times)
+
+    def _absorb(self, messages: list[Any], times: list[float] | None) -> None:
+        """Add messages that were raw, and settle those that are refused or displaced for it."""
+        shape, behaviour = self.shape, self.behaviour
+        items = self._unmark(messages) if self.marks else []
         loose = self._loose
         if loose is not None and items:
             messages = [item.message if type(item) is Item else item for item in messages]
@@ -344,8 +244,7 @@ class Accumulation:
 
         """
         behaviour = self.behaviour
-        if self.shape.timed:
-            behaviour.ready_at(now)
+        self._note_time(now)
         self.folded += 1
         tickets = () if ticket is None else (ticket,)
         if ticket is not None:
@@ -371,6 +270,13 @@ class Accumulation:
         elif loose is not None:
             self._settle_loose()
 
+    def _note_time(self, now: float) -> None:
+        """Tell a behaviour with time when the next message arrives."""
+        if self.shape.timed:
+            self.behaviour.ready_at(now)
+            if not len(self.behaviour):
+                self.oldest_at = now
+
     def unoffer(self) -> None:
         """Undo the count of a refused message that is going to be offered again."""
         self.folded -= 1
@@ -389,8 +295,7 @@ class Accumulation:
                 except Exception as error:  # noqa: BLE001 - concerns this message alone
                     refused.append((ticket, error))
             return refused
-        if self.shape.timed:
-            self.behaviour.ready_at(now)
+        self._note_time(now)
         self.folded += len(pairs)
         for _, ticket in pairs:
             self._await((ticket,))
@@ -477,7 +382,7 @@ class Accumulation:
                 self._gone = []
                 self.behaviour.track(self._gone)
             else:
-                self._loose = _Loose()
+                self._loose = Loose()
 
     def _await(self, tickets: tuple[Ticket, ...]) -> None:
         if tickets:
@@ -537,13 +442,13 @@ class Accumulation:
             item, fate = gone.pop()
             for ticket in item.tickets:
                 self._let_go(ticket)
-                ticket.resolve(_DISPLACED[fate](item.message))
+                ticket.resolve(displacement(fate, item.message))
 
     def _settle_loose(self) -> None:
         if self._loose is not None:
             for message, ticket in self._loose.displaced(self.behaviour):
                 self._let_go(ticket)
-                ticket.resolve(_DISPLACED[Fate.DROPPED](message))
+                ticket.resolve(displacement(Fate.DROPPED, message))
 
     # The end, and the books.
 
@@ -578,100 +483,6 @@ class Accumulation:
             expired=tally.expired,
             held=raw + held,
         )
-
-
-class _Loose:
-    """Tickets of messages in a behaviour of the user's that takes bare messages only.
-
-    What became of a message is concluded from what can be seen: it is in the payload; or the
-    behaviour lists what it holds, and lists it no longer; or the behaviour has become empty
-    without handing it over. Where nothing can be seen a waiter is answered late rather than too
-    early.
-    """
-
-    __slots__ = ("_seen", "_waiting")
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[Any, Ticket, bool]] = []  # and whether it was listed when added
-        self._seen: dict[int, Any] = {}  # messages added since somebody began to wait
-
-    def add(self, message: Any, tickets: Iterable[Ticket], behaviour: Behaviour) -> None:
-        """Note who waits for a message that was just added."""
-        self._seen[id(message)] = message
-        listed = id(message) in _listed(behaviour)
-        self._waiting.extend((message, ticket, listed) for ticket in tickets)
-
-    def saw(self, messages: Iterable[Any]) -> None:
-        """Note messages that are being added, if somebody waits for any."""
-        if self._waiting:
-            self._seen.update((id(message), message) for message in messages)
-
-    def collect(
-        self, payload: Any, behaviour: Behaviour, let_go: Callable[[Ticket], None]
-    ) -> list[tuple[int, Ticket]] | None:
-        """Return the tickets that leave with a payload, the last one first.
-
-        Those whose messages have vanished otherwise are resolved.
-        """
-        if not self._waiting:
-            return None
-        places = {}
-        if isinstance(payload, (list, tuple)):
-            places = {id(message): at for at, message in enumerate(payload)}
-        verbatim = any(name in self._seen for name in places)
-        left: list[tuple[Any, Ticket, bool]] = []
-        tickets: list[tuple[int, Ticket]] = []
-        held = _listed(behaviour)
-        empty = not len(behaviour)
-        for message, ticket, listed in self._waiting:
-            name = id(message)
-            if name in places:
-                tickets.append((places[name], ticket))
-            elif held.get(name, 0) > 0:
-                held[name] -= 1
-                left.append((message, ticket, listed))
-                continue
-            elif not (listed or empty):
-                left.append((message, ticket, listed))  # it may still be there
-                continue
-            elif not verbatim:
-                tickets.append((0, ticket))  # something was made of the messages
-            else:
-                ticket.resolve(_DISPLACED[Fate.REPLACED](message))
-            let_go(ticket)
-        self._waiting = left
-        if not left:
-            self._seen.clear()
-        tickets.reverse()
-        return tickets or None
-
-    def displaced(self, behaviour: Behaviour) -> list[tuple[Any, Ticket]]:
-        """Return those whose messages are certainly not held any more."""
-        if not self._waiting:
-            return []
-        held = _listed(behaviour)
-        empty = not len(behaviour)
-        gone = []
-        left = []
-        for message, ticket, listed in self._waiting:
-            if held.get(id(message), 0) > 0:
-                held[id(message)] -= 1
-                left.append((message, ticket, listed))
-            elif not (listed or empty):
-                left.append((message, ticket, listed))
-            else:
-                gone.append((message, ticket))
-        self._waiting = left
-        return gone
-
-
-def _listed(behaviour: Behaviour) -> dict[int, int]:
-    """Count by identity what a behaviour of the user's says it holds."""
-    held: dict[int, int] = {}
-    if hasattr(behaviour, "__iter__"):
-        for message in behaviour:
-            held[id(message)] = held.get(id(message), 0) + 1
-    return held
 
 
 class _Ended(Behaviour):

@@ -31,19 +31,52 @@ from actorflow.runtime.exits import Normal
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker import runner
-from actorflow.runtime.worker.accumulation import Accumulation, Batch
+from actorflow.runtime.worker.accumulation import Accumulation
+from actorflow.runtime.worker.batch import Batch
 from actorflow.runtime.worker.life import Life
-from actorflow.runtime.worker.machine import Event, Facts, PairState, Step, StopMode, advance
+from actorflow.runtime.worker.machine import (
+    CALL_ON_IDLE,
+    CALL_ON_STOP,
+    CANCEL_TIMER,
+    CLOSE,
+    CUT_OFF,
+    DEAD,
+    DONE,
+    DUE,
+    IDLE,
+    IDLE_LONG,
+    LOOK_AGAIN,
+    MAIL,
+    PUSHED,
+    RUNNING,
+    SERVE,
+    SET_TIMER,
+    STARTED,
+    STARTING,
+    STOPPING,
+    TAKE,
+    TELL_ALL,
+    TELL_EXECUTOR,
+    TOKEN_IN,
+    TOKEN_OUT,
+    WAITING,
+    Event,
+    Facts,
+    PairState,
+    Step,
+    StopMode,
+    advance,
+)
 from actorflow.runtime.worker.metrics import Timing
 from actorflow.runtime.worker.tickets import ThreadTicket
-from behaviours.base import Reason
+from behaviours.base import Item, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from actorflow.runtime.clock import Timer
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.worker.accumulation import Ticket
+    from actorflow.runtime.worker.batch import Ticket
     from actorflow.runtime.worker.options import Settings
     from behaviours.base import Behaviour
 
@@ -58,7 +91,7 @@ it pushes in one call. What is handed to the job, and what `push_ack` accepts, i
 
 NEVER = sys.maxsize
 NORMAL = Normal()
-_FOLDS = frozenset({Event.STARTED, Event.PUSHED, Event.DUE, Event.MAIL, Event.DONE})
+_FOLDS = (STARTED, PUSHED, DUE, MAIL, DONE)
 
 
 class Order(Enum):
@@ -72,9 +105,9 @@ class Order(Enum):
 
 
 _ORDERS = {
-    Step.SERVE: Order.SERVE,
-    Step.CALL_ON_IDLE: Order.ON_IDLE,
-    Step.CALL_ON_STOP: Order.ON_STOP,
+    SERVE: Order.SERVE,
+    CALL_ON_IDLE: Order.ON_IDLE,
+    CALL_ON_STOP: Order.ON_STOP,
 }
 
 
@@ -135,10 +168,10 @@ class _Nobody:
         """Do nothing."""
 
 
-_UNKNOWN = object()
-"""The outcome of a job that was interrupted."""
+_SPARE = 64
+"""Tokens of a pair that takes no more messages. See `Accumulator.bar`."""
 
-_DEAD_TOKEN: list[Any] = [_Nobody()]
+_DEAD_TOKENS: list[Any] = [_Nobody()] * _SPARE
 
 
 class Accumulator:
@@ -174,7 +207,7 @@ class Accumulator:
         self.core = Accumulation(behaviour)
         self.lock = allocate_lock()
         self.idle: list[Accumulator] = []
-        self.state = PairState.STARTING
+        self.state = STARTING
         self.handle: Callable[[Any, Any], Any] | None = settings.handle
         self.value = state
         """The state of the job."""
@@ -185,7 +218,7 @@ class Accumulator:
         self.lead = 1
         """How many messages the push that took the token has appended."""
         self.since = self.spawned = settings.clock.now()
-        """When `raw` was last emptied, or the executor was woken."""
+        """When a batch was last taken, or the executor was woken since (if time plays no role)."""
         self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
         self._folding = False
         self._owner = 0
@@ -242,10 +275,10 @@ class Accumulator:
             self._take_back(pushed)
             raise self._deadlock()
         if self.mode is None and self.exit_reason is None:
-            self.since = self.settings.clock.now()
             if self.core.shape.timed:
                 SHELTER.run(self._wake_timed)
             else:
+                self.since = self.settings.clock.now()
                 self.settings.lane.claim(self.idle)
             if self.mode is None and self.exit_reason is None:
                 return
@@ -259,14 +292,23 @@ class Accumulator:
             if self.idle and self.mode is None and self.exit_reason is None:
                 if self._seats is None:
                     self.idle.clear()
-                self.schedule(Event.PUSHED, effects)
+                self.schedule(PUSHED, effects)
         self.conclude(effects)
+
+    def bar(self) -> None:
+        """Put the token in place for good: each push takes the slow path. Under the lock.
+
+        A producer that has found the pair alive a moment ago may still take a token, and puts it
+        back only after it has noticed. There are enough for all such producers, so that others
+        never find none meanwhile, and take that for a busy executor.
+        """
+        self.idle.extend([self] * _SPARE)
 
     def _refuse_late(self, pushed: Sequence[Any]) -> bool:
         """Take messages back that came after the stop; return whether they did."""
         with self.lock:
-            if not self.idle:
-                self.idle.append(self)  # for good: each push takes the slow path
+            if len(self.idle) < _SPARE:
+                self.idle.append(self)
             return self._take_back(pushed)
 
     def _take_back(self, pushed: Sequence[Any]) -> bool:
@@ -379,6 +421,9 @@ class Accumulator:
             WorkerStopped: the worker has ended or is stopping; none was taken.
 
         """
+        if self._plain:
+            self._offer_line(pairs)
+            return []
         self._refuse_own_functions()
         with self.lock:
             self._refuse_if_closed()
@@ -393,6 +438,27 @@ class Accumulator:
             self._look(effects)
         self.conclude(effects)
         return refused
+
+    def _offer_line(self, pairs: Sequence[tuple[Any, Ticket]]) -> None:
+        """Like `offer_many`, for a plain line: it refuses nothing, and folding can wait."""
+        core = self.core
+        with self.lock:
+            self._refuse_if_closed()
+            idle = self.state is IDLE and self.idle and not (core.raw or self.mail or self.active)
+            if not idle or not pairs:
+                core.mark(len(pairs))
+                core.raw.extend([Item(message, (ticket,)) for message, ticket in pairs])
+                return
+            self.since = self.settings.clock.now()
+            payload = [message for message, _ in pairs]
+            tickets = list(enumerate([ticket for _, ticket in pairs]))
+            if core.shape.turns:
+                payload.reverse()
+                tickets = [(len(pairs) - 1 - at, ticket) for at, ticket in tickets]
+            else:
+                tickets.reverse()
+            self.first = self._begin_line(payload, tickets)
+        self.settings.lane.submit(self)
 
     def forget_blocked(self, waiter: Any) -> bool:
         """Leave the line of those who wait for room; return whether it was still in line."""
@@ -496,8 +562,8 @@ class Accumulator:
             return
         with self.lock:
             effects = Effects()
-            self.schedule(Event.PUSHED, effects)
-            seat = effects.seats.pop() if effects.seats else None
+            self.schedule(PUSHED, effects)
+            seat = effects.seats.pop(0) if effects.seats else None
         self.conclude(effects)
         if seat is not None:
             runner.run(self, seat)
@@ -512,7 +578,7 @@ class Accumulator:
                 seat.first = None
                 return task
             core = self.core
-            if self._plain and self.state is PairState.IDLE and not (self.active or self.mail):
+            if self._plain and self.state is IDLE and not (self.active or self.mail):
                 count, self.lead = self.lead, 1
                 raw = core.raw
                 payload = raw[:count]
@@ -523,7 +589,7 @@ class Accumulator:
                     tickets = core.unwrap(payload) if core.marks else None
                     return self._begin_line(payload, tickets)
             effects = Effects()
-            task = self._next(seat, Event.PUSHED, effects)
+            task = self._next(seat, PUSHED, effects)
         self.conclude(effects)
         return task
 
@@ -535,7 +601,7 @@ class Accumulator:
         core.in_flight = count
         core.batches += 1
         self.active = 1
-        self.state = PairState.RUNNING
+        self.state = RUNNING
         self.idle.clear()
         since = self.since
         self.span = (since, since, self.settings.clock.now())
@@ -559,7 +625,7 @@ class Accumulator:
             if timing is None:
                 timing = self.timing = Timing()
             timing.finished(core.batches, batch.size, seat.span, end)
-            line = self._plain and self.state is PairState.RUNNING
+            line = self._plain and self.state is RUNNING
             if line and not (self.mail or len(core.behaviour)):
                 raw = core.raw
                 while True:
@@ -580,7 +646,7 @@ class Accumulator:
                         return task
                     core.in_flight = self.active = 0
                     self.batch = None
-                    self.state = PairState.IDLE
+                    self.state = IDLE
                     self.idle.append(self)
                     if not (raw or self.mail):
                         return None
@@ -591,10 +657,10 @@ class Accumulator:
                     if self.mail:
                         self.lead = NEVER
                         effects = Effects()
-                        task = self._next(seat, Event.PUSHED, effects)
+                        task = self._next(seat, PUSHED, effects)
                         break
                     self.active = 1
-                    self.state = PairState.RUNNING
+                    self.state = RUNNING
             else:
                 core.in_flight -= batch.size
                 if core.shape.observed:
@@ -605,7 +671,7 @@ class Accumulator:
 
     # The general path.
 
-    def next(self, seat: Any, generation: int, event: Event = Event.DONE) -> Task | None:
+    def next(self, seat: Any, generation: int, event: Event = DONE) -> Task | None:
         """Return what the seat does after a hook, an answer to mail or a failed batch."""
         with self.lock:
             if generation != self.generation:
@@ -661,7 +727,7 @@ class Accumulator:
             seat.first = task
         self.settings.lane.submit(seat)
 
-    def _after(self, seat: Any, event: Event = Event.DONE) -> tuple[Task | None, Effects]:
+    def _after(self, seat: Any, event: Event = DONE) -> tuple[Task | None, Effects]:
         """Return what a seat does next that has finished something. Under the lock."""
         seat.batch = None
         self.active -= 1
@@ -693,7 +759,7 @@ class Accumulator:
     def open(self) -> None:
         """Begin to take messages, where there is no `on_start` and nobody to tell."""
         ROSTER.add(self)
-        self.state = PairState.IDLE
+        self.state = IDLE
         self.idle.append(self)
 
     def schedule_start(self, effects: Effects) -> None:
@@ -725,10 +791,10 @@ class Accumulator:
     def _fill(self, effects: Effects) -> None:
         """Start more batches while there is room for them. Under the lock."""
         while self._seats:
-            if self.state is PairState.RUNNING:
-                event = Event.PUSHED
-            elif self.state is PairState.STOPPING:
-                event = Event.DUE
+            if self.state is RUNNING:
+                event = PUSHED
+            elif self.state is STOPPING:
+                event = DUE
             else:
                 return
             if not self._schedule_seat(event, effects):
@@ -741,8 +807,8 @@ class Accumulator:
         who pushed them.
         """
         effects = Effects()
-        if self.state is PairState.IDLE and not self.idle and not self.active:
-            self.schedule(Event.PUSHED, effects)
+        if self.state is IDLE and not self.idle and not self.active:
+            self.schedule(PUSHED, effects)
             if self._seats is None:
                 effects.seats.clear()  # it is in its lane already
         return effects
@@ -750,11 +816,12 @@ class Accumulator:
     def _look(self, effects: Effects) -> None:
         """Do what messages that were just accumulated make possible. Under the lock."""
         self.lead = NEVER
-        if self.state is PairState.IDLE:
-            self.since = self.settings.clock.now()
-            self.schedule(Event.PUSHED, effects)
-        elif self.state is PairState.WAITING:
-            self.schedule(Event.DUE, effects)
+        if self.state is IDLE:
+            if not self.core.shape.timed:
+                self.since = self.settings.clock.now()
+            self.schedule(PUSHED, effects)
+        elif self.state is WAITING:
+            self.schedule(DUE, effects)
         elif self._seats:
             self._fill(effects)
         self.lead = 1
@@ -767,8 +834,9 @@ class Accumulator:
         lead = 0
         if self.active < limit:
             lead, self.lead = self.lead, 1
-        if lead and core.raw and self.mode is None and event in _FOLDS:
-            woken = event is Event.PUSHED and self.state is PairState.IDLE
+        takes_more = self.mode is None and self.exit_reason is None
+        if lead and core.raw and takes_more and event in _FOLDS:
+            woken = event is PUSHED and self.state is IDLE
             self._fold(now, lead if woken else None)
             if woken and self.mail:
                 self.lead = 0  # mail is served first, and then what has woken the executor, alone
@@ -795,21 +863,20 @@ class Accumulator:
         again: Event | None = event
         while again is not None:
             try:
-                woken = again is Event.PUSHED and self.state is PairState.IDLE
-                woken = woken and self.lead != NEVER
                 facts, now = self._facts(again)
+                woken = self.state is IDLE
                 transition = advance(self.state, again, facts)
                 self.state = transition.state
                 again = self._perform(transition.steps, effects, seat, now, woken=woken)
             except Exception as error:  # noqa: BLE001 - of a behaviour
-                if seat is None:
+                if seat is None or self.state is DEAD:
                     self.core.note_refusal((), error)
                     return
                 if self.mode is None:
                     self.idle.clear()
                 self._begin_task(seat, Failed(error))
                 if self.mode is None:
-                    self.state = PairState.RUNNING
+                    self.state = RUNNING
                 return
 
     def _perform(
@@ -818,29 +885,30 @@ class Accumulator:
         """Perform steps; return the event that has to be looked at next. Under the lock."""
         again: Event | None = None
         for step in steps:
-            if step is Step.TAKE:
+            if step is TAKE:
                 if seat is not None and not self._take(seat, now, woken=woken):
-                    again = Event.DONE  # all that was held has expired
-            elif step is Step.TOKEN_IN:
+                    again = DONE  # all that was held has expired
+            elif step is TOKEN_IN:
                 if not self.idle:
                     self.idle.append(self)
-            elif step is Step.TOKEN_OUT:
+            elif step is TOKEN_OUT:
                 self.idle.clear()
-            elif step is Step.LOOK_AGAIN:
+            elif step is LOOK_AGAIN:
                 again = self._look_again()
-            elif step is Step.SET_TIMER:
+            elif step is SET_TIMER:
                 self._set_timer()
-                if len(self.core.raw) >= self.ring_at:
-                    again = Event.DUE  # those who pushed meanwhile could not know
-            elif step is Step.CANCEL_TIMER:
+                if len(self.core.raw) >= self.ring_at and self.mode is None:
+                    again = DUE  # those who pushed meanwhile could not know
+            elif step is CANCEL_TIMER:
                 self._cancel_timer()
-            elif step is Step.CLOSE:
-                self.close()
-            elif step is Step.CUT_OFF:
+            elif step is CLOSE:
+                if self.mode is None:  # else the stop has closed it: what is raw now came too late
+                    self.close()
+            elif step is CUT_OFF:
                 self.cut_off(effects)
-            elif step is Step.TELL_EXECUTOR:
+            elif step is TELL_EXECUTOR:
                 effects.executor_gone = True
-            elif step is Step.TELL_ALL:
+            elif step is TELL_ALL:
                 if self.exit_reason is None:
                     self.exit_reason = self.life.final_reason()
                 effects.dead = True
@@ -857,7 +925,7 @@ class Accumulator:
     def _take(self, seat: Any, now: float, *, woken: bool) -> bool:
         """Take a batch for a seat; return whether there was one. Under the lock.
 
-        `woken`: it is what has woken the executor, so all of it arrived at that moment.
+        `woken`: the pair was idle, so the messages have just arrived.
         """
         core = self.core
         batch = core.take(now)
@@ -876,16 +944,23 @@ class Accumulator:
                 self.timing = Timing()
             self.timing.count_reason(batch.reason)
         moment = self.settings.clock.now()
-        low = self.since
-        if core.shape.first_stamped and core.first_at:
-            low = min(max(low, core.first_at), moment)
-        seat.span = (low, low if woken else moment, moment)
+        seat.span = self._span(batch.size, moment, woken=woken)
         if not woken:  # else others may have pushed since then, and wait for the next batch
             self.since = moment
         seat.batch = batch
         core.in_flight += batch.size
         self._begin_task(seat, batch)
         return True
+
+    def _span(self, size: int, moment: float, *, woken: bool) -> tuple[float, float, float]:
+        """Return between which moments the messages of a batch arrived, and when it is taken."""
+        low, high, first = self.since, moment, self.core.oldest_at
+        if first > low:  # the arrival of the first one is known, and the others follow evenly
+            low = min(first, moment)
+            high = low + (moment - low) * (size - 1) / max(size, 1)
+        elif woken:
+            high = low
+        return low, high, moment
 
     def _look_again(self) -> Event | None:
         """Look at the inbox after the token was put in place. Under the lock."""
@@ -895,8 +970,9 @@ class Accumulator:
             except IndexError:
                 return None  # a producer has handed the token over meanwhile
             self.lead = NEVER
-            return Event.PUSHED
-        if self.state is PairState.IDLE and self._idle_timeout() is not None:
+            self.since = self.settings.clock.now()  # they have arrived just now
+            return PUSHED
+        if self.state is IDLE and self._idle_timeout() is not None:
             self._watch_idleness()
         return None
 
@@ -926,7 +1002,7 @@ class Accumulator:
         """Go on after a wait. In the clock's thread, or in that of a producer."""
         with self.lock:
             effects = Effects()
-            self.schedule(Event.DUE, effects)
+            self.schedule(DUE, effects)
         self.conclude(effects)
 
     def close(self) -> None:
@@ -976,14 +1052,14 @@ class Accumulator:
         clock = self.settings.clock
         with self.lock:
             self._idle_timer = None
-            if self.state is not PairState.IDLE or not self.idle or self.core.raw:
+            if self.state is not IDLE or not self.idle or self.core.raw:
                 return
             if clock.now() < self._idle_due:  # it was busy meanwhile
                 self._idle_timer = clock.call_at(self._idle_due, self._on_idle_due)
                 return
             self._idle_called = self.core.batches
             effects = Effects()
-            self.schedule(Event.IDLE_LONG, effects)
+            self.schedule(IDLE_LONG, effects)
         self.conclude(effects)
 
     def forget_timers(self) -> None:
@@ -1009,14 +1085,14 @@ class Accumulator:
 
         Under the lock.
         """
-        if self.state is PairState.IDLE and not self.idle and not self.active:
+        if self.state is IDLE and not self.idle and not self.active:
             return min(self.lead, self.core.raw_count())
         return 0
 
     def status(self) -> PairState:
         """Return the state as it is for those who have pushed. Thread-safe."""
-        woken = self.state is PairState.IDLE and not self.idle
-        return PairState.RUNNING if woken else self.state
+        woken = self.state is IDLE and not self.idle
+        return RUNNING if woken else self.state
 
     def retire(self) -> bool:
         """End at once, in this thread, if nothing is going on and there is nobody to tell.
@@ -1027,7 +1103,7 @@ class Accumulator:
             return False
         with self.lock:
             life = self._life
-            if not self.idle or self.state is not PairState.IDLE or self.mode is not None:
+            if not self.idle or self.state is not IDLE or self.mode is not None:
                 return False
             if self.core.raw or self.mail or self.active or len(self.core.behaviour):
                 return False
@@ -1037,10 +1113,10 @@ class Accumulator:
             if not self.idle:  # a producer took the token before it could know
                 self.exit_reason = None
                 return False
-            self.state = PairState.DEAD
+            self.state = DEAD
         ROSTER.discard(self)
         self.settings.lane.release()
-        self.idle[:] = _DEAD_TOKEN
+        self.idle[:] = _DEAD_TOKENS
         life = self._life  # one that is made from now on knows that the pair has ended
         if life is not None:
             life.over()
@@ -1048,7 +1124,7 @@ class Accumulator:
 
     def unlink(self) -> None:
         """Forget what refers back to this pair, which has ended."""
-        self.idle[:] = _DEAD_TOKEN
+        self.idle[:] = _DEAD_TOKENS
         self.value = self.handle = self.actor_ref = None
         self.__dict__.pop("_life", None)
 
@@ -1059,7 +1135,7 @@ class Accumulator:
         effects = Effects()
         with self.lock:
             self._refuse_if_closed()
-            if self.state is not PairState.IDLE or not self.idle or self.core.raw or self.mail:
+            if self.state is not IDLE or not self.idle or self.core.raw or self.mail:
                 return False
             self.since = self.settings.clock.now()
             task: Task | None
@@ -1072,7 +1148,7 @@ class Accumulator:
                 finally:
                     self._owner = 0
                 self.idle.clear()
-                self.apply(Event.PUSHED, effects, self)
+                self.apply(PUSHED, effects, self)
                 task, self.first = self.first, None
             generation = self.generation
         if task is not None:
@@ -1090,20 +1166,20 @@ class Accumulator:
         batch = Batch([message], 1, None if ticket is None else [(0, ticket)])
         generation = self.generation
         folded, processed, batches = core.folded + 1, core.processed + 1, core.batches + 1
-        outcome: Any = _UNKNOWN
+        outcome: Any = runner.UNKNOWN
         try:
             with self.lock:
-                if self.state is not PairState.IDLE or self.mode is not None or not self.idle:
+                if self.state is not IDLE or self.mode is not None or not self.idle:
                     return False
                 if core.raw or self.mail or self.active or core.folded + 1 != folded:
                     return False
                 self.batch = batch
-                self.state, self.active, core.in_flight = PairState.RUNNING, 1, 1
+                self.state, self.active, core.in_flight = RUNNING, 1, 1
                 core.folded, core.batches = folded, batches
                 now = self.since = self.settings.clock.now()
                 self.span = (now, now, now)
                 self.idle.clear()
-            outcome = runner.call(self, batch)
+            outcome = runner.call_helped(self, batch)
             end = self.settings.clock.now()
             if runner.is_plain(outcome) and not self.settings.checks:
                 with self.lock:
@@ -1112,7 +1188,7 @@ class Accumulator:
                         core.processed, core.in_flight = processed, 0
                         if not (core.raw or self.mail):
                             self.batch, self.active = None, 0
-                            self.state = PairState.IDLE
+                            self.state = IDLE
                             self.idle.append(self)
                             # Last: an interrupt costs this measurement, and nothing else.
                             if self.timing is None:
@@ -1129,12 +1205,12 @@ class Accumulator:
         with self.lock:
             effects = Effects()
             if self.batch is not batch or generation != self.generation:
-                if self.state is PairState.IDLE and self.idle and (self.core.raw or self.mail):
+                if self.state is IDLE and self.idle and (self.core.raw or self.mail):
                     self.idle.clear()
-                    self.schedule(Event.PUSHED, effects)
+                    self.schedule(PUSHED, effects)
                 batch = None  # type: ignore[assignment]
             else:  # set once more, whatever was set before the interrupt
-                self.state, self.active, self.core.in_flight = PairState.RUNNING, 1, batch.size
+                self.state, self.active, self.core.in_flight = RUNNING, 1, batch.size
                 self.core.processed = processed - 1
                 self.idle.clear()
                 now = self.settings.clock.now()
@@ -1142,7 +1218,7 @@ class Accumulator:
         if batch is None:
             self.conclude(effects)
             return
-        runner.conclude_help(self, generation, batch, outcome is _UNKNOWN, outcome)
+        runner.conclude_help(self, generation, batch, outcome)
 
     def refused(self, message: Any, error: Exception) -> None:
         """Log a message that was refused and for which nobody waits."""
@@ -1164,7 +1240,9 @@ class Accumulator:
         if self.idle:
             if self.mode is None:
                 self.settings.lane.claim(self.idle)
-        elif self.state is PairState.WAITING:
+                if self.mode is not None or self.exit_reason is not None:
+                    SHELTER.run(self._refuse_late, ())  # the token was in place for good
+        elif self.state is WAITING:
             SHELTER.run(self._on_mail)
 
     def _make_mail(self) -> None:
@@ -1175,7 +1253,7 @@ class Accumulator:
     def _on_mail(self) -> None:
         with self.lock:
             effects = Effects()
-            self.schedule(Event.MAIL, effects)
+            self.schedule(MAIL, effects)
         self.conclude(effects)
 
 

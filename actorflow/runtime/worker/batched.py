@@ -6,17 +6,22 @@ import copy
 import functools
 import inspect
 import weakref
+from _thread import allocate_lock
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from actorflow.runtime.errors import BadJob
+from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.worker.answers import Answers
+from actorflow.runtime.worker.failure import failure_policy
 from actorflow.runtime.worker.spec import spawn
 from behaviours import Queue
 from behaviours.base import Base, Behaviour
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.worker.ref import WorkerRef
 
@@ -27,70 +32,124 @@ B = TypeVar("B")
 S = TypeVar("S")
 
 
-class _Front(Generic[A, B]):
-    """What `batched` makes of a function: a worker in front of it, started when first used."""
+class _Source:
+    """The worker behind a function, or behind a method of one object; started when first used."""
+
+    __slots__ = ("_function", "_lock", "_options", "_owner", "_worker")
 
     def __init__(
         self, function: Callable[..., Any], options: dict[str, Any], owner: Any = None
     ) -> None:
         self._function = function
         self._options = options
+        # Weak, because the worker must not keep the object alive: it ends with it.
         self._owner = None if owner is None else weakref.ref(owner)
         self._worker: WorkerRef | None = None
-        self._bound: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        functools.update_wrapper(self, function)
-
-    def __repr__(self) -> str:
-        return f"<batched {getattr(self._function, '__qualname__', brief(self._function))}>"
+        self._lock = allocate_lock()
 
     @property
     def worker(self) -> WorkerRef:
-        """The worker that calls the function. Started when first asked for, or after its end."""
+        """The worker that calls the function."""
         worker = self._worker
         if worker is None or worker.exit_reason is not None:
-            worker = self._worker = spawn(self._job(), **self._options)
-            owner = None if self._owner is None else self._owner()
-            if owner is not None:  # nobody can call it when its object is gone
-                weakref.finalize(owner, worker.stop, block=False)
+            with self._lock:
+                worker = self._worker
+                if worker is None or worker.exit_reason is not None:
+                    worker = self._worker = self._start()
         return worker
 
-    def _job(self) -> Callable[[Any, Any], Any]:
-        function, owner = self._function, self._owner
+    def _start(self) -> WorkerRef:
+        options = {**self._options, "behaviour": _own(self._options["behaviour"])}
+        worker = spawn(self._job(), **options)
+        owner = None if self._owner is None else self._owner()
+        if owner is not None:  # nobody can call it when its object is gone
+            # The collector may run in a thread that holds the worker's lock.
+            stop = functools.partial(worker.stop, block=False)
+            weakref.finalize(owner, SHELTER.post, stop).atexit = False
+        return worker
 
-        def call(items: list[Any]) -> Any:
-            return function(items) if owner is None else function(owner(), items)
+    def _call(self, items: list[Any]) -> Any:
+        if self._owner is None:
+            return self._function(items)
+        owner = self._owner()
+        if owner is None:
+            msg = f"the object whose method {_name(self._function)} was to be called is gone"
+            raise ReferenceError(msg)
+        return self._function(owner, items)
+
+    def _job(self) -> Callable[[Any, Any], Any]:
+        function, call = self._function, self._call
+        # What is searched for poison has to raise; else each caller of the batch is answered.
+        raises = failure_policy(self._options.get("on_failure", "drop")).buries
 
         if inspect.iscoroutinefunction(function):
 
             async def job(items: list[Any], _state: Any) -> Answers:
                 try:
                     return _answers(items, await call(items), function)
-                except Exception as error:  # noqa: BLE001 - raised to the callers of this batch
+                except Exception as error:
+                    if raises:
+                        raise
                     return Answers(None, [error] * len(items))
         else:
 
             def job(items: list[Any], _state: Any) -> Answers:  # type: ignore[misc]
                 try:
                     return _answers(items, call(items), function)
-                except Exception as error:  # noqa: BLE001 - raised to the callers of this batch
+                except Exception as error:
+                    if raises:
+                        raise
                     return Answers(None, [error] * len(items))
 
-        job.__qualname__ = getattr(function, "__qualname__", "batched function")
+        job.__qualname__ = _name(function)
         return job
 
-    def _bind(self, owner: Any) -> Any:
+    def bound_to(self, owner: Any) -> _Source:
+        """Return the same for a method of one object, with a behaviour of its own."""
+        return _Source(self._function, self._options, owner)
+
+
+class _Front(Generic[A, B]):
+    """What `batched` makes of a function: callers see this, and it asks the worker."""
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self._source = _Source(function, options)
+        self._owner: Any = None
+        """The object of a method: it lives as long as a call of the method."""
+        self._bound: weakref.WeakKeyDictionary[Any, _Source] = weakref.WeakKeyDictionary()
+        self._binding = allocate_lock()
+        decorated: Any = self
+        functools.update_wrapper(decorated, function)
+
+    def __repr__(self) -> str:
+        of = "" if self._owner is None else f" of {brief(self._owner)}"
+        return f"<batched {getattr(self, '__qualname__', 'function')}{of}>"
+
+    @property
+    def worker(self) -> WorkerRef:
+        """The worker that calls the function. Started when first asked for, or after its end."""
+        return self._source.worker
+
+    def _bind(self, owner: Any) -> Self:
         """Return the front of a method for one object: each has its own worker."""
         try:
-            bound = self._bound.get(owner)
-            if bound is None:
-                options = {**self._options, "behaviour": _own(self._options["behaviour"])}
-                bound = self._bound[owner] = type(self)(self._function, options, owner)
+            source = self._bound.get(owner)
+            if source is None:
+                with self._binding:
+                    source = self._bound.get(owner)
+                    if source is None:
+                        source = self._bound[owner] = self._source.bound_to(owner)
         except TypeError:
             msg = (
                 f"{self!r} keeps a worker for each object, and {brief(owner)} cannot be hashed or "
                 "referred to weakly; define __hash__, or add '__weakref__' to __slots__"
             )
             raise BadJob(msg) from None
+        bound = type(self).__new__(type(self))
+        bound.__dict__.update(self.__dict__, _source=source, _owner=owner)
         return bound
 
     async def aio(self, item: A) -> B:
@@ -112,13 +171,9 @@ class Batched(_Front[A, B]):
         result: B = self.worker.ask(item)
         return result
 
-    @overload
-    def __get__(self, owner: None, kind: type) -> Batched[A, B]: ...
-    @overload
-    def __get__(self, owner: object, kind: type) -> Batched[A, B]: ...
     def __get__(self, owner: object | None, kind: type) -> Batched[A, B]:
         """Return the method of an object."""
-        return self if owner is None else self._bind(owner)  # type: ignore[no-any-return]
+        return self if owner is None else self._bind(owner)
 
 
 class AsyncBatched(_Front[A, B]):
@@ -130,7 +185,7 @@ class AsyncBatched(_Front[A, B]):
 
     def __get__(self, owner: object | None, kind: type) -> AsyncBatched[A, B]:
         """Return the method of an object."""
-        return self if owner is None else self._bind(owner)  # type: ignore[no-any-return]
+        return self if owner is None else self._bind(owner)
 
 
 class _Decorator:
@@ -154,7 +209,8 @@ class _Decorator:
     @overload
     def __call__(self, function: Callable[[S, list[A]], Sequence[B]], /) -> Batched[A, B]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
-        if not callable(function):
+        given: Any = function
+        if not callable(given):
             msg = f"@batched(...) goes before a function, not {brief(function)}"
             raise BadJob(msg)
         if inspect.iscoroutinefunction(function):
@@ -198,15 +254,24 @@ def _own(behaviour: Any) -> Any:
     return behaviour
 
 
+def _name(function: Any) -> str:
+    return str(getattr(function, "__qualname__", None) or brief(function))
+
+
 def _answers(items: list[Any], results: Any, function: Any) -> Answers:
-    if not isinstance(results, Sequence) or isinstance(results, (str, bytes)):
+    """Make answers of what the function returned: any iterable but a text."""
+    if isinstance(results, (str, bytes)):
+        got = brief(results)
+    elif isinstance(results, Sequence) and len(results) == len(items):
+        return Answers(None, results)
+    else:
         try:
             results = list(results)
         except TypeError:
-            results = brief(results)
-    if isinstance(results, str) or len(results) != len(items):
-        name = getattr(function, "__qualname__", brief(function))
-        got = results if isinstance(results, str) else f"{len(results)} results"
-        msg = f"{name} returned {got} for {len(items)} items; return one for each, in their order"
-        raise BadJob(msg)
-    return Answers(None, results)
+            got = brief(results)
+        else:
+            if len(results) == len(items):
+                return Answers(None, results)
+            got = f"{len(results)} results"
+    msg = f"{_name(function)} returned {got} for {len(items)} items; return one for each, in order"
+    raise BadJob(msg)

@@ -33,7 +33,7 @@ from actorflow.runtime.errors import (
     UnknownWorker,
     WorkerCrashed,
 )
-from actorflow.runtime.worker.accumulation import Accumulation, Batch
+from actorflow.runtime.worker.accumulation import Accumulation
 from actorflow.runtime.worker.answers import Answers
 from actorflow.runtime.worker.jobs import Kind, kind_of
 from actorflow.runtime.worker.options import accumulation_of
@@ -43,7 +43,7 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from actorflow.runtime.worker.accumulation import Ticket
+    from actorflow.runtime.worker.batch import Batch, Ticket
     from behaviours.base import Tally
 
 __all__ = ["Call", "Done", "Workers"]

@@ -12,13 +12,15 @@ import pykka
 from pykka import messages
 
 from actorflow.runtime.actor.lifespan import Lifespan
-from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.actor.ref import Ref
+from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER
-from actorflow.runtime.worker.machine import PairState
+from actorflow.runtime.worker.machine import (
+    PARKED,
+)
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ class ExecutorActor(Lifespan):
         self.lane = pair.settings.lane
 
     @property
-    def actor(self) -> Any:
+    def actor(self) -> Any:  # type: ignore[override] # a field of other actors
         """The executor whose hooks are called."""
         return self._subject
 
@@ -154,7 +156,7 @@ class ExecutorActor(Lifespan):
     def _is_over(self) -> bool:
         if self.exit_reason is not None or self._pair.exit_reason is not None:
             return True
-        return self._pair.state is PairState.PARKED
+        return self._pair.state is PARKED
 
     def receive(self, message: Any) -> Any:
         """Let the executor answer a message, or do what a proxy means. In the lane's thread."""

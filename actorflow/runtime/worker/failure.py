@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.supervision.strategies import RestartWindow
+from behaviours.arguments import count, seconds
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from actorflow.runtime.worker.accumulation import Batch
+    from actorflow.runtime.worker.batch import Batch
 
 __all__ = [
     "Breaker",
@@ -28,23 +30,23 @@ class FailurePolicy(Protocol):
     """What the policy gives up goes to the dead letters, and the worker goes on."""
 
     def parts(self, batch: Batch) -> list[Batch] | None:
-        """Give what to run instead, in order; `None` to give the batch up."""
+        """Return what to run instead, in order; `None` to give the batch up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Give the batch up at once: its callers get the exception, and the executor crashes."""
+    """Drop the batch at once: its callers get the exception, and the executor crashes."""
 
     buries = False
 
     def parts(self, batch: Batch) -> list[Batch] | None:
-        """Give nothing."""
+        """Return `None`."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Run the batch again, with the state it began with, up to `times` times; then as `Drop`.
+    """Run the batch again, with the state it began with, up to `times` times; then like `Drop`.
 
     >>> Retry(2).times
     2
@@ -54,11 +56,11 @@ class Retry:
     buries = False
 
     def __post_init__(self) -> None:
-        """Refuse a number that is none."""
-        _whole(self.times, "times", "Retry(3)", least=1)
+        """Validate `times`."""
+        count(self.times, "times", "Retry(3)", error=BadOption)
 
     def parts(self, batch: Batch) -> list[Batch] | None:
-        """Give the batch itself, for as long as it has tries left."""
+        """Return the batch itself, as long as it has attempts left."""
         if batch.attempt > self.times + 1:
             return None
         return [batch]
@@ -66,9 +68,9 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Isolate:
-    """Halve the batch until the poison stands alone; everything else is delivered, in order.
+    """Halve the batch until the poison stands alone; everything else is processed, in order.
 
-    A message that fails alone, after `retries` more tries, becomes a dead letter. The executor
+    A message that fails alone, after `retries` more attempts, becomes a dead letter. The executor
     does not crash. Finding k poisons in a batch of n costs at most 2 k log2(n) more calls.
     """
 
@@ -76,27 +78,21 @@ class Isolate:
     buries = True
 
     def __post_init__(self) -> None:
-        """Refuse a number that is none."""
-        _whole(self.retries, "retries", "Isolate(retries=1)", least=0)
+        """Validate `retries`."""
+        count(self.retries, "retries", "Isolate(retries=1)", least=0, error=BadOption)
 
     def parts(self, batch: Batch) -> list[Batch] | None:
-        """Give the two halves; of a single message itself, while it has tries left."""
+        """Return the two halves; of a single message itself, while it has attempts left."""
         if batch.size > 1 and type(batch.payload) is list:
             return batch.halves()
         return [batch] if batch.attempt <= self.retries + 1 else None
-
-
-def _whole(value: object, name: str, example: str, *, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        msg = f"{name}={value!r} must be a whole number >= {least}, as in {example}"
-        raise BadOption(msg)
 
 
 _WORDS: dict[str, FailurePolicy] = {"drop": Drop(), "retry": Retry(), "isolate": Isolate()}
 
 
 def failure_policy(given: Any) -> FailurePolicy:
-    """Make a policy of a word or take the one given.
+    """Return the policy that a word stands for, or the one given.
 
     Raises:
         BadOption: it is neither; the message names what there is.
@@ -105,15 +101,15 @@ def failure_policy(given: Any) -> FailurePolicy:
     if isinstance(given, str):
         policy = _WORDS.get(given)
         if policy is None:
-            msg = f"on_failure={given!r} is not a policy{near(given, _WORDS)}"
+            msg = f"on_failure={brief(given)} is not a policy{near(given, _WORDS)}"
             raise BadOption(msg)
         return policy
     able = callable(getattr(given, "parts", None)) and hasattr(given, "buries")
     if able and not isinstance(given, type):
         return given  # type: ignore[no-any-return] # it has what a policy needs
     msg = (
-        f"on_failure={given!r} is not a policy; write on_failure='drop', Retry(3) or Isolate(), "
-        "or give an object with parts(batch) and buries"
+        f"on_failure={brief(given)} is not a policy; write on_failure='drop', Retry(3) or "
+        "Isolate(), or give an object with parts(batch) and buries"
     )
     raise BadOption(msg)
 
@@ -122,21 +118,19 @@ def failure_policy(given: Any) -> FailurePolicy:
 class Breaker:
     """Park a supervised worker whose executor crashes `failures` times within `within` seconds.
 
-    A parked worker goes on accumulating, up to its bound, and uses no restarts up. `resume()`
-    starts it again.
+    A parked worker goes on accumulating, up to its bound, and costs its supervisor no restarts.
+    `resume()` starts it again.
     """
 
     failures: int = 5
     within: float = 60.0
 
     def __post_init__(self) -> None:
-        """Refuse what could never trip."""
-        _whole(self.failures, "failures", "Breaker(failures=5, within=60.0)", least=1)
-        within: Any = self.within
-        if not isinstance(within, (int, float)) or not within > 0:
-            msg = f"within={self.within!r} must be a positive number of seconds, as in Breaker()"
-            raise BadOption(msg)
+        """Validate `failures` and `within`."""
+        example = "Breaker(failures=5, within=60.0)"
+        count(self.failures, "failures", example, error=BadOption)
+        seconds(self.within, "within", example, zero=False, infinite=True, error=BadOption)
 
     def window(self) -> RestartWindow:
-        """Make the memory of one worker's crashes: it admits all but the one that trips."""
+        """Return a memory for one worker's crashes: it admits all but the one that trips."""
         return RestartWindow(self.failures - 1, self.within)

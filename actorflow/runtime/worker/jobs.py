@@ -54,7 +54,7 @@ def kind_of(job: Any) -> Kind:
         return _COROUTINE if _is_async(job) else _PLAIN
     target = job.func if isinstance(job, partial) else job
     if isinstance(target, type) and issubclass(target, Executor):
-        return _kind_of_class(target)
+        return _kind_of_class(target)  # type: ignore[arg-type] # a class can be hashed
     if isinstance(job, Executor):
         msg = (
             f"give spawn the class, not an instance: spawn({type(job).__name__}, ...); "

@@ -28,20 +28,37 @@ from actorflow.runtime.errors import (
     WorkerStopped,
 )
 from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Shutdown
-from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
 from actorflow.runtime.worker.dead_letters import DeadLetters
 from actorflow.runtime.worker.executor import ExecutorActor
-from actorflow.runtime.worker.machine import Event, PairState, StopMode
+from actorflow.runtime.worker.machine import (
+    ABANDON,
+    ALONE,
+    CRASHED,
+    DEAD,
+    ENDED,
+    PARKED,
+    RESUMED,
+    REVIVED,
+    START_FAILED,
+    STARTED,
+    STARTING,
+    STOP,
+    SUSPEND,
+    TRIPPED,
+    Event,
+    StopMode,
+)
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from actorflow.runtime.worker.accumulation import Batch
     from actorflow.runtime.worker.accumulator import Accumulator, Effects
+    from actorflow.runtime.worker.batch import Batch
     from actorflow.runtime.worker.executor import Executor
 
     Notice = Callable[[Any, ExitReason], object]
@@ -84,7 +101,7 @@ class Life:
         self._letters: DeadLetters | None = None
         self._watchers: list[Notice] = []
         self._started: ThreadTicket | None = None
-        self._over = pair.state is PairState.DEAD
+        self._over = pair.state is DEAD
         self._warned = False
         self._urn: str | None = None
         self._stopped: threading.Event | None = None
@@ -99,7 +116,7 @@ class Life:
 
         """
         ROSTER.add(self._pair)
-        self._start(Event.STARTED)
+        self._start(STARTED)
 
     def supervise(self, supervisor: Any = None, child_id: Hashable | None = None) -> None:
         """Mark the pair as supervised, before it is launched; keep its first state for later."""
@@ -129,7 +146,7 @@ class Life:
         self.restarts += 1
         self._executor = None
         self._executor_reason = None
-        self._start(Event.REVIVED)
+        self._start(REVIVED)
         return self.executor
 
     def _start(self, event: Event) -> None:
@@ -168,20 +185,20 @@ class Life:
         pair = self._pair
         with pair.lock:
             effects = pair.effects()
-            if event is Event.REVIVED:
+            if event is REVIVED:
                 pair.apply(event, effects)
-            if pair.state is PairState.STARTING:
+            if pair.state is STARTING:
                 if self._started is not None:
                     pair.schedule_start(effects)
                 else:
-                    pair.schedule(Event.STARTED, effects)
+                    pair.schedule(STARTED, effects)
         pair.conclude(effects)
         if pair.exit_reason is not None:  # it was stopped before it could start
             self._release_starter(self.dead_error())
 
     def started(self, seat: Any, generation: int) -> Any:
         """Note that `on_start` has returned; return what the seat does next."""
-        task = self._pair.next(seat, generation, Event.STARTED)
+        task = self._pair.next(seat, generation, STARTED)
         self._release_starter(None)  # last: the starter finds the pair ready
         return task
 
@@ -196,7 +213,7 @@ class Life:
             if not (self.supervised and self.restarts) or pair.mode is not None:
                 pair.exit_reason = reason
             pair.cut_off(effects)
-            pair.apply(Event.START_FAILED, effects)
+            pair.apply(START_FAILED, effects)
         failure = StartFailed(repr(pair), reason.describe())
         failure.__cause__ = reason.exception if isinstance(reason, Crash) else None
         pair.conclude(effects)
@@ -226,9 +243,8 @@ class Life:
             self._executor_reason = reason
             if not self.supervised or pair.mode is not None:
                 pair.exit_reason = pair.exit_reason or reason
-                if not pair.idle:
-                    pair.idle.append(pair)
-            pair.apply(Event.CRASHED, effects)
+                pair.bar()
+            pair.apply(CRASHED, effects)
         log.error(
             "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
         )
@@ -236,8 +252,8 @@ class Life:
         if not effects.dead and self._trips():
             effects.executor_gone = False
             with pair.lock:
-                pair.apply(Event.TRIPPED, effects)
-            if pair.state is PairState.PARKED:
+                pair.apply(TRIPPED, effects)
+            if pair.state is PARKED:
                 log.error("worker parked", worker=repr(pair), error=brief(error))
                 self.refuse_mail()
         try:
@@ -301,19 +317,19 @@ class Life:
     def _resume(self) -> None:
         pair = self._pair
         with pair.lock:
-            if pair.state is not PairState.PARKED:
+            if pair.state is not PARKED:
                 msg = f"{pair!r} is {pair.state.value}, not parked, so there is nothing to resume"
                 raise NotParked(msg)
             self._crashes = None
             effects = pair.effects()
-            pair.apply(Event.RESUMED, effects)
+            pair.apply(RESUMED, effects)
         pair.conclude(effects)
 
     # Ending the executor alone.
 
     def suspend(self) -> None:
         """End the executor after what it is doing; the accumulator goes on alone."""
-        SHELTER.run(self._schedule, Event.SUSPEND, Shutdown())
+        SHELTER.run(self._schedule, SUSPEND, Shutdown())
 
     def abandon_executor(self) -> None:
         """Cut the executor off, whatever it does; the accumulator goes on alone.
@@ -321,18 +337,18 @@ class Life:
         A thread cannot be killed: a job that hangs keeps its thread, but nobody waits for it.
         """
         busy = bool(self._pair.active)
-        SHELTER.run(self._schedule, Event.ABANDON, Killed(abandoned=busy))
+        SHELTER.run(self._schedule, ABANDON, Killed(abandoned=busy))
 
     def _schedule(self, event: Event, reason: ExitReason) -> None:
         pair = self._pair
         settings = pair.settings
         with pair.lock:
             effects = pair.effects()
-            if event is Event.ABANDON and pair.active and settings.owns_thread:
+            if event is ABANDON and pair.active and settings.owns_thread:
                 settings.renew_lane()
-            if pair.state not in (PairState.ALONE, PairState.DEAD):
+            if pair.state not in (ALONE, DEAD):
                 self._executor_reason = self._executor_reason or reason
-                if event is Event.ABANDON:
+                if event is ABANDON:
                     self._executor_reason = reason
             pair.schedule(event, effects)
         effects.error = WorkerStopped(f"{pair!r} was killed while it processed this batch")
@@ -375,14 +391,13 @@ class Life:
                 first = pair.mode is None
                 pair.mode = mode
                 self._reason = reason or self._reason or Normal()
-                if not pair.idle:
-                    pair.idle.append(pair)
                 if first:
+                    pair.bar()
                     pair.close()
             if not effects.seats:
-                pair.schedule(Event.STOP, effects)
+                pair.schedule(STOP, effects)
             else:
-                pair.apply(Event.STOP, effects)
+                pair.apply(STOP, effects)
         pair.conclude(effects)
         return True
 
@@ -402,11 +417,11 @@ class Life:
                 return
             effects = pair.effects()
             pair.cut_off(effects)
-            pair.apply(Event.ENDED, effects)
+            pair.apply(ENDED, effects)
         pair.conclude(effects)
 
     def conclude(self, effects: Effects) -> None:
-        """Tell everybody what the last transition means for them. Outside the lock."""
+        """Notify everybody whom the last transition concerns. Outside the lock."""
         pair = self._pair
         if effects.dead:
             reason = pair.exit_reason or Normal()
@@ -428,9 +443,10 @@ class Life:
         self.report()
 
     def over(self) -> None:
-        """Note that the pair has ended without anybody to tell."""
+        """Note that the pair has ended, and tell whoever has come to watch just before."""
         self._over = True
-        self._notify(self._pair.exit_reason or Normal())
+        if self._watchers:
+            SHELTER.run(self._notify, self._pair.exit_reason or Normal())
 
     def forked(self) -> None:
         """Mark the pair as dead in a forked child."""
@@ -439,7 +455,7 @@ class Life:
             self._executor_reason = self._executor_reason or FORKED
             pair.exit_reason = FORKED
             pair.mode = StopMode.NOW
-            pair.state = PairState.DEAD
+            pair.state = DEAD
             if not pair.idle:
                 pair.idle.append(pair)
             self._over = True
@@ -480,7 +496,7 @@ class Life:
         self._notify(reason)
 
     def refuse_mail(self) -> None:
-        """Tell all who wait for an answer of the executor that none will come."""
+        """Refuse all callers that wait for an answer of the executor."""
         executor = self._executor
         if executor is not None:
             executor.refuse_asked()
@@ -509,10 +525,10 @@ class Life:
         """Return the error for callers who come too late."""
         pair = self._pair
         reason = pair.exit_reason
-        if reason is None and pair.state in (PairState.ALONE, PairState.PARKED):
+        if reason is None and pair.state in (ALONE, PARKED):
             gone = self._executor_reason
             text = f"the executor of {pair!r} has ended: {gone.describe() if gone else 'killed'}"
-            if pair.state is PairState.PARKED:
+            if pair.state is PARKED:
                 text = f"{pair!r} is parked after too many crashes; resume() starts it again"
             if isinstance(gone, Crash):
                 crashed = WorkerCrashed(text)
@@ -544,7 +560,10 @@ class Life:
         """Call `notice(ref, reason)` once: when the pair has ended, or now if it has."""
         self._watchers.append(notice)
         if self._over:
-            self._notify(self._pair.exit_reason or Normal())
+            # This one only: an interrupt here must not cost others their notice.
+            with contextlib.suppress(ValueError):
+                self._watchers.remove(notice)
+                self._give(notice, self._pair.exit_reason or Normal())
 
     def unwatch(self, notice: Notice) -> None:
         """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
@@ -562,10 +581,15 @@ class Life:
                 notice = self._watchers.pop(0)
             except IndexError:
                 return
-            try:
-                notice(self._pair.actor_ref, reason)
-            except BaseException as error:  # noqa: BLE001 - the others are told all the same
-                log.error("exit notice failed", worker=repr(self._pair), exc_info=error)
+            self._give(notice, reason)
+
+    def _give(self, notice: Notice, reason: ExitReason) -> None:
+        try:
+            notice(self._pair.actor_ref, reason)
+        except BaseException as error:
+            if in_main_thread() and not isinstance(error, Exception):
+                raise  # an interrupt of the main thread is not the notice's
+            log.error("exit notice failed", worker=repr(self._pair), exc_info=error)
 
     @property
     def urn(self) -> str:

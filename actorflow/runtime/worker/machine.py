@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from actorflow.runtime.errors import BadOption
 
@@ -38,6 +38,9 @@ __all__ = [
 class PairState(Enum):
     """What a pair is doing. `r` is the number of batches and hooks under way."""
 
+    place: int
+    """Its place among the states."""
+
     STARTING = "starting"
     """`on_start` has not returned yet; messages accumulate."""
     IDLE = "idle"
@@ -56,6 +59,20 @@ class PairState(Enum):
     """No new messages; how much of the old ones is still processed depends on the mode."""
     DEAD = "dead"
     """Everybody has been told. Nothing changes any more."""
+
+
+(
+    STARTING,
+    IDLE,
+    RUNNING,
+    WAITING,
+    SUSPENDING,
+    ALONE,
+    PARKED,
+    STOPPING,
+    DEAD,
+) = PairState
+# The members themselves, here and below: looking one up in its enum takes longer than a transition.
 
 
 class StopMode(Enum):
@@ -92,6 +109,9 @@ _STRENGTH = {StopMode.DRAIN: 0, StopMode.FINISH: 1, StopMode.NOW: 2}
 class Event(Enum):
     """What happens to a pair."""
 
+    place: int
+    """Its place among the events."""
+
     STARTED = "started"
     """`on_start` has returned, or there is none."""
     START_FAILED = "start failed"
@@ -117,6 +137,25 @@ class Event(Enum):
     ABANDON = "abandon asked"
     """As SUSPEND, without waiting for what is under way."""
     STOP = "stop asked"
+
+
+(
+    STARTED,
+    START_FAILED,
+    PUSHED,
+    DUE,
+    MAIL,
+    IDLE_LONG,
+    DONE,
+    CRASHED,
+    ENDED,
+    REVIVED,
+    TRIPPED,
+    RESUMED,
+    SUSPEND,
+    ABANDON,
+    STOP,
+) = Event
 
 
 class Step(Enum):
@@ -147,8 +186,25 @@ class Step(Enum):
     """Refuse what is left, and notify everybody."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+(
+    TOKEN_OUT,
+    TOKEN_IN,
+    CANCEL_TIMER,
+    SET_TIMER,
+    TAKE,
+    SERVE,
+    CALL_ON_IDLE,
+    CALL_ON_START,
+    CALL_ON_STOP,
+    LOOK_AGAIN,
+    CUT_OFF,
+    CLOSE,
+    TELL_EXECUTOR,
+    TELL_ALL,
+) = Step
+
+
+class Facts(NamedTuple):
     """What the machine must know besides the event, all of it after the event."""
 
     running: int = 0
@@ -173,8 +229,7 @@ class Unexpected(AssertionError):
     """An event came that the state does not expect: a mistake in the shell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """The new state and what the shell does then."""
 
     state: PairState
@@ -198,11 +253,11 @@ class Row:
 
 
 _WITH_EXECUTOR = (
-    PairState.STARTING,
-    PairState.IDLE,
-    PairState.RUNNING,
-    PairState.WAITING,
-    PairState.SUSPENDING,
+    STARTING,
+    IDLE,
+    RUNNING,
+    WAITING,
+    SUSPENDING,
 )
 
 
@@ -220,146 +275,146 @@ def _go_on(event: Event, sources: tuple[PairState, ...], *before: Step) -> Itera
     Only a `TAKE` needs room, and only a stale PUSHED may find none: after every other event of
     these there is one more place than before.
     """
-    running, out = PairState.RUNNING, Step.TOKEN_OUT
-    batches = event is not Event.STARTED  # which is the first thing that an executor does
+    running, out = RUNNING, TOKEN_OUT
+    batches = event is not STARTED  # which is the first thing that an executor does
     yield Row(
         event, sources, "mail", lambda f: f.mail and f.running == 0, running,
-        (*before, out, Step.SERVE),
+        (*before, out, SERVE),
     )  # fmt: skip
     if batches:
         yield Row(event, sources, "mail, under way", lambda f: f.mail, running, (*before, out))
-    yield Row(event, sources, "ready", lambda f: f.ready, running, (*before, out, Step.TAKE))
+    yield Row(event, sources, "ready", lambda f: f.ready, running, (*before, out, TAKE))
     yield Row(
-        event, sources, "held, not due", lambda f: f.held, PairState.WAITING,
-        (*before, out, Step.SET_TIMER),
+        event, sources, "held, not due", lambda f: f.held, WAITING,
+        (*before, out, SET_TIMER),
     )  # fmt: skip
-    again = (*before, Step.TOKEN_IN, Step.LOOK_AGAIN)
+    again = (*before, TOKEN_IN, LOOK_AGAIN)
     if batches:
         yield Row(
             event, sources, "nothing held, under way", lambda f: f.running > 0, running, again
         )
-    yield Row(event, sources, "nothing held", _always, PairState.IDLE, again)
+    yield Row(event, sources, "nothing held", _always, IDLE, again)
 
 
 def _go_on_stopping(event: Event) -> Iterator[Row]:
     """Yield the rows of an event after which a stopping pair does what is left to do."""
-    stopping = (PairState.STOPPING,)
+    stopping = (STOPPING,)
     drains = StopMode.DRAIN
     yield Row(event, stopping, "mail", lambda f: f.mail and f.running == 0,
-              PairState.STOPPING, (Step.SERVE,))  # fmt: skip
+              STOPPING, (SERVE,))  # fmt: skip
     yield Row(event, stopping, "drain, ready, room",
               lambda f: f.mode is drains and f.ready and not f.mail and _has_room(f),
-              PairState.STOPPING, (Step.CANCEL_TIMER, Step.TAKE))  # fmt: skip
-    if event is not Event.STARTED:
-        yield Row(event, stopping, "under way", lambda f: f.running > 0, PairState.STOPPING)
+              STOPPING, (CANCEL_TIMER, TAKE))  # fmt: skip
+    if event is not STARTED:
+        yield Row(event, stopping, "under way", lambda f: f.running > 0, STOPPING)
     yield Row(event, stopping, "drain, held, not due",
-              lambda f: f.mode is drains and f.held, PairState.STOPPING,
-              (Step.SET_TIMER,))  # fmt: skip
-    yield Row(event, stopping, "nothing left", _always, PairState.STOPPING,
-              (Step.CANCEL_TIMER, Step.CALL_ON_STOP))  # fmt: skip
+              lambda f: f.mode is drains and f.held, STOPPING,
+              (SET_TIMER,))  # fmt: skip
+    yield Row(event, stopping, "nothing left", _always, STOPPING,
+              (CANCEL_TIMER, CALL_ON_STOP))  # fmt: skip
 
 
 def _stop_rows() -> Iterator[Row]:
-    stop, dead, stopping = Event.STOP, PairState.DEAD, PairState.STOPPING
-    cut = (Step.CANCEL_TIMER, Step.TOKEN_IN, Step.CLOSE, Step.CUT_OFF, Step.TELL_ALL)
-    close = (Step.CANCEL_TIMER, Step.TOKEN_IN, Step.CLOSE)
+    stop, dead, stopping = STOP, DEAD, STOPPING
+    cut = (CANCEL_TIMER, TOKEN_IN, CLOSE, CUT_OFF, TELL_ALL)
+    close = (CANCEL_TIMER, TOKEN_IN, CLOSE)
     living = tuple(state for state in PairState if state is not dead)
     yield Row(stop, living, "now", lambda f: f.mode is StopMode.NOW, dead, cut)
-    yield Row(stop, (PairState.ALONE, PairState.PARKED), "", _always, dead, cut)
-    resting = (Step.CANCEL_TIMER,)
+    yield Row(stop, (ALONE, PARKED), "", _always, dead, cut)
+    resting = (CANCEL_TIMER,)
     yield Row(stop, (stopping,), "finish, held back, on_stop",
               lambda f: f.running == 0 and f.mode is StopMode.FINISH and f.hooked,
-              stopping, (*resting, Step.CALL_ON_STOP))  # fmt: skip
+              stopping, (*resting, CALL_ON_STOP))  # fmt: skip
     yield Row(stop, (stopping,), "finish, held back",
               lambda f: f.running == 0 and f.mode is StopMode.FINISH,
-              dead, (*resting, Step.TELL_EXECUTOR, Step.TELL_ALL))  # fmt: skip
+              dead, (*resting, TELL_EXECUTOR, TELL_ALL))  # fmt: skip
     yield Row(stop, (stopping,), "", _always, stopping)
-    yield Row(stop, (PairState.STARTING, PairState.RUNNING, PairState.SUSPENDING), "",
+    yield Row(stop, (STARTING, RUNNING, SUSPENDING), "",
               _always, stopping, close)  # fmt: skip
-    yield Row(stop, (PairState.WAITING,), "under way", lambda f: f.running > 0, stopping, close)
-    quiet = (PairState.IDLE, PairState.WAITING)
-    yield Row(stop, quiet, "mail", lambda f: f.mail, stopping, (*close, Step.SERVE))
+    yield Row(stop, (WAITING,), "under way", lambda f: f.running > 0, stopping, close)
+    quiet = (IDLE, WAITING)
+    yield Row(stop, quiet, "mail", lambda f: f.mail, stopping, (*close, SERVE))
     yield Row(stop, quiet, "drain, ready", lambda f: f.mode is StopMode.DRAIN and f.ready,
-              stopping, (*close, Step.TAKE))  # fmt: skip
+              stopping, (*close, TAKE))  # fmt: skip
     yield Row(stop, quiet, "drain, held, not due",
               lambda f: f.mode is StopMode.DRAIN and f.held, stopping,
-              (*close, Step.SET_TIMER))  # fmt: skip
-    yield Row(stop, quiet, "on_stop", lambda f: f.hooked, stopping, (*close, Step.CALL_ON_STOP))
-    yield Row(stop, quiet, "", _always, dead, (*close, Step.TELL_EXECUTOR, Step.TELL_ALL))
+              (*close, SET_TIMER))  # fmt: skip
+    yield Row(stop, quiet, "on_stop", lambda f: f.hooked, stopping, (*close, CALL_ON_STOP))
+    yield Row(stop, quiet, "", _always, dead, (*close, TELL_EXECUTOR, TELL_ALL))
 
 
 def _crash_rows() -> Iterator[Row]:
-    gone = (Step.CANCEL_TIMER, Step.TOKEN_OUT, Step.CUT_OFF, Step.TELL_EXECUTOR)
-    end = (Step.CANCEL_TIMER, Step.TOKEN_IN, Step.CLOSE, Step.CUT_OFF, Step.TELL_EXECUTOR,
-           Step.TELL_ALL)  # fmt: skip
-    crashed = Event.CRASHED
+    gone = (CANCEL_TIMER, TOKEN_OUT, CUT_OFF, TELL_EXECUTOR)
+    end = (CANCEL_TIMER, TOKEN_IN, CLOSE, CUT_OFF, TELL_EXECUTOR,
+           TELL_ALL)  # fmt: skip
+    crashed = CRASHED
     started = _WITH_EXECUTOR[1:]
-    yield Row(crashed, started, "supervised", lambda f: f.supervised, PairState.ALONE, gone)
-    yield Row(crashed, started, "not supervised", _always, PairState.DEAD, end)
-    yield Row(crashed, (PairState.STOPPING,), "", _always, PairState.DEAD, end)
-    abandon = Event.ABANDON
-    yield Row(abandon, (PairState.ALONE, PairState.DEAD), "", _always, None)
-    yield Row(abandon, (PairState.PARKED,), "", _always, PairState.ALONE, (Step.TELL_EXECUTOR,))
-    yield Row(abandon, _WITH_EXECUTOR, "", _always, PairState.ALONE, gone)
-    yield Row(abandon, (PairState.STOPPING,), "", _always, PairState.DEAD, end)
+    yield Row(crashed, started, "supervised", lambda f: f.supervised, ALONE, gone)
+    yield Row(crashed, started, "not supervised", _always, DEAD, end)
+    yield Row(crashed, (STOPPING,), "", _always, DEAD, end)
+    abandon = ABANDON
+    yield Row(abandon, (ALONE, DEAD), "", _always, None)
+    yield Row(abandon, (PARKED,), "", _always, ALONE, (TELL_EXECUTOR,))
+    yield Row(abandon, _WITH_EXECUTOR, "", _always, ALONE, gone)
+    yield Row(abandon, (STOPPING,), "", _always, DEAD, end)
 
 
 def _suspend_rows() -> Iterator[Row]:
-    suspend, leaving = Event.SUSPEND, PairState.SUSPENDING
-    yield Row(suspend, (PairState.ALONE, PairState.STOPPING, PairState.DEAD, leaving), "",
+    suspend, leaving = SUSPEND, SUSPENDING
+    yield Row(suspend, (ALONE, STOPPING, DEAD, leaving), "",
               _always, None)  # fmt: skip
-    yield Row(suspend, (PairState.PARKED,), "", _always, PairState.ALONE, (Step.TELL_EXECUTOR,))
-    yield Row(suspend, (PairState.STARTING,), "", _always, leaving)
-    out = (Step.CANCEL_TIMER, Step.TOKEN_OUT)
-    working = (PairState.IDLE, PairState.RUNNING, PairState.WAITING)
+    yield Row(suspend, (PARKED,), "", _always, ALONE, (TELL_EXECUTOR,))
+    yield Row(suspend, (STARTING,), "", _always, leaving)
+    out = (CANCEL_TIMER, TOKEN_OUT)
+    working = (IDLE, RUNNING, WAITING)
     yield Row(suspend, working, "under way", lambda f: f.running > 0, leaving, out)
-    yield Row(suspend, working, "", _always, leaving, (*out, Step.CALL_ON_STOP))
-    yield Row(Event.DONE, (leaving,), "under way", lambda f: f.running > 0, leaving)
-    for event in (Event.STARTED, Event.DONE):
-        yield Row(event, (leaving,), "", _always, leaving, (Step.CALL_ON_STOP,))
-    yield Row(Event.ENDED, (leaving,), "", _always, PairState.ALONE, (Step.TELL_EXECUTOR,))
+    yield Row(suspend, working, "", _always, leaving, (*out, CALL_ON_STOP))
+    yield Row(DONE, (leaving,), "under way", lambda f: f.running > 0, leaving)
+    for event in (STARTED, DONE):
+        yield Row(event, (leaving,), "", _always, leaving, (CALL_ON_STOP,))
+    yield Row(ENDED, (leaving,), "", _always, ALONE, (TELL_EXECUTOR,))
 
 
 def _table() -> Iterator[Row]:
-    starting, idle, running = PairState.STARTING, PairState.IDLE, PairState.RUNNING
-    waiting, alone, dead = PairState.WAITING, PairState.ALONE, PairState.DEAD
-    tell_all = (Step.TELL_EXECUTOR, Step.TELL_ALL)
-    cancel = Step.CANCEL_TIMER
-    resting = (PairState.SUSPENDING, PairState.ALONE, PairState.PARKED)
+    starting, idle, running = STARTING, IDLE, RUNNING
+    waiting, alone, dead = WAITING, ALONE, DEAD
+    tell_all = (TELL_EXECUTOR, TELL_ALL)
+    cancel = CANCEL_TIMER
+    resting = (SUSPENDING, ALONE, PARKED)
 
-    yield from _go_on(Event.STARTED, (starting,))
-    yield from _go_on_stopping(Event.STARTED)
-    failed = Event.START_FAILED
+    yield from _go_on(STARTED, (starting,))
+    yield from _go_on_stopping(STARTED)
+    failed = START_FAILED
     yield Row(failed, (starting,), "first start, or not supervised",
               lambda f: f.first or not f.supervised, dead,
-              (Step.TOKEN_IN, Step.CLOSE, *tell_all))  # fmt: skip
-    yield Row(failed, (starting, PairState.SUSPENDING), "", _always, alone, (Step.TELL_EXECUTOR,))
-    yield Row(failed, (PairState.STOPPING,), "", _always, dead, tell_all)
+              (TOKEN_IN, CLOSE, *tell_all))  # fmt: skip
+    yield Row(failed, (starting, SUSPENDING), "", _always, alone, (TELL_EXECUTOR,))
+    yield Row(failed, (STOPPING,), "", _always, dead, tell_all)
 
-    yield Row(Event.PUSHED, (running,), "no room", lambda f: not _has_room(f), None)
-    yield from _go_on(Event.PUSHED, (idle, running))
-    yield Row(Event.PUSHED, (starting, waiting, *resting, PairState.STOPPING, dead), "spurious",
+    yield Row(PUSHED, (running,), "no room", lambda f: not _has_room(f), None)
+    yield from _go_on(PUSHED, (idle, running))
+    yield Row(PUSHED, (starting, waiting, *resting, STOPPING, dead), "spurious",
               _always, None)  # fmt: skip
-    yield from _go_on(Event.DUE, (waiting,), cancel)
-    yield from _go_on_stopping(Event.DUE)
-    yield Row(Event.DUE, (starting, idle, running, *resting, dead), "too late", _always, None)
-    yield from _go_on(Event.MAIL, (waiting,), cancel)
-    yield Row(Event.MAIL, (starting, idle, running, PairState.SUSPENDING, PairState.STOPPING),
+    yield from _go_on(DUE, (waiting,), cancel)
+    yield from _go_on_stopping(DUE)
+    yield Row(DUE, (starting, idle, running, *resting, dead), "too late", _always, None)
+    yield from _go_on(MAIL, (waiting,), cancel)
+    yield Row(MAIL, (starting, idle, running, SUSPENDING, STOPPING),
               "served between two batches", _always, None)  # fmt: skip
-    yield Row(Event.MAIL, (alone, PairState.PARKED, dead), "refused", _always, None)
-    yield Row(Event.IDLE_LONG, (idle,), "", _always, running, (Step.TOKEN_OUT, Step.CALL_ON_IDLE))
+    yield Row(MAIL, (alone, PARKED, dead), "refused", _always, None)
+    yield Row(IDLE_LONG, (idle,), "", _always, running, (TOKEN_OUT, CALL_ON_IDLE))
 
-    yield from _go_on(Event.DONE, (running, waiting), cancel)
-    yield from _go_on_stopping(Event.DONE)
-    yield Row(Event.ENDED, (PairState.STOPPING,), "", _always, dead, tell_all)
+    yield from _go_on(DONE, (running, waiting), cancel)
+    yield from _go_on_stopping(DONE)
+    yield Row(ENDED, (STOPPING,), "", _always, dead, tell_all)
 
     yield from _crash_rows()
     yield from _suspend_rows()
-    yield Row(Event.REVIVED, (alone,), "", _always, starting, (Step.CALL_ON_START,))
-    yield Row(Event.REVIVED, (dead,), "stopped meanwhile", _always, None)
-    yield Row(Event.TRIPPED, (alone,), "", _always, PairState.PARKED)
-    yield Row(Event.TRIPPED, (dead,), "", _always, None)
-    yield Row(Event.RESUMED, (PairState.PARKED,), "", _always, alone, (Step.TELL_EXECUTOR,))
+    yield Row(REVIVED, (alone,), "", _always, starting, (CALL_ON_START,))
+    yield Row(REVIVED, (dead,), "stopped meanwhile", _always, None)
+    yield Row(TRIPPED, (alone,), "", _always, PARKED)
+    yield Row(TRIPPED, (dead,), "", _always, None)
+    yield Row(RESUMED, (PARKED,), "", _always, alone, (TELL_EXECUTOR,))
     yield from _stop_rows()
 
 
@@ -367,13 +422,20 @@ TABLE: tuple[Row, ...] = tuple(_table())
 """All transitions. The first row that fits counts."""
 
 
-def _index(rows: Iterable[Row]) -> dict[tuple[PairState, Event], tuple[Row, ...]]:
-    found: dict[tuple[PairState, Event], tuple[Row, ...]] = {}
+def _index(rows: Iterable[Row]) -> list[list[list[tuple[Guard, Transition]]]]:
+    """Sort the rows by state and event, in a list of lists: enums are hashed slowly."""
+    found: list[list[list[tuple[Guard, Transition]]]] = [[[] for _ in Event] for _ in PairState]
     for row in rows:
         for state in row.sources:
-            found[state, row.event] = (*found.get((state, row.event), ()), row)
+            transition = Transition(row.target or state, row.steps)
+            found[state.place][row.event.place].append((row.guard, transition))
     return found
 
+
+for _at, _state in enumerate(PairState):
+    _state.place = _at
+for _at, _event in enumerate(Event):
+    _event.place = _at
 
 _ROWS = _index(TABLE)
 
@@ -385,9 +447,9 @@ def advance(state: PairState, event: Event, facts: Facts) -> Transition:
         Unexpected: no row fits.
 
     """
-    for row in _ROWS.get((state, event), ()):
-        if row.guard(facts):
-            return Transition(row.target or state, row.steps)
+    for guard, transition in _ROWS[state.place][event.place]:
+        if guard(facts):
+            return transition
     msg = f"{event.name} came in state {state.name} with {facts}"
     raise Unexpected(msg)
 

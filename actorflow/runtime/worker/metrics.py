@@ -121,7 +121,7 @@ class Timing:
         latencies: list[tuple[float, float]] = []
         services: list[tuple[float, float]] = []
         for size, low, high, begun, end in list(self._samples):
-            points = max(min(size, _POINTS), 1) if high > low else 1
+            points = _POINTS if high > low else 1  # a single one may have come at any moment
             weight = size / points
             services.append((end - begun, size))
             for point in range(points):
@@ -140,12 +140,13 @@ def _quantiles(weighted: list[tuple[float, float]]) -> tuple[float | None, float
 
 
 def _at(weighted: Iterable[tuple[float, float]], rank: float) -> float:
-    value = seen = 0.0
+    last = seen = 0.0
     for value, weight in weighted:
+        last = value
         seen += weight
         if seen >= rank:
             break
-    return value
+    return last
 
 
 def statistics(pair: Accumulator) -> WorkerStatistics:
@@ -153,11 +154,11 @@ def statistics(pair: Accumulator) -> WorkerStatistics:
     now = pair.settings.clock.now()
     core, life = pair.core, pair.life
     with pair.lock:
+        ahead = pair.ahead()  # first: messages may arrive meanwhile, but none leaves
         counts = core.counts()
         timing = pair.timing
-        since = pair.since
+        since = max(pair.since, core.oldest_at) if len(core.behaviour) else pair.since
         batches, restarts = core.batches, life.restarts
-        ahead = pair.ahead()
         books = (core.processed, core.failed, core.dead_lettered, core.in_flight)
         reasons = dict(timing.reasons) if timing is not None else {}
     processed, failed, dead_lettered, in_flight = books

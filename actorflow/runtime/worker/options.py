@@ -6,13 +6,11 @@ shared by all workers that were spawned alike.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from actorflow.runtime.clock import SYSTEM, Clock
 from actorflow.runtime.errors import BadJob, BadOption, near, refuse_unhashable
-from actorflow.runtime.lanes.lane import Lane
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.thread import ThreadLane
@@ -24,8 +22,9 @@ from behaviours.base import adapt
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Mapping
 
+    from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.worker.executor import Executor
     from behaviours.base import Behaviour
 
@@ -229,7 +228,8 @@ def _lane(executor: Any, kind: Kind, name: object) -> Lane:
 
 
 _last: tuple[Any, WorkerOptions, Settings] | None = None
-_OWN = {"state", "behaviour", "throttle"}
+_UNSETTLED = {"state", "behaviour"}
+"""Options that are no part of the settings."""
 
 
 def settings_of(job: Any, options: WorkerOptions) -> Settings:
@@ -244,16 +244,16 @@ def settings_of(job: Any, options: WorkerOptions) -> Settings:
     return settings
 
 
-def _same(some: Any, others: Any) -> bool:
+def _same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Return whether options come to the same settings. By identity: users own `__eq__`."""
     if not some and not others:
         return True
-    names = (some.keys() | others.keys()) - _OWN
-    if any(some.get(name, DEFAULTS.get(name)) is not others.get(name, DEFAULTS.get(name)) for name in names):  # type: ignore[misc] # fmt: skip
-        return False
-    # These are not kept, but they are checked when settings are made.
-    return all(some.get(name) is others.get(name) for name in ("throttle",)) and (
-        some.get("concurrency", 1) == 1
+    if some.get("concurrency", 1) != 1:
+        return False  # then the state is looked at, too
+    return all(
+        some.get(name, default) is others.get(name, default)
+        for name, default in DEFAULTS.items()
+        if name not in _UNSETTLED
     )
 
 

@@ -10,7 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.lanes.shelter import SHELTER
-from actorflow.runtime.worker.machine import Event, PairState, StopMode
+from actorflow.runtime.worker.machine import (
+    ALONE,
+    IDLE,
+    STOP,
+    StopMode,
+)
 from actorflow.runtime.worker.spec import launch, make
 
 if TYPE_CHECKING:
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.lanes.lane import Runnable
-    from actorflow.runtime.worker.accumulation import Ticket
+    from actorflow.runtime.worker.batch import Ticket
     from actorflow.runtime.worker.options import WorkerOptions
     from actorflow.runtime.worker.ref import WorkerRef
 
@@ -55,7 +60,7 @@ class Port:
     def revive(self) -> None:
         """Start another executor, if the last one has ended and the worker has not."""
         pair = self._pair
-        if pair.exit_reason is None and pair.state is PairState.ALONE:
+        if pair.exit_reason is None and pair.state is ALONE:
             pair.life.revive()
 
     def offer(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
@@ -91,13 +96,13 @@ class Port:
         """
         pair = self._pair
         with pair.lock:
-            if pair.state is not PairState.IDLE or not pair.idle or pair.active or pair.mail:
+            if pair.state is not IDLE or not pair.idle or pair.active or pair.mail:
                 return False
             if len(pair.core) or pair.settings.has_on_stop:
                 return False
             effects = pair.effects()
             pair.mode = StopMode.FINISH
-            pair.apply(Event.STOP, effects)
+            pair.apply(STOP, effects)
         pair.conclude(effects)
         pair.unlink()
         return True
@@ -115,7 +120,7 @@ class Port:
     def is_idle(self) -> bool:
         """Whether nothing is accumulated or running."""
         pair = self._pair
-        return pair.status() is PairState.IDLE and not len(pair.core)
+        return pair.status() is IDLE and not len(pair.core)
 
     @property
     def has_ended(self) -> bool:

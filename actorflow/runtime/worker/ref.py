@@ -16,12 +16,11 @@ from actorflow.runtime.errors import (
     PushTimeout,
     StopTimeout,
     WorkerCrashed,
-    WorkerStopped,
     WouldDeadlock,
 )
 from actorflow.runtime.exits import Crash
 from actorflow.runtime.lanes.shelter import SHELTER
-from actorflow.runtime.worker.accumulator import FOLD_AT, Accumulator
+from actorflow.runtime.worker.accumulator import Accumulator
 from actorflow.runtime.worker.machine import PairState, StopMode
 from actorflow.runtime.worker.metrics import statistics
 from actorflow.runtime.worker.tickets import AsyncTicket, FutureTicket, ThreadTicket
@@ -37,9 +36,8 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.dead_letters import DeadLetters
     from actorflow.runtime.worker.executor import ExecutorRef
     from actorflow.runtime.worker.metrics import WorkerStatistics
-    from behaviours.base import Behaviour
 
-__all__ = ["DEFAULT_TIMEOUT", "WorkerRef", "ref_class"]
+__all__ = ["DEFAULT_TIMEOUT", "WorkerRef"]
 
 _PROXY = (messages.ProxyCall, messages.ProxyGetAttr, messages.ProxySetAttr)
 _TIMEOUT = 5.0  # seconds that a caller waits unless it says otherwise
@@ -55,7 +53,8 @@ class WorkerRef(Ref[Any]):
 
     __slots__ = ("_idle", "_raw", "actor")
 
-    actor_class = Accumulator  # type: ignore[assignment]
+    actor: Accumulator
+    actor_class = Accumulator
 
     def __init__(self, accumulator: Accumulator) -> None:
         self.actor = accumulator
@@ -177,7 +176,8 @@ class WorkerRef(Ref[Any]):
                 timeout = pair.offer(message, ticket, timeout)
             except Full:
                 if timeout is not None and pair.core.behaviour.traits.blocks:
-                    raise pykka.Timeout(f"no room in {pair!r} within {timeout} s") from None  # noqa: TRY003, EM102 # fmt: skip
+                    msg = f"there was no room in {pair!r} within {timeout} s"
+                    raise pykka.Timeout(msg) from None
                 raise
         if not pair.settings.lane.wait(ticket, timeout):
             msg = f"{pair!r} did not answer {brief(message)} in time; it stays accumulated"
@@ -192,7 +192,7 @@ class WorkerRef(Ref[Any]):
             if self.actor.core.shape.accepts_all:
                 self._append(message, ticket)
             else:
-                SHELTER.run(self.actor.try_offer, message, ticket, ThreadTicket)
+                SHELTER.run(self.actor.try_offer, message, ticket, partial(_InLine, ticket))
         except Exception as error:  # noqa: BLE001 - raised by the future
             ticket.resolve(error)
         return ticket.future
@@ -201,7 +201,7 @@ class WorkerRef(Ref[Any]):
         """Return a future of what a proxy means: it sees the accumulator, not the job."""
         ticket = FutureTicket()
         try:
-            answer = pykka.Actor._handle_receive(self.actor, message)  # noqa: SLF001 - as pykka does
+            answer = pykka.Actor._handle_receive(self.actor, message)  # type: ignore[arg-type] # noqa: SLF001
         except Exception as error:  # noqa: BLE001 - raised by the future
             ticket.resolve(error)
         else:
@@ -360,7 +360,8 @@ class WorkerRef(Ref[Any]):
     def __len__(self) -> int:
         """Return how many messages are accumulated now."""
         with self.actor.lock:
-            return len(self.actor.core) - self.actor.ahead()
+            ahead = self.actor.ahead()  # first: messages may arrive meanwhile, but none leaves
+            return len(self.actor.core) - ahead
 
     def __bool__(self) -> bool:
         return True
@@ -384,12 +385,12 @@ class WorkerRef(Ref[Any]):
         return self.actor.life.urn
 
     @property
-    def actor_stopped(self) -> Any:
+    def actor_stopped(self) -> Any:  # type: ignore[override]
         """See `pykka.Actor.actor_stopped`."""
         return self.actor.life.stopped
 
     @property
-    def actor_inbox(self) -> Any:
+    def actor_inbox(self) -> Any:  # type: ignore[override]
         """See `pykka.Actor.actor_inbox`: what is put in is pushed."""
         return _Inbox(self)
 
@@ -506,143 +507,6 @@ class WorkerRef(Ref[Any]):
             raise crashed from reason.exception
 
 
-class FoldingWorkerRef(WorkerRef):
-    """A worker whose behaviour stays small: a long raw list is folded by those who made it long."""
-
-    __slots__ = ()
-
-    def push(self, message: Any) -> None:
-        """See `WorkerRef.push`."""
-        raw = self._raw
-        raw.append(message)
-        if self._idle:
-            self.actor.wake((message,))
-        elif len(raw) > FOLD_AT:
-            self.actor.fold_early()
-
-    def push_many(self, messages: Iterable[Any]) -> None:
-        """See `WorkerRef.push_many`."""
-        super().push_many(messages)
-        self._look()
-
-    def _look(self) -> None:
-        if len(self._raw) > FOLD_AT:
-            self.actor.fold_early()
-
-
-class LingeringWorkerRef(WorkerRef):
-    """A worker whose behaviour must know when the first message of a batch arrived."""
-
-    __slots__ = ()
-
-    def push(self, message: Any) -> None:
-        """See `WorkerRef.push`."""
-        raw, pair = self._raw, self.actor
-        if not raw:
-            pair.core.first_at = pair.settings.clock.now()
-        raw.append(message)
-        if self._idle:
-            pair.wake((message,))
-        elif len(raw) >= pair.ring_at:
-            pair.ring()
-
-    def push_many(self, messages: Iterable[Any]) -> None:
-        """See `WorkerRef.push_many`."""
-        if not self._raw:
-            self.actor.core.first_at = self.actor.settings.clock.now()
-        super().push_many(messages)
-        self._look()
-
-    def _append(self, message: Any, ticket: Any) -> None:
-        if not self._raw:
-            self.actor.core.first_at = self.actor.settings.clock.now()
-        super()._append(message, ticket)
-
-    def _look(self) -> None:
-        raw, pair = self._raw, self.actor
-        if len(raw) >= pair.ring_at:
-            pair.ring()
-        elif len(raw) > FOLD_AT and pair.core.shape.folds:
-            pair.fold_early()
-
-
-class StampingWorkerRef(WorkerRef):
-    """A worker whose behaviour must know when each message arrived.
-
-    The raw list holds each message after its time. Both are added by one C call; the pair of them
-    is gone at once, so that a long list is nothing for the garbage collector to walk.
-    """
-
-    __slots__ = ("_now",)
-
-    def __init__(self, accumulator: Accumulator) -> None:
-        super().__init__(accumulator)
-        self._now = accumulator.settings.clock.now
-
-    def push(self, message: Any) -> None:
-        """See `WorkerRef.push`."""
-        raw = self._raw
-        raw.extend((self._now(), message))
-        if self._idle:
-            self.actor.wake((message,))
-        elif len(raw) >= self.actor.ring_at:
-            self.actor.ring()
-        elif len(raw) > 2 * FOLD_AT and self.actor.core.shape.folds:
-            self.actor.fold_early()
-
-    def push_many(self, messages: Iterable[Any]) -> None:
-        """See `WorkerRef.push_many`."""
-        super().push_many(messages)
-        self._look()
-
-    def _stamped(self, messages: list[Any]) -> list[Any]:
-        stamped = [self._now()] * (2 * len(messages))
-        stamped[1::2] = messages
-        return stamped
-
-    def _look(self) -> None:
-        raw, pair = self._raw, self.actor
-        if len(raw) >= pair.ring_at:
-            pair.ring()
-        elif len(raw) > 2 * FOLD_AT and pair.core.shape.folds:
-            pair.fold_early()
-
-
-class BlockingWorkerRef(WorkerRef):
-    """A worker whose behaviour may make a pusher wait for room."""
-
-    __slots__ = ()
-
-    def push(self, message: Any) -> None:
-        """See `WorkerRef.push`; but where the worker is full, wait for room."""
-        pair = self.actor
-        try:
-            pair.offer(message)
-        except (WorkerStopped, WouldDeadlock):
-            raise
-        except BlockingIOError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a push is a cast: counted and logged
-            pair.refused(message, error)
-
-    def push_many(self, messages: Iterable[Any]) -> None:
-        """See `WorkerRef.push_many`."""
-        for message in messages:
-            self.push(message)
-
-
-def ref_class(behaviour: Behaviour) -> type[WorkerRef]:
-    """Return the class whose `push` does what a behaviour needs, and no more."""
-    traits = behaviour.traits
-    if traits.blocks:
-        return BlockingWorkerRef
-    if traits.stamped:
-        return StampingWorkerRef
-    if traits.first_stamped or traits.timed:
-        return LingeringWorkerRef
-    return FoldingWorkerRef if traits.shrinks or traits.bounded else WorkerRef
-
-
 class _Inbox:
     """A worker's inbox as pykka's code sees it."""
 
@@ -666,6 +530,20 @@ class _Inbox:
         return not len(self._worker)
 
 
+class _InLine:
+    """Stands in line for room, for a caller that does not wait: an error is its answer."""
+
+    __slots__ = ("_ticket",)
+
+    def __init__(self, ticket: FutureTicket) -> None:
+        self._ticket = ticket
+
+    def resolve(self, error: BaseException | None = None) -> None:
+        """Pass the error on, if there is no room after all."""
+        if error is not None:
+            self._ticket.resolve(error)
+
+
 def _resolve(ticket: Any, _ref: Any, _reason: Any) -> None:
     ticket.resolve()
 
@@ -681,4 +559,3 @@ def _checked(timeout: Any) -> float:
         msg = f"timeout={timeout!r} must be a number of seconds, or None to wait for ever"
         raise BadOption(msg)
     return timeout
-

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,8 @@ from actorflow.runtime.errors import BadJob
 from actorflow.runtime.exits import Crash, Normal
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.accumulation import Batch
 from actorflow.runtime.worker.answers import Answers
+from actorflow.runtime.worker.batch import Batch
 from actorflow.runtime.worker.deferred import Deferred
 from actorflow.runtime.worker.machine import StopMode
 from behaviours.errors import brief
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.runtime.worker.accumulator import Accumulator
+
+UNKNOWN = object()
+"""The outcome of a job whose caller was interrupted."""
 
 __all__ = ["current_batch", "help_with", "pause", "run"]
 
@@ -97,16 +101,28 @@ def call(pair: Accumulator, batch: Batch) -> Any:
         return _Raised(error)
 
 
+def call_helped(pair: Accumulator, batch: Batch) -> Any:
+    """Like `call`, in the main thread for a caller that helps.
+
+    In a context of its own, which one C call leaves again: an interrupt cannot leave the main
+    thread behind as if it was still in the job.
+    """
+    return copy_context().run(_call_as, pair, batch)
+
+
+def _call_as(pair: Accumulator, batch: Batch) -> Any:
+    CURRENT.set(pair)  # type: ignore[arg-type]
+    return call(pair, batch)
+
+
 def is_plain(outcome: Any) -> bool:
     """Return whether an outcome of the job is just the new state."""
     return not isinstance(outcome, _SPECIAL)
 
 
-def conclude_help(
-    pair: Accumulator, generation: int, batch: Batch, interrupted: bool, outcome: Any
-) -> None:
+def conclude_help(pair: Accumulator, generation: int, batch: Batch, outcome: Any) -> None:
     """Settle a batch that a helping caller has run, and leave the rest to the lane."""
-    if interrupted:
+    if outcome is UNKNOWN:
         outcome = _Raised(KeyboardInterrupt("the caller that ran the job was interrupted"))
     task = _settle(pair, pair, generation, batch, outcome)
     if task is not None:
@@ -140,7 +156,7 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
             error, result = outcome.error, outcome.result
             outcome = _final(pair, result) if error is None else _Raised(error)
         else:
-            _wait(pair, outcome, partial(_settled_later, pair, seat, generation, batch))
+            _wait(outcome, partial(_settled_later, pair, seat, generation, batch))
             return None
     stop: Stop | None = None
     if type(outcome) is _Raised and isinstance(outcome.error, Stop):
@@ -203,7 +219,7 @@ def _settled_later(
 
 
 def _answer(pair: Accumulator, seat: Any, generation: int, batch: Batch, given: Answers) -> Any:
-    """Give each caller its own answer; exceptions among them are failures of those messages."""
+    """Resolve each caller with its own answer; exceptions among them fail those messages alone."""
     messages = batch.messages()
     problem = given.problem(messages, pair.settings.concurrency)
     if problem is not None:
@@ -291,7 +307,7 @@ def _call(
     except BaseException as error:  # noqa: BLE001 - `after` knows what it means
         outcome = _Raised(error)
     if inspect.isawaitable(outcome) and pair.settings.asynchronous:
-        _wait(pair, outcome, partial(_go_on_later, pair, seat, generation, after))
+        _wait(outcome, partial(_go_on_later, pair, seat, generation, after))
         return None
     return after(outcome)
 
@@ -352,7 +368,7 @@ def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
             continue
         executor = pair.life.executor
         executor.asked = envelope.reply_to
-        after = partial(_served, pair, seat, generation, envelope.reply_to)
+        after = partial(_served, pair, generation, envelope.reply_to)
         task = _call(pair, partial(executor.receive, envelope.message), after, seat, generation)
         if task is not _NEXT:
             return task
@@ -362,7 +378,7 @@ def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
 _NEXT = object()
 
 
-def _served(pair: Accumulator, seat: Any, generation: int, reply_to: Any, outcome: Any) -> Any:
+def _served(pair: Accumulator, generation: int, reply_to: Any, outcome: Any) -> Any:
     """Pass an answer on; return what is next: more mail, or nothing after a crash."""
     executor = pair.life.executor
     executor.asked = None
@@ -394,7 +410,7 @@ def _stop_asked(pair: Accumulator, reply_to: Any) -> None:
 # Waiting without a thread.
 
 
-def _wait(pair: Accumulator, outcome: Any, then: Callable[[Any], None]) -> None:
+def _wait(outcome: Any, then: Callable[[Any], None]) -> None:
     """Call `then` with what a coroutine or a `Deferred` comes to."""
     if type(outcome) is Deferred:
         outcome.then(partial(_deferred, then))

@@ -14,13 +14,13 @@ from actorflow.runtime.errors import (
     StopTimeout,
     UnknownWorker,
     WorkerStopped,
-    near,
 )
 from actorflow.runtime.exits import Crash, ExitReason, Normal
 from actorflow.runtime.supervision.handles import successor
 from actorflow.runtime.supervision.spec import Child, Flags
 from actorflow.runtime.supervision.supervisor import Supervisor, SupervisorRef
 from actorflow.runtime.worker.machine import StopMode
+from actorflow.runtime.worker.options import check_known
 from actorflow.runtime.worker.ref import DEFAULT_TIMEOUT, WorkerRef
 from actorflow.runtime.worker.spec import Worker
 
@@ -52,28 +52,25 @@ class Restart:
 
     def __init__(self, restart: RestartName = "permanent", **options: Any) -> None:
         known = {field.name: field.default for field in fields(Restart)}
-        for option in options:
-            if option not in known:
-                msg = f"Restart has no option {option!r}{near(option, known)}"
-                raise BadOption(msg)
+        check_known(options, known, "Restart")
         for name, value in {**known, **options, "restart": restart}.items():
             object.__setattr__(self, name, value)
-        # Refuses what cannot work here and now, in the words of those who know.
+        # Validate here and now, in the words of those who use them.
         Child("worker", Worker, restart=self.restart, shutdown=self.shutdown)
         Flags(max_restarts=self.max_restarts, within=self.within, backoff=self.backoff)
 
 
 class Server:
-    """Starts workers and passes messages to them by id. Safe in any thread.
+    """Starts workers and passes messages to them by id. Thread-safe.
 
-    Without a supervisor the workers are *linked*: if one ends for any other reason than that it
-    was done, the whole structure ends with that reason, and everyone who waits for any of the
-    workers is told. With one they are not: a worker that crashes is started again, with its first
-    state and all that was accumulated. The server is linked to the supervisor, and ends with it.
+    Without a supervisor the workers are *linked*: if one ends abnormally, all of them end with
+    that reason, and every waiting caller gets it. With a supervisor they are not: a worker that
+    crashes is restarted, with its first state and all that was accumulated. The server is linked
+    to the supervisor, and ends with it.
 
     Args:
         workers: their specifications; the ids must differ.
-        supervisor: `Restart(...)` for a supervisor of the server's own, or the ref of a dynamic
+        supervisor: `Restart(...)` for a supervisor of its own, or the ref of a dynamic
             `Supervisor` of yours.
         clock: where time comes from; tests give a virtual one.
 
@@ -163,7 +160,7 @@ class Server:
         return self._exit_reason
 
     def worker(self, worker_id: Hashable) -> WorkerRef:
-        """Give the ref of a worker. O(1).
+        """Return the ref of a worker. O(1).
 
         It stays the same when the worker crashes and is started again; not when it was stopped,
         and its supervisor has made a new one.
@@ -201,14 +198,26 @@ class Server:
     async def apush_ack(
         self, worker_id: Hashable, message: Any, timeout: float | None = 5.0
     ) -> None:
-        """Do as `push_ack`, from a task of any event loop."""
+        """Like `push_ack`, from a task of any event loop."""
         await self.worker(worker_id).apush_ack(message, timeout)
 
     async def apush_block(
         self, worker_id: Hashable, message: Any, timeout: float | None = 5.0
     ) -> None:
-        """Do as `push_block`, from a task of any event loop."""
+        """Like `push_block`, from a task of any event loop."""
         await self.worker(worker_id).apush_block(message, timeout)
+
+    def ask(self, worker_id: Hashable, message: Any, *, timeout: float | None = None) -> Any:
+        """Send a message and return the job's answer to it; see `WorkerRef.ask`."""
+        return self.worker(worker_id).ask(message, timeout=timeout)
+
+    async def aask(self, worker_id: Hashable, message: Any, *, timeout: float | None = None) -> Any:
+        """Like `ask`, from a task of any event loop."""
+        return await self.worker(worker_id).aask(message, timeout=timeout)
+
+    async def apush(self, worker_id: Hashable, message: Any, timeout: float | None = None) -> None:
+        """Like `push`, but wait for room without blocking the loop; see `WorkerRef.apush`."""
+        await self.worker(worker_id).apush(message, timeout)
 
     def __iter__(self) -> Iterator[Hashable]:
         return iter(self._workers)
@@ -274,7 +283,7 @@ class Server:
 
 
 def _terminate(supervisor: SupervisorRef, worker: WorkerRef, timeout: float | None) -> None:
-    """Have the supervisor end a worker, which is cut off if that takes too long.
+    """Let the supervisor end a worker, which is cut off if that takes too long.
 
     Raises:
         StopTimeout: it was.

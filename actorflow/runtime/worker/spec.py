@@ -19,7 +19,7 @@ from actorflow.runtime.worker.options import (
     check_known,
     settings_of,
 )
-from actorflow.runtime.worker.ref import WorkerRef, ref_class
+from actorflow.runtime.worker.pushes import ref_class
 from behaviours.base import Base, Behaviour
 from behaviours.errors import brief
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from actorflow.runtime.worker.executor import Executor
+    from actorflow.runtime.worker.ref import WorkerRef
 
 __all__ = ["Worker", "launch", "make", "spawn"]
 
@@ -145,7 +146,8 @@ class Worker:
 
     def with_options(self, **options: Unpack[WorkerOptions]) -> Worker:
         """Return the same worker with other options."""
-        return Worker(self.id, self.job, **{**self.options, **options})
+        merged: Any = {**self.options, **options}
+        return Worker(self.id, self.job, **merged)
 
 
 def _pairs() -> list[Accumulator]:

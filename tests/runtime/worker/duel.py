@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pykka
 
 import actorflow as af
+from actorflow.runtime.worker import accumulation
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Queue, Throttle
@@ -32,6 +33,8 @@ ACTIONS = (
     "tell", "ask", "crash", "poison", "look",
 )  # fmt: skip
 STATES = ("idle", "busy", "waiting", "lingering", "idling", "stopping")
+_MOST = 2
+"""Times that an executor may be in its lane."""
 _LOSING = {"finish", "now", "crash", "poison"}
 SAME = 7
 """An interned message, which everybody pushes as the very same object."""
@@ -67,18 +70,30 @@ class Lingering:
 
 
 class OneLane(ManualLane):
-    """A lane in the hand of the test that notices an executor which is in it twice."""
+    """A lane in the hand of the test that notes how often its only executor was in it at most.
+
+    Twice is harmless: a push may hand the token over while somebody else schedules the executor.
+    """
 
     can_help = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.twice = False
+        self.most = 0
+        self.meanwhile: Callable[[], object] | None = None
+        """Happens once, right after a token was handed over."""
 
     def submit(self, runnable: Runnable, /) -> None:
-        if runnable in self._ready:
-            self.twice = True
         super().submit(runnable)
+        self.most = max(self.most, len(self))
+
+    def claim(self, idle: list[Runnable]) -> bool:
+        claimed = super().claim(idle)
+        self.most = max(self.most, len(self))
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return claimed
 
     def step(self) -> bool:
         try:
@@ -168,6 +183,7 @@ class Arena:
         )
         self.over = threading.Semaphore(0)
         self.worker.actor.lock = Door(self.over)  # type: ignore[assignment]
+        accumulation._MARKING = Door(self.over)  # type: ignore[assignment]
         self._begin()
 
     def _begin(self) -> None:
@@ -213,7 +229,7 @@ class Arena:
             thread.join(PATIENCE)
             assert not thread.is_alive(), f"{action} hangs"
 
-        if not self.worker.actor.lock.locked():
+        if not (self.worker.actor.lock.locked() or accumulation._MARKING.locked()):
             do()
             return lambda: None
         thread = threading.Thread(target=do, daemon=True)
@@ -236,8 +252,8 @@ class Arena:
         message: Any = {"same": SAME, "poison": "poison"}.get(action) or self._fresh()
         ways: dict[str, Callable[[], Any]] = {
             "ack": lambda: self.worker.actor.offer(message),
-            "block": lambda: self.worker.actor.offer(message, self._ticket(message)),
-            "help": lambda: self.worker.actor.offer_and_help(message, self._ticket(message)),
+            "block": lambda: self._wait_for(message),
+            "help": lambda: self._wait_for(message, helping=True),
         }
         self._note([message], ways.get(action, lambda: self.worker.push(message)))
 
@@ -248,6 +264,16 @@ class Arena:
                 self._note([message], lambda one=message: self.worker.push_many([one]))  # type: ignore[misc]
         else:
             self._note(messages, lambda: self.worker.push_many(messages))
+
+    def _wait_for(self, message: Any, *, helping: bool = False) -> None:
+        """Do what `push_block` does before it waits."""
+        pair, ticket = self.worker.actor, self._ticket(message)
+        if helping and pair.help(message, ticket):
+            return
+        if pair.core.shape.accepts_all:
+            self.worker._append(message, ticket)
+        else:
+            pair.offer(message, ticket)
 
     def _ticket(self, message: Any) -> Once:
         return self.tickets.setdefault(message, Once())
@@ -313,14 +339,16 @@ class Arena:
                 say(f"it ended: {worker.exit_reason}")
             else:
                 self.do("push")
+                if len(self.lane) != 1 and self.state not in {"waiting", "lingering"}:
+                    say(f"a push puts it into its lane {len(self.lane)} times")
                 self.settle()
                 self.do("drain")
                 self.settle()
-        if self.lane.twice:
-            say("it is in its lane twice")
+        if self.lane.most > _MOST:
+            say(f"it was in its lane {self.lane.most} times")
         if worker.exit_reason is None:
             say("it does not end")
-        elif self.ends != 1 and not self.done & {"crash", "poison"}:
+        elif self.ends > 1 or (self.ends == 0 and not self.done & {"crash", "poison", "now"}):
             say(f"on_stop was called {self.ends} times")
         self._check_messages()
         self._check_waiters()
@@ -365,14 +393,27 @@ _ALSO = (Arena.handle.__code__,)
 
 
 def duel(
-    state: str, first: str, second: str, *, opcodes: bool = False, begin: int = 0, stride: int = 1
+    state: str,
+    first: str,
+    second: str,
+    third: str | None = None,
+    *,
+    opcodes: bool = False,
+    begin: int = 0,
+    stride: int = 1,
 ) -> list[str]:
-    """Let two things happen at once, in every order or in every `stride`-th; return what failed."""
+    """Let something happen while another one stands still at each of its places in turn.
+
+    Or at every `stride`-th place. A third thing happens when the first one goes on and has handed
+    the token over, if it does. Return what failed.
+    """
     wrong: list[str] = []
     for place in range(begin, 100_000, stride):
         arena = Arena(state)
         paused = Paused(partial(arena.do, first), place, also=_ALSO, opcodes=opcodes)
         finish = arena.try_out(second)
+        if third is not None:
+            arena.lane.meanwhile = partial(arena.do, third)
         paused.finish()
         finish()
         if paused.error is not None:

@@ -48,14 +48,14 @@ class Probe:
         return worker
 
     def call(self, batch: Any, state: Any) -> Any:
-        """Be the job, as a function."""
+        """Act as the job, as a function."""
         outcome = self._begin(batch)
         if not self._is_open:
             assert self._gate.acquire(timeout=PATIENCE), "nobody let the batch end"
         return self._end(outcome, state)
 
     async def acall(self, batch: Any, state: Any) -> Any:
-        """Be the job, as a coroutine function."""
+        """Act as the job, as a coroutine function."""
         outcome = self._begin(batch)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -80,7 +80,7 @@ class Probe:
         return state if outcome is None else outcome
 
     def then(self, *outcomes: Any) -> None:
-        """Have the next batches end so: an exception is raised, anything else is the new state."""
+        """Set how the next batches end: an exception is raised, anything else is the new state."""
         self._outcomes.extend(outcomes)
 
     def begun(self) -> Any:

@@ -7,14 +7,14 @@ random composition on a lane without threads and a clock that stands still.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import actorflow as af
-from actorflow.runtime.worker.accumulation import Accumulation, Batch
+from actorflow.runtime.worker.accumulation import Accumulation
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import (
     Base,
@@ -32,6 +32,9 @@ from behaviours import (
 )
 from behaviours.base import adapt, release
 from tests.runtime.worker.probe import FakeTicket
+
+if TYPE_CHECKING:
+    from actorflow.runtime.worker.batch import Batch
 
 
 class OneByOne(Base):

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.clock import SYSTEM, SystemClock
-from actorflow.runtime.worker.accumulation import Batch
+from actorflow.runtime.clock import SystemClock
+from actorflow.runtime.worker.batch import Batch
 from behaviours import Behaviour, Full, Queue, Throttle, Traits, Unique
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until_accumulated
 

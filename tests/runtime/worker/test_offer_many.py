@@ -298,7 +298,8 @@ class Side:
         result: Any = None
         if what == "raw":
             stamped = core.shape.stamped
-            core.raw.extend([(now, each) for each in messages] if stamped else messages)
+            flat = [part for each in messages for part in (now, each)]
+            core.raw.extend(flat if stamped else messages)
             core.fold(now)
         elif what == "take":
             batch = core.take(now)

@@ -24,7 +24,7 @@ def collect(seen: list[Any], batch: Any, state: Any) -> None:
 
 
 def busy(probe: Probe, *, then: int = 1, **options: Any) -> tuple[af.WorkerRef, Caller, Caller]:
-    """Give a worker that processes one message and has accumulated `then`, with their callers."""
+    """Return a worker that processes one message and has accumulated `then`, with their callers."""
     worker = probe.spawn(**options)
     first = Caller(worker.push_block, ("first", 0), timeout=None)
     assert probe.begun() == [("first", 0)]

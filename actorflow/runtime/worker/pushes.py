@@ -1,0 +1,155 @@
+"""What a push does, by what the behaviour needs: no more than that.
+
+A plain push appends and looks at the token (`WorkerRef`). The refs here add the one thing that
+their behaviours need: folding a long list, the time of arrival, or a wait for room.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.errors import LoopBlocked, WorkerStopped, WouldDeadlock
+from actorflow.runtime.worker.accumulator import FOLD_AT, Accumulator
+from actorflow.runtime.worker.ref import WorkerRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from behaviours.base import Behaviour
+
+__all__ = ["ref_class"]
+
+
+class FoldingWorkerRef(WorkerRef):
+    """A worker whose behaviour stays small: a long raw list is folded by those who made it long."""
+
+    __slots__ = ()
+
+    def push(self, message: Any) -> None:
+        """See `WorkerRef.push`."""
+        raw = self._raw
+        raw.append(message)
+        if self._idle:
+            self.actor.wake((message,))
+        elif len(raw) > FOLD_AT:
+            self.actor.fold_early()
+
+    def push_many(self, messages: Iterable[Any]) -> None:
+        """See `WorkerRef.push_many`."""
+        super().push_many(messages)
+        self._look()
+
+    def _look(self) -> None:
+        if len(self._raw) > FOLD_AT:
+            self.actor.fold_early()
+
+
+class LingeringWorkerRef(WorkerRef):
+    """A worker whose behaviour must know when the first message of a batch arrived."""
+
+    __slots__ = ()
+
+    def push(self, message: Any) -> None:
+        """See `WorkerRef.push`."""
+        raw, pair = self._raw, self.actor
+        if not raw:
+            pair.core.first_at = pair.settings.clock.now()
+        raw.append(message)
+        if self._idle:
+            pair.wake((message,))
+        elif len(raw) >= pair.ring_at:
+            pair.ring()
+
+    def push_many(self, messages: Iterable[Any]) -> None:
+        """See `WorkerRef.push_many`."""
+        if not self._raw:
+            self.actor.core.first_at = self.actor.settings.clock.now()
+        super().push_many(messages)
+        self._look()
+
+    def _append(self, message: Any, ticket: Any) -> None:
+        if not self._raw:
+            self.actor.core.first_at = self.actor.settings.clock.now()
+        super()._append(message, ticket)
+
+    def _look(self) -> None:
+        raw, pair = self._raw, self.actor
+        if len(raw) >= pair.ring_at:
+            pair.ring()
+        elif len(raw) > FOLD_AT and pair.core.shape.folds:
+            pair.fold_early()
+
+
+class StampingWorkerRef(WorkerRef):
+    """A worker whose behaviour must know when each message arrived.
+
+    The raw list holds each message after its time. Both are added by one C call; the pair of them
+    is gone at once, so that a long list is nothing for the garbage collector to walk.
+    """
+
+    __slots__ = ("_now",)
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        super().__init__(accumulator)
+        self._now = accumulator.settings.clock.now
+
+    def push(self, message: Any) -> None:
+        """See `WorkerRef.push`."""
+        raw = self._raw
+        raw.extend((self._now(), message))
+        if self._idle:
+            self.actor.wake((message,))
+        elif len(raw) >= self.actor.ring_at:
+            self.actor.ring()
+        elif len(raw) > 2 * FOLD_AT and self.actor.core.shape.folds:
+            self.actor.fold_early()
+
+    def push_many(self, messages: Iterable[Any]) -> None:
+        """See `WorkerRef.push_many`."""
+        super().push_many(messages)
+        self._look()
+
+    def _stamped(self, messages: list[Any]) -> list[Any]:
+        stamped = [self._now()] * (2 * len(messages))
+        stamped[1::2] = messages
+        return stamped
+
+    def _look(self) -> None:
+        raw, pair = self._raw, self.actor
+        if len(raw) >= pair.ring_at:
+            pair.ring()
+        elif len(raw) > 2 * FOLD_AT and pair.core.shape.folds:
+            pair.fold_early()
+
+
+class BlockingWorkerRef(WorkerRef):
+    """A worker whose behaviour may make a pusher wait for room."""
+
+    __slots__ = ()
+
+    def push(self, message: Any) -> None:
+        """See `WorkerRef.push`; but where the worker is full, wait for room."""
+        pair = self.actor
+        try:
+            pair.offer(message)
+        except (WorkerStopped, WouldDeadlock, LoopBlocked):
+            raise
+        except Exception as error:  # noqa: BLE001 - a push is a cast: counted and logged
+            pair.refused(message, error)
+
+    def push_many(self, messages: Iterable[Any]) -> None:
+        """See `WorkerRef.push_many`."""
+        for message in messages:
+            self.push(message)
+
+
+def ref_class(behaviour: Behaviour) -> type[WorkerRef]:
+    """Return the class whose `push` does what a behaviour needs, and no more."""
+    traits = behaviour.traits
+    if traits.blocks:
+        return BlockingWorkerRef
+    if traits.stamped:
+        return StampingWorkerRef
+    if traits.first_stamped or traits.timed:
+        return LingeringWorkerRef
+    return FoldingWorkerRef if traits.shrinks or traits.bounded else WorkerRef

@@ -1,0 +1,245 @@
+"""M13: KeyboardInterrupt at any moment of the main thread leaves a worker that works."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import actorflow as af
+from actorflow.runtime.worker import accumulator as accumulator_module
+from actorflow.runtime.worker import ref as ref_module
+from behaviours import Bounded, Linger, Queue, Unique
+from tests.runtime.worker.interrupted import BEHAVIOURS
+from tests.runtime.worker.probe import PATIENCE, Caller
+from tests.runtime.worker.strike import Strike
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[3]
+
+
+def interrupted(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run rounds of interrupts in a process of their own."""
+    command = [sys.executable, "-m", "tests.runtime.worker.interrupted", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=False, cwd=ROOT
+    )
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+def test_m13_signals_at_random_moments_leave_nothing_half_done(behaviour: str) -> None:
+    done = interrupted(behaviour, 200, 1)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+def test_m13_signals_at_random_moments_for_long(behaviour: str) -> None:
+    done = interrupted(behaviour, 2_000, "soak")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("mutation", "behaviour"),
+    [("split hand-over", "queue"), ("unsheltered fold", "unique"), ("unsheltered fold", "nested")],
+)
+def test_the_rounds_notice_a_missing_safeguard(mutation: str, behaviour: str) -> None:
+    done = interrupted(behaviour, 1_000, 1, mutation)
+    assert done.returncode == 1, "1,000 rounds have not noticed"
+
+
+# An interrupt at each line, and at each opcode, of each call.
+
+
+def named(message: tuple[str, int]) -> str:
+    return message[0]
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "queue": Queue,
+    "unique": lambda: Unique(named),
+    "reject": lambda: Bounded(Queue(), 3),
+    "drop_oldest": lambda: Bounded(Unique(named), 3, when_full="drop_oldest"),
+    "drop_newest": lambda: Bounded(Queue(), 3, when_full="drop_newest"),
+    "block": lambda: Bounded(Queue(), 3, when_full="block"),
+    "linger": lambda: Linger(Queue(), 0.0005, size=3),
+}
+
+
+class Bench:
+    """A worker in the hand of the test, and one call that is interrupted."""
+
+    def __init__(self, kind: str, *, busy: bool, help: bool = False) -> None:  # noqa: A002 - as spawn has it
+        self.gate = threading.Event()
+        self.begun = threading.Event()
+        self.processed: list[Any] = []
+        self.release: Callable[[], bool] = bool
+        """Whether the batch that keeps the worker busy may end before the gate is open."""
+        self.worker = af.spawn(self._job, behaviour=KINDS[kind](), help=help)
+        if busy:
+            Caller(self.worker.push, ("busy", -1))
+            assert self.begun.wait(PATIENCE)
+        else:
+            self.gate.set()
+
+    def _job(self, batch: list[Any], _state: Any) -> af.Answers:
+        self.begun.set()
+        self.processed += batch
+        if batch[0][0] == "busy":
+            while not (self.release() or self.gate.is_set()):
+                self.gate.wait(0.0002)
+        return af.Answers(None, [message[1] for message in batch])
+
+    def waits(self) -> None:
+        """Let the busy batch end as soon as another message is there."""
+        actor = self.worker.actor
+        self.release = lambda: len(actor.core) > 0 or bool(actor._blocked)
+
+    def check(self) -> None:
+        """Assert that the worker works, or has ended, and that its books add up."""
+        self.gate.set()
+        worker = self.worker
+        deadline = time.monotonic() + PATIENCE
+        while worker.actor.mode is None and worker.is_alive():
+            try:
+                worker.push_block(("last", 99), timeout=PATIENCE)
+            except (af.Rejected, af.Displaced):  # full for a moment
+                assert time.monotonic() < deadline, "it stays full"
+            except af.WorkerStopped:
+                break
+            else:
+                assert ("last", 99) in self.processed
+                break
+        assert_law(worker.statistics())
+        worker.stop(timeout=PATIENCE)
+        assert not worker.is_alive()
+        counts = worker.statistics()
+        assert_law(counts)
+        assert counts.held == counts.in_flight == 0
+        with pytest.raises(af.WorkerStopped):
+            worker.push(("late", 0))
+
+
+def assert_law(counts: Any) -> None:
+    known = counts.processed + counts.failed + counts.replaced + counts.merged + counts.dropped
+    known += counts.expired + counts.dead_lettered + counts.held + counts.in_flight
+    assert counts.accepted == known, counts
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A call that is interrupted, on a worker that is idle or busy."""
+
+    call: Callable[[Bench], Any]
+    busy: bool = False
+    help: bool = False
+
+
+def fresh(count: int) -> list[tuple[str, int]]:
+    return [(f"m{number}", number) for number in range(count)]
+
+
+def push_all(bench: Bench, count: int = 2) -> None:
+    for message in fresh(count):
+        bench.worker.push(message)
+
+
+def push_with(method: str, *, waits: bool = False) -> Callable[[Bench], None]:
+    def call(bench: Bench) -> None:
+        if waits:
+            bench.waits()
+        try:
+            getattr(bench.worker, method)(("x", 7), timeout=PATIENCE)
+        except af.Rejected:
+            return
+
+    return call
+
+
+def push_more_than_fits(bench: Bench) -> None:
+    bench.waits()
+    push_all(bench, 6)
+
+
+def help_out(bench: Bench) -> None:
+    bench.worker.push_block(("x", 7))
+
+
+def leave(bench: Bench) -> None:
+    with bench.worker:
+        pass
+
+
+def stop_watched(bench: Bench) -> None:
+    bench.worker.statistics()  # has the pair keep what it needs to be watched
+    bench.worker.stop()
+
+
+def stop_after_push(bench: Bench) -> None:
+    bench.waits()
+    bench.worker.push(("x", 7))
+    bench.worker.stop()
+
+
+def stop_twice(bench: Bench) -> None:
+    bench.worker.stop()
+    bench.worker.stop()
+
+
+SCENES: dict[str, Scene] = {
+    "push idle": Scene(push_all),
+    "push busy": Scene(push_more_than_fits, busy=True),
+    "push_many idle": Scene(lambda bench: bench.worker.push_many(fresh(2))),
+    "push_many busy": Scene(lambda bench: bench.worker.push_many(fresh(3)), busy=True),
+    "push_ack idle": Scene(push_with("push_ack")),
+    "push_block idle": Scene(push_with("push_block")),
+    "push_block busy": Scene(push_with("push_block", waits=True), busy=True),
+    "ask idle": Scene(push_with("ask")),
+    "help": Scene(help_out, help=True),
+    "len": Scene(lambda bench: len(bench.worker)),
+    "statistics": Scene(lambda bench: bench.worker.statistics()),
+    "exit": Scene(leave),
+    "stop idle": Scene(stop_watched),
+    "stop busy": Scene(stop_after_push, busy=True),
+    "stop twice": Scene(stop_twice),
+}
+
+
+def places(scene: Scene, kind: str, *, opcodes: bool) -> int:
+    """Interrupt the scene at each of its places in turn; return how many there are."""
+    for place in itertools.count():
+        bench = Bench(kind, busy=scene.busy, help=scene.help)
+        strike = Strike(place, opcodes=opcodes)
+        try:
+            came = strike.call(lambda bench=bench: scene.call(bench))  # type: ignore[misc]
+            bench.check()
+        except BaseException as error:
+            error.add_note(f"after an interrupt at {strike.where}, place {place}")
+            bench.gate.set()
+            raise
+        if strike.where is None:
+            return place
+        assert came, f"an interrupt at {strike.where} was swallowed"
+    raise AssertionError
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scene", SCENES)
+def test_m13_an_interrupt_at_any_line(scene: str, kind: str) -> None:
+    assert places(SCENES[scene], kind, opcodes=False) > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scene", SCENES)
+def test_m13_an_interrupt_at_any_opcode(scene: str, kind: str) -> None:
+    assert places(SCENES[scene], kind, opcodes=True) > 3
