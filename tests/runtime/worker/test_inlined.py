@@ -118,7 +118,7 @@ class Twin:
         batch, timing = pair.batch, pair.timing
         return {
             "state": pair.state,
-            "token": len(pair.idle),
+            "token": bool(pair.idle),
             "raw": [getattr(one, "message", one) for one in core.raw],
             "marks": len(core.marks),
             "batch": batch and (batch.payload, batch.size, batch.reason, len(batch.tickets or ())),
