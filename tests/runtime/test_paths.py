@@ -43,7 +43,7 @@ class Trace:
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._before)
-        threading.settrace(self._before)  # type: ignore[arg-type]
+        threading.settrace(self._before)
 
     @property
     def modules(self) -> list[str]:
@@ -166,7 +166,7 @@ def ours(kind: type) -> bool:
 
 
 TOO_LARGE = {
-    "actorflow.runtime.worker.accumulator.Accumulator": 62,
+    "actorflow.runtime.worker.accumulator.Accumulator": 63,
     "actorflow.application.Engine": 45,
     "actorflow.flows.procedures.": 57,
 }

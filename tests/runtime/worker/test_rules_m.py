@@ -249,7 +249,8 @@ def test_m12_what_a_key_function_raises_is_an_event_and_leaves_the_lock_free(
 
 
 def test_m15_each_batch_knows_why_it_left(lane: ManualLane) -> None:
-    clock, seen = VirtualClock(), []
+    clock = VirtualClock()
+    seen: list[str] = []
 
     def job(_batch: Any, _state: Any) -> None:
         batch = af.current_batch()
@@ -257,9 +258,13 @@ def test_m15_each_batch_knows_why_it_left(lane: ManualLane) -> None:
         seen.append(batch.reason.value)
 
     worker = af.spawn(job, executor=lane, clock=clock, behaviour=Linger(Queue(), 1.0, size=2))
-    for step in ("push", "push", "run", "push", "wait", "run", "push", "stop"):
-        {"push": lambda: worker.push(1), "run": lane.run, "wait": lambda: clock.advance(1.0),
-         "stop": worker.stop}[step]()  # fmt: skip
+    worker.push_many([1, 2])
+    lane.run()
+    worker.push(3)
+    clock.advance(1.0)
+    lane.run()
+    worker.push(4)
+    worker.stop()
     assert seen == ["size", "time", "drain"]
     assert worker.statistics().reasons == {"size": 1, "time": 1, "drain": 1}
 
