@@ -660,6 +660,7 @@ class Accumulator:
                         self.idle.pop()
                     except IndexError:
                         return None  # a producer has handed the token over meanwhile
+                    self.since = end  # what is there has arrived just now
                     if self.mail:
                         self.lead = NEVER
                         effects = Effects()
