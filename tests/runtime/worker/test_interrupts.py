@@ -18,6 +18,7 @@ from actorflow.runtime.worker import accumulator as accumulator_module
 from actorflow.runtime.worker import pushes
 from behaviours import Bounded, Linger, Queue, Unique
 from tests.runtime.worker.interrupted import BEHAVIOURS
+from tests.runtime.worker.law import check_law
 from tests.runtime.worker.probe import PATIENCE, Caller
 from tests.runtime.worker.strike import Strike
 
@@ -129,20 +130,13 @@ class Bench:
             else:
                 assert ("last", 99) in self.processed
                 break
-        assert_law(worker.statistics())
+        check_law(worker)
         worker.stop(timeout=PATIENCE)
         assert not worker.is_alive()
-        counts = worker.statistics()
-        assert_law(counts)
+        counts = check_law(worker)
         assert counts.held == counts.in_flight == 0
         with pytest.raises(af.WorkerStopped):
             worker.push(("late", 0))
-
-
-def assert_law(counts: Any) -> None:
-    known = counts.processed + counts.failed + counts.replaced + counts.merged + counts.dropped
-    known += counts.expired + counts.dead_lettered + counts.held + counts.in_flight
-    assert counts.accepted == known, counts
 
 
 @dataclass(frozen=True)
