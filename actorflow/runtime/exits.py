@@ -110,6 +110,9 @@ class Crash:
         return f"crash: {name}: {text}" if text else f"crash: {name}"
 
 
+FORKED = Shutdown("it runs in the parent process, and this is a forked child")
+"""Why the actors of a parent process have ended in its forked children."""
+
 ExitReason: TypeAlias = Normal | Shutdown | Killed | Crash
 """Why an actor ended; `match` on it is exhaustive."""
 

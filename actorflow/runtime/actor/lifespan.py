@@ -28,7 +28,8 @@ from actorflow.runtime.actor.starting import Starting
 from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.actor.watchers import Watchers
 from actorflow.runtime.errors import WorkerCrashed, WorkerStopped
-from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal
+from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal
+from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER
@@ -303,6 +304,18 @@ class Lifespan:
             raise
         return True
 
+    def forked(self) -> None:
+        """Mark the actor as dead in a forked child, whose only thread calls this.
+
+        Nobody there waits for it, and the parent notifies its watchers.
+        """
+        self.__dict__.setdefault("exit_reason", FORKED)
+        self._over = True
+        self._asked = None
+        if "mailbox" in self.__dict__:  # that of an executor belongs to its worker
+            self.mailbox.open()
+        self.actor_stopped.set()
+
     def _finish_death(self) -> None:
         try:
             self._cut_off()
@@ -365,6 +378,17 @@ class Lifespan:
         if self._watchers:
             failed = partial(_report, log.error, "exit notice failed", self)
             self._watchers.notify(self.actor_ref, self.exit_reason or Normal(), failed)
+
+
+def _after_fork() -> None:
+    """Mark the parent's actors as dead in a forked child: their threads are not here."""
+    for member in ROSTER.members():
+        if isinstance(member, Lifespan):
+            member.forked()
+            ROSTER.discard(member)
+
+
+after_fork(_after_fork, last=True)
 
 
 def _report(

@@ -105,8 +105,8 @@ class Accumulation:
 
     __slots__ = (
         "_gone", "_loose", "_refusals", "_waiting", "batches", "behaviour", "dead_lettered",
-        "due", "failed", "first_at", "folded", "handed", "in_flight", "lost", "marks", "processed",
-        "raw", "rejected", "shape",
+        "due", "failed", "first_at", "folded", "handed", "in_flight", "lost", "marks", "oldest_at",
+        "processed", "raw", "rejected", "shape",
     )  # fmt: skip
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -116,6 +116,8 @@ class Accumulation:
         self.marks: list[None] | tuple[()] = ()
         """One for each item that was, or is about to be, appended to `raw`."""
         self.first_at = 0.0
+        self.oldest_at = 0.0
+        """When the oldest message of a behaviour with time arrived; 0.0 where nobody knows."""
         self.folded = 0
         """Messages that have left `raw`, or were offered; refused ones included."""
         self.rejected = 0
@@ -174,8 +176,14 @@ class Accumulation:
             # Producers read the clock before they append, so neighbours may be out of order.
             # What is in order already, as almost all of it is, is sorted in one fast pass.
             times.sort()
-        elif shape.first_stamped:
-            behaviour.ready_at(min(self.first_at or now, now))
+            if not len(behaviour):
+                self.oldest_at = times[0]
+        elif shape.timed:
+            first_at = min(self.first_at or now, now)
+            if not len(behaviour):
+                self.oldest_at = first_at
+            if shape.first_stamped:
+                behaviour.ready_at(first_at)
         self._absorb(messages, times)
 
     def _absorb(self, messages: list[Any], times: list[float] | None) -> None:
@@ -236,8 +244,7 @@ class Accumulation:
 
         """
         behaviour = self.behaviour
-        if self.shape.timed:
-            behaviour.ready_at(now)
+        self._note_time(now)
         self.folded += 1
         tickets = () if ticket is None else (ticket,)
         if ticket is not None:
@@ -263,6 +270,13 @@ class Accumulation:
         elif loose is not None:
             self._settle_loose()
 
+    def _note_time(self, now: float) -> None:
+        """Tell a behaviour with time when the next message arrives."""
+        if self.shape.timed:
+            self.behaviour.ready_at(now)
+            if not len(self.behaviour):
+                self.oldest_at = now
+
     def unoffer(self) -> None:
         """Undo the count of a refused message that is going to be offered again."""
         self.folded -= 1
@@ -281,8 +295,7 @@ class Accumulation:
                 except Exception as error:  # noqa: BLE001 - concerns this message alone
                     refused.append((ticket, error))
             return refused
-        if self.shape.timed:
-            self.behaviour.ready_at(now)
+        self._note_time(now)
         self.folded += len(pairs)
         for _, ticket in pairs:
             self._await((ticket,))

@@ -168,7 +168,10 @@ class _Nobody:
         """Do nothing."""
 
 
-_DEAD_TOKEN: list[Any] = [_Nobody()]
+_SPARE = 64
+"""Tokens of a pair that takes no more messages. See `Accumulator.bar`."""
+
+_DEAD_TOKENS: list[Any] = [_Nobody()] * _SPARE
 
 
 class Accumulator:
@@ -215,7 +218,7 @@ class Accumulator:
         self.lead = 1
         """How many messages the push that took the token has appended."""
         self.since = self.spawned = settings.clock.now()
-        """When `raw` was last emptied, or the executor was woken."""
+        """When a batch was last taken, or the executor was woken since (if time plays no role)."""
         self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
         self._folding = False
         self._owner = 0
@@ -272,10 +275,10 @@ class Accumulator:
             self._take_back(pushed)
             raise self._deadlock()
         if self.mode is None and self.exit_reason is None:
-            self.since = self.settings.clock.now()
             if self.core.shape.timed:
                 SHELTER.run(self._wake_timed)
             else:
+                self.since = self.settings.clock.now()
                 self.settings.lane.claim(self.idle)
             if self.mode is None and self.exit_reason is None:
                 return
@@ -292,11 +295,20 @@ class Accumulator:
                 self.schedule(PUSHED, effects)
         self.conclude(effects)
 
+    def bar(self) -> None:
+        """Put the token in place for good: each push takes the slow path. Under the lock.
+
+        A producer that has found the pair alive a moment ago may still take a token, and puts it
+        back only after it has noticed. There are enough for all such producers, so that others
+        never find none meanwhile, and take that for a busy executor.
+        """
+        self.idle.extend([self] * _SPARE)
+
     def _refuse_late(self, pushed: Sequence[Any]) -> bool:
         """Take messages back that came after the stop; return whether they did."""
         with self.lock:
-            if not self.idle:
-                self.idle.append(self)  # for good: each push takes the slow path
+            if len(self.idle) < _SPARE:
+                self.idle.append(self)
             return self._take_back(pushed)
 
     def _take_back(self, pushed: Sequence[Any]) -> bool:
@@ -551,7 +563,7 @@ class Accumulator:
         with self.lock:
             effects = Effects()
             self.schedule(PUSHED, effects)
-            seat = effects.seats.pop() if effects.seats else None
+            seat = effects.seats.pop(0) if effects.seats else None
         self.conclude(effects)
         if seat is not None:
             runner.run(self, seat)
@@ -805,6 +817,8 @@ class Accumulator:
         """Do what messages that were just accumulated make possible. Under the lock."""
         self.lead = NEVER
         if self.state is IDLE:
+            if not self.core.shape.timed:
+                self.since = self.settings.clock.now()
             self.schedule(PUSHED, effects)
         elif self.state is WAITING:
             self.schedule(DUE, effects)
@@ -820,7 +834,8 @@ class Accumulator:
         lead = 0
         if self.active < limit:
             lead, self.lead = self.lead, 1
-        if lead and core.raw and self.mode is None and event in _FOLDS:
+        takes_more = self.mode is None and self.exit_reason is None
+        if lead and core.raw and takes_more and event in _FOLDS:
             woken = event is PUSHED and self.state is IDLE
             self._fold(now, lead if woken else None)
             if woken and self.mail:
@@ -849,11 +864,12 @@ class Accumulator:
         while again is not None:
             try:
                 facts, now = self._facts(again)
+                woken = self.state is IDLE
                 transition = advance(self.state, again, facts)
                 self.state = transition.state
-                again = self._perform(transition.steps, effects, seat, now)
+                again = self._perform(transition.steps, effects, seat, now, woken=woken)
             except Exception as error:  # noqa: BLE001 - of a behaviour
-                if seat is None:
+                if seat is None or self.state is DEAD:
                     self.core.note_refusal((), error)
                     return
                 if self.mode is None:
@@ -864,13 +880,13 @@ class Accumulator:
                 return
 
     def _perform(
-        self, steps: tuple[Step, ...], effects: Effects, seat: Any, now: float
+        self, steps: tuple[Step, ...], effects: Effects, seat: Any, now: float, *, woken: bool
     ) -> Event | None:
         """Perform steps; return the event that has to be looked at next. Under the lock."""
         again: Event | None = None
         for step in steps:
             if step is TAKE:
-                if seat is not None and not self._take(seat, now):
+                if seat is not None and not self._take(seat, now, woken=woken):
                     again = DONE  # all that was held has expired
             elif step is TOKEN_IN:
                 if not self.idle:
@@ -906,10 +922,12 @@ class Accumulator:
         if self._seats is not None:
             self._exclusive = type(task) is Order
 
-    def _take(self, seat: Any, now: float) -> bool:
-        """Take a batch for a seat; return whether there was one. Under the lock."""
+    def _take(self, seat: Any, now: float, *, woken: bool) -> bool:
+        """Take a batch for a seat; return whether there was one. Under the lock.
+
+        `woken`: the pair was idle, so the messages have just arrived.
+        """
         core = self.core
-        woken = self.state is IDLE
         batch = core.take(now)
         if self._blocked:
             self._owner = get_ident()
@@ -926,15 +944,23 @@ class Accumulator:
                 self.timing = Timing()
             self.timing.count_reason(batch.reason)
         moment = self.settings.clock.now()
-        low = self.since
-        if core.shape.first_stamped and core.first_at:
-            low = min(max(low, core.first_at), moment)
-        seat.span = (low, low if woken else moment, moment)
-        self.since = moment
+        seat.span = self._span(batch.size, moment, woken=woken)
+        if not woken:  # else others may have pushed since then, and wait for the next batch
+            self.since = moment
         seat.batch = batch
         core.in_flight += batch.size
         self._begin_task(seat, batch)
         return True
+
+    def _span(self, size: int, moment: float, *, woken: bool) -> tuple[float, float, float]:
+        """Return between which moments the messages of a batch arrived, and when it is taken."""
+        low, high, first = self.since, moment, self.core.oldest_at
+        if first > low:  # the arrival of the first one is known, and the others follow evenly
+            low = min(first, moment)
+            high = low + (moment - low) * (size - 1) / max(size, 1)
+        elif woken:
+            high = low
+        return low, high, moment
 
     def _look_again(self) -> Event | None:
         """Look at the inbox after the token was put in place. Under the lock."""
@@ -944,6 +970,7 @@ class Accumulator:
             except IndexError:
                 return None  # a producer has handed the token over meanwhile
             self.lead = NEVER
+            self.since = self.settings.clock.now()  # they have arrived just now
             return PUSHED
         if self.state is IDLE and self._idle_timeout() is not None:
             self._watch_idleness()
@@ -1100,14 +1127,14 @@ class Accumulator:
         self.state = DEAD
         ROSTER.discard(self)
         self.settings.lane.release()
-        self.idle[:] = _DEAD_TOKEN
+        self.idle[:] = _DEAD_TOKENS
         life = self._life  # one that is made from now on knows that the pair has ended
         if life is not None:
             life.over()
 
     def unlink(self) -> None:
         """Forget what refers back to this pair, which has ended."""
-        self.idle[:] = _DEAD_TOKEN
+        self.idle[:] = _DEAD_TOKENS
         self.value = self.handle = self.actor_ref = None
         self.__dict__.pop("_life", None)
 
@@ -1157,12 +1184,13 @@ class Accumulator:
                 if core.raw or self.mail or self.active or core.folded + 1 != folded:
                     return False
                 try:
-                    self._begin_help(batch, folded, batches)
+                    begun = self._begin_help(batch, folded, batches)
                 except BaseException:  # the job has not been called: as if nothing had happened
                     self._end_help()
                     core.folded, core.batches = folded - 1, batches - 1
                     raise
             outcome = runner.call_helped(self, batch)
+            end = self.settings.clock.now()
             if runner.is_plain(outcome) and not self.settings.checks:
                 with self.lock:
                     if generation == self.generation and self.mode is None:
@@ -1174,6 +1202,10 @@ class Accumulator:
                             except BaseException:
                                 self._end_help()
                                 raise
+                            # Last: an interrupt costs this measurement, and nothing else.
+                            if self.timing is None:
+                                self.timing = Timing()
+                            self.timing.finished(batches, 1, (begun, begun, begun), end)
             if self.batch is batch or core.raw or self.mail:
                 SHELTER.run(self._finish_help, batch, generation, outcome, processed)
         except BaseException:  # not `finally`, which an interrupt could strike before it begins
@@ -1182,14 +1214,15 @@ class Accumulator:
         batch.resolve()
         return True
 
-    def _begin_help(self, batch: Batch, folded: int, batches: int) -> None:
-        """Note that a helping caller runs a batch. Under the lock."""
+    def _begin_help(self, batch: Batch, folded: int, batches: int) -> float:
+        """Note that a helping caller runs a batch, and return the time. Under the lock."""
         self.batch = batch
         self.state, self.active, self.core.in_flight = RUNNING, 1, 1
         self.core.folded, self.core.batches = folded, batches
-        now = self.settings.clock.now()
+        now = self.since = self.settings.clock.now()
         self.span = (now, now, now)
         self.idle.clear()
+        return now
 
     def _end_help(self) -> None:
         """Go idle after a helping caller. Under the lock; idempotent."""
@@ -1223,7 +1256,7 @@ class Accumulator:
         self.life.report()
 
     def forked(self) -> None:
-        """Be dead in a forked child. In its only thread."""
+        """Mark the pair as dead in a forked child. In its only thread."""
         self.lock = allocate_lock()
         self.life.forked()
 

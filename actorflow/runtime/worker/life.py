@@ -27,7 +27,7 @@ from actorflow.runtime.errors import (
     WorkerCrashed,
     WorkerStopped,
 )
-from actorflow.runtime.exits import Crash, ExitReason, Killed, Normal, Shutdown
+from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Shutdown
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
@@ -193,6 +193,8 @@ class Life:
                 else:
                     pair.schedule(STARTED, effects)
         pair.conclude(effects)
+        if pair.exit_reason is not None:  # it was stopped before it could start
+            self._release_starter(self.dead_error())
 
     def started(self, seat: Any, generation: int) -> Any:
         """Note that `on_start` has returned; return what the seat does next."""
@@ -241,8 +243,7 @@ class Life:
             self._executor_reason = reason
             if not self.supervised or pair.mode is not None:
                 pair.exit_reason = pair.exit_reason or reason
-                if not pair.idle:
-                    pair.idle.append(pair)
+                pair.bar()
             pair.apply(CRASHED, effects)
         log.error(
             "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
@@ -390,9 +391,8 @@ class Life:
                 first = pair.mode is None
                 pair.mode = mode
                 self._reason = reason or self._reason or Normal()
-                if not pair.idle:
-                    pair.idle.append(pair)
                 if first:
+                    pair.bar()
                     pair.close()
             if not effects.seats:
                 pair.schedule(STOP, effects)
@@ -451,10 +451,9 @@ class Life:
     def forked(self) -> None:
         """Mark the pair as dead in a forked child."""
         pair = self._pair
-        reason = Shutdown("it runs in the parent process, and this is a forked child")
         if pair.exit_reason is None:
-            self._executor_reason = self._executor_reason or reason
-            pair.exit_reason = reason
+            self._executor_reason = self._executor_reason or FORKED
+            pair.exit_reason = FORKED
             pair.mode = StopMode.NOW
             pair.state = DEAD
             if not pair.idle:

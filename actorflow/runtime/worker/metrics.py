@@ -121,7 +121,7 @@ class Timing:
         latencies: list[tuple[float, float]] = []
         services: list[tuple[float, float]] = []
         for size, low, high, begun, end in list(self._samples):
-            points = max(min(size, _POINTS), 1) if high > low else 1
+            points = _POINTS if high > low else 1  # a single one may have come at any moment
             weight = size / points
             services.append((end - begun, size))
             for point in range(points):
@@ -157,7 +157,7 @@ def statistics(pair: Accumulator) -> WorkerStatistics:
         ahead = pair.ahead()  # first: messages may arrive meanwhile, but none leaves
         counts = core.counts()
         timing = pair.timing
-        since = pair.since
+        since = max(pair.since, core.oldest_at) if len(core.behaviour) else pair.since
         batches, restarts = core.batches, life.restarts
         books = (core.processed, core.failed, core.dead_lettered, core.in_flight)
         reasons = dict(timing.reasons) if timing is not None else {}

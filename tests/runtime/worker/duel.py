@@ -80,6 +80,8 @@ class OneLane(ManualLane):
     def __init__(self) -> None:
         super().__init__()
         self.most = 0
+        self.meanwhile: Callable[[], object] | None = None
+        """Happens once, right after a token was handed over."""
 
     def submit(self, runnable: Runnable, /) -> None:
         super().submit(runnable)
@@ -88,6 +90,9 @@ class OneLane(ManualLane):
     def claim(self, idle: list[Runnable]) -> bool:
         claimed = super().claim(idle)
         self.most = max(self.most, len(self))
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
         return claimed
 
     def step(self) -> bool:
@@ -388,14 +393,27 @@ _ALSO = (Arena.handle.__code__,)
 
 
 def duel(
-    state: str, first: str, second: str, *, opcodes: bool = False, begin: int = 0, stride: int = 1
+    state: str,
+    first: str,
+    second: str,
+    third: str | None = None,
+    *,
+    opcodes: bool = False,
+    begin: int = 0,
+    stride: int = 1,
 ) -> list[str]:
-    """Let two things happen at once, in every order or in every `stride`-th; return what failed."""
+    """Let something happen while another one stands still at each of its places in turn.
+
+    Or at every `stride`-th place. A third thing happens when the first one goes on and has handed
+    the token over, if it does. Return what failed.
+    """
     wrong: list[str] = []
     for place in range(begin, 100_000, stride):
         arena = Arena(state)
         paused = Paused(partial(arena.do, first), place, also=_ALSO, opcodes=opcodes)
         finish = arena.try_out(second)
+        if third is not None:
+            arena.lane.meanwhile = partial(arena.do, third)
         paused.finish()
         finish()
         if paused.error is not None:

@@ -1,9 +1,10 @@
 """Storms: many producers against one worker, and what must hold whatever they do.
 
 `run_storm` lets producer threads push in every way there is, while the job is slow at random and
-somebody stops the worker, and returns the list of what went wrong: lost, repeated or reordered
-messages, waiters answered wrongly or not at all, two runs of the job at once. It is empty unless
-there is a bug, which is shown by taking single safeguards away.
+somebody stops the worker and somebody reads its statistics, and returns the list of what went
+wrong: lost, repeated or reordered messages, callers answered wrongly or not at all, too many runs
+of the job at once, counts that do not add up. It is empty unless there is a bug, which is shown by
+taking single safeguards away.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
 from actorflow.runtime.worker import accumulator as accumulator_module
 from actorflow.runtime.worker import ref as worker_module
-from behaviours import Bounded, Chunk, Priority, Queue, Stack, Unique
+from actorflow.runtime.worker.tickets import ThreadTicket
+from behaviours import Bounded, Chunk, Debounce, Expire, Linger, Priority, Queue, Stack, Unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +57,7 @@ class Weather:
     lulls: bool = False
     """Plain pushes, in bursts: before the next one everything must have been processed."""
     help: bool = False
+    concurrency: int = 1
     patience: float = PATIENCE
     """Seconds that a wait may take; only a storm that has found a bug takes so long."""
     fold_at: int | None = 16
@@ -75,11 +78,23 @@ BEHAVIOURS: dict[str, Callable[[], Any]] = {
     "drop_newest": lambda: Bounded(Queue(), BOUND, when_full="drop_newest"),
     "block": lambda: Bounded(Queue(), 8, when_full="block"),
     "bounded unique": lambda: Bounded(Unique(), BOUND, when_full="reject"),
+    "linger": lambda: Linger(Queue(), 0.001, size=16),
+    "debounce": lambda: Debounce(Queue(), 0.0005, at_most=0.002),
+    "expire": lambda: Expire(Queue(), 0.002),
 }
 
-_IN_ORDER = {"queue", "chunk", "reject", "drop_oldest", "drop_newest", "block"}
-_COMPLETE = {"queue", "stack", "priority", "chunk", "chunked priority", "block"}
+_IN_ORDER = {
+    "queue", "chunk", "reject", "drop_oldest", "drop_newest", "block", "linger", "debounce",
+    "expire",
+}  # fmt: skip
+_COMPLETE = {
+    "queue", "stack", "priority", "chunk", "chunked priority", "block", "linger", "debounce",
+}  # fmt: skip
 _KEYED = {"unique", "bounded unique"}
+_FATES = (
+    "processed", "failed", "replaced", "merged", "dropped", "expired", "dead_lettered", "held",
+    "in_flight",
+)  # fmt: skip
 
 
 @dataclass
@@ -106,7 +121,9 @@ class Storm:
         self.raw = 0
         self.progress = threading.Condition()
         self.loop = loop
-        self._busy = threading.Lock()
+        self.pool = lane
+        self._over = threading.Event()
+        self._places = threading.Semaphore(weather.concurrency)
         self._dice = random.Random(weather.seed)
         self._crash_at = self._dice.randrange(1, 6) if weather.crash else 0
         self._batches = 0
@@ -117,20 +134,22 @@ class Storm:
             behaviour=BEHAVIOURS[weather.behaviour],
             executor=lane,
             help=weather.help,
+            concurrency=weather.concurrency,
         )
         weather.change(self.worker)
         self.producers = [Producer(number) for number in range(weather.producers)]
         total = weather.messages * weather.producers
         self._stop_at = self._dice.randrange(1, total) if weather.stop else -1
         self._stops = threading.Event()
+        self._patience = threading.Event()
         self._lull = threading.Barrier(weather.producers, self._await_calm)
 
     # The job.
 
-    def _job(self, batch: list[Any], _state: Any) -> None:
-        if not self._busy.acquire(blocking=False):
-            self.wrong.append("the job runs twice at once")
-            return
+    def _job(self, batch: list[Any], _state: Any) -> Any:
+        if not self._places.acquire(blocking=False):
+            self.wrong.append("the job runs too often at once")
+            return None
         try:
             self._batches += 1
             self.largest = max(self.largest, len(batch))
@@ -139,10 +158,12 @@ class Storm:
             if self._batches == self._crash_at:
                 raise Crashed
             self.processed += batch
-            if not self.weather.calm:
-                self.seen.update(batch)
+            if self.weather.calm:
+                return None
+            self.seen.update(batch)
+            return None if self._dice.random() < 0.7 else af.Answers(None, list(batch))
         finally:
-            self._busy.release()
+            self._places.release()
             with self.progress:
                 self.progress.notify_all()
 
@@ -188,20 +209,34 @@ class Storm:
                 self.raw = max(self.raw, worker.actor.core.raw_count())
         elif way < 0.7:
             try:
-                worker.push_many(fresh)
+                if self.weather.behaviour == "block":
+                    self._stand_in_line(fresh)
+                else:
+                    worker.push_many(fresh)
             except af.WorkerStopped:
                 if self.weather.behaviour == "block":  # they go in one by one
                     producer.unsure.update(fresh)
                     fresh = []
                 self._ended(producer, fresh)
         else:
+            at = next(at for at, limit in enumerate((0.78, 0.87, 0.92, 0.96, 1.0)) if way < limit)
             for message in fresh:
-                if way < 0.8:
-                    self._try(producer, message, self._ack)
-                elif way < 0.95:
-                    self._try(producer, message, self._block)
-                else:
-                    self._try(producer, message, self._block_async)
+                self._try(producer, message, (self._ack, *self._waits)[at])
+
+    @property
+    def _waits(self) -> tuple[Callable[[Any], None], ...]:
+        """The ways to push that end when the message was processed."""
+        return self._block, self._block_async, self._ask, self._ask_async
+
+    def _stand_in_line(self, messages: list[Any]) -> None:
+        """Push several messages of which each has to wait until there is room."""
+        offer = self.worker.actor.try_offer
+        for waiter in [offer(message, None, ThreadTicket) for message in messages]:
+            if waiter is not None:
+                if not waiter.wait(self.weather.patience):
+                    self.wrong.append("a producer waits for room for ever")
+                if waiter.error is not None:
+                    raise waiter.error
 
     def _try(self, producer: Producer, message: Any, push: Callable[[Any], None]) -> None:
         try:
@@ -215,13 +250,13 @@ class Storm:
                 self.wrong.append("a crash that nobody ordered")
             producer.unsure.add(message)
         except af.WorkerStopped:
-            if push in (self._block, self._block_async):
+            if push in self._waits:
                 producer.unsure.add(message)
                 self._ended(producer, [])
             else:
                 self._ended(producer, [message])
         else:
-            if push in (self._block, self._block_async) and message not in self.seen:
+            if push in self._waits and message not in self.seen:
                 self.wrong.append(f"{message} was answered before it was processed")
 
     def _ended(self, producer: Producer, refused: list[Any]) -> None:
@@ -242,6 +277,18 @@ class Storm:
         task = self.worker.apush_block(message, self.weather.patience)
         asyncio.run_coroutine_threadsafe(task, self.loop).result(2 * self.weather.patience)
 
+    def _ask(self, message: Any) -> None:
+        self._check_answer(message, self.worker.ask(message, timeout=self.weather.patience))
+
+    def _ask_async(self, message: Any) -> None:
+        task = self.worker.aask(message, timeout=self.weather.patience)
+        future = asyncio.run_coroutine_threadsafe(task, self.loop)
+        self._check_answer(message, future.result(2 * self.weather.patience))
+
+    def _check_answer(self, message: Any, answer: Any) -> None:
+        if answer is not None and answer != message:
+            self.wrong.append(f"{message} was answered with {answer}")
+
     # The storm.
 
     def run(self) -> list[str]:
@@ -252,7 +299,8 @@ class Storm:
         ]
         if self.weather.stop:
             threads += [threading.Thread(target=self._stop, daemon=True) for _ in range(2)]
-        for thread in threads:
+        watcher = threading.Thread(target=self._watch, daemon=True)
+        for thread in (watcher, *threads):
             thread.start()
         deadline = time.monotonic() + 2 * self.weather.patience
         for thread in threads:
@@ -265,12 +313,27 @@ class Storm:
         if self.wrong:
             self._lull.abort()
             self.worker.stop(now=True)
+            self._over.set()
             for thread in threads:
                 thread.join(self.weather.patience)
             return self.wrong
         self.worker.stop(timeout=self.weather.patience)
+        self._over.set()
+        watcher.join(self.weather.patience)
         self._check()
         return self.wrong
+
+    def _watch(self) -> None:
+        """Check all the time that the counts add up."""
+        while not (self._over.wait(0.0005) or self.wrong):
+            self._check_law()
+
+    def _check_law(self) -> Any:
+        counts = self.worker.statistics()
+        fates = [getattr(counts, fate) for fate in _FATES]
+        if counts.accepted != sum(fates) or min(fates) < 0:
+            self.wrong.append(f"the counts do not add up: {counts}")
+        return counts
 
     def _stop(self) -> None:
         self._stops.wait(2 * self.weather.patience)
@@ -325,7 +388,7 @@ class Storm:
         foreign = taken - set(one.sent)
         if foreign:
             self.wrong.append(f"never sent: {sorted(foreign)[:5]}")
-        if weather.behaviour in _IN_ORDER:
+        if weather.behaviour in _IN_ORDER and weather.concurrency == 1:
             numbers = [message[-1] for message in processed]
             if numbers != sorted(numbers):
                 self.wrong.append(f"reordered: producer {one.number}")
@@ -335,7 +398,7 @@ class Storm:
             lost = [message for message in one.sent if message not in told]
             if lost:
                 self.wrong.append(f"lost: {lost[:5]}")
-        if complete and weather.behaviour == "unique":
+        if complete and weather.behaviour == "unique" and weather.concurrency == 1:
             self._check_newest(one, processed)
 
     def _check_newest(self, one: Producer, processed: list[Any]) -> None:
@@ -353,12 +416,15 @@ class Storm:
                 self.wrong.append(f"{key}: ended with {last.get(key)} instead of {number}")
 
     def _check_counts(self) -> None:
-        counts = self.worker.statistics()
+        counts = self._check_law()
+        self._await_threads()
+        if counts.held or counts.in_flight:
+            self.wrong.append(f"something is left after the end: {counts}")
         if self.weather.crash or self.weather.stop == "now":
+            later = self._check_law()
+            if any(getattr(later, fate) != getattr(counts, fate) for fate in _FATES):
+                self.wrong.append("the counts change after the end")
             return
-        gone = counts.replaced + counts.dropped + counts.expired
-        if counts.accepted != counts.processed + gone:
-            self.wrong.append(f"the counts do not add up: {counts}")
         if counts.processed != len(self.processed):
             self.wrong.append(f"{counts.processed} counted, {len(self.processed)} processed")
         slack = 4 * accumulator_module.FOLD_AT + 5 * self.weather.producers
@@ -367,6 +433,16 @@ class Storm:
                 self.wrong.append(f"a batch of {self.largest} with a bound of {BOUND}")
             if self.raw > slack and not self.weather.calm:
                 self.wrong.append(f"{self.raw} raw messages with a slack of {slack}")
+
+    def _await_threads(self) -> None:
+        """Wait until jobs that were cut off have come to their end."""
+        deadline = time.monotonic() + self.weather.patience
+        while time.monotonic() < deadline:
+            pool = self.pool.statistics()
+            if pool.idle == pool.threads and not pool.waiting:
+                return
+            self._patience.wait(0.0005)
+        self.wrong.append("the threads do not come to rest")
 
 
 @contextmanager

@@ -64,6 +64,7 @@ def test_a_supervised_worker_goes_on_after_a_crash_with_n_in_flight(crowd: Crowd
         assert crowd.begun[3] == ["held"]
         crowd.open()
         assert worker.ask("late", timeout=PATIENCE) == ("answer", "late")
+        until(lambda: worker.is_idle and not worker.statistics().in_flight, "all is done")
         counted = worker.statistics()
         assert (counted.failed, counted.processed, counted.restarts) == (3, 2, 1)
         assert counted.in_flight == counted.held == 0

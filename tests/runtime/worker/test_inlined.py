@@ -7,6 +7,7 @@ Two workers get the same life: one takes the short cuts of `Accumulator.begin`, 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 import actorflow as af
 from actorflow.runtime.worker.machine import PairState, StopMode
 from actorflow.runtime.worker.spec import make
-from actorflow.testing import ManualClock, ManualLane
+from actorflow.testing import VirtualClock, ManualLane
 from behaviours import Queue, Stack
 
 
@@ -30,6 +31,8 @@ class Racy(list[Any]):
 
     def append(self, token: Any) -> None:
         super().append(token)
+        if self.twin.pair.mode is not None:
+            return  # a push would be refused, and for that wait for the lock
         racer = self.racers.pop(0) if self.racers else ""
         if racer == "append":  # it has not looked at the token yet
             self.twin.pair.core.raw.append(self.twin.number())
@@ -42,9 +45,11 @@ class Racy(list[Any]):
 class Twin:
     """A worker without threads whose job does what its script says."""
 
-    def __init__(self, behaviour: Any, *, plain: bool, script: list[str], racers: list[str]) -> None:
+    def __init__(
+        self, behaviour: Any, *, plain: bool, script: list[str], racers: list[str]
+    ) -> None:
         self.lane = ManualLane()
-        self.clock = ManualClock()
+        self.clock = VirtualClock()
         self.script = list(script)
         self.batches: list[Any] = []
         self.answers: list[Any] = []
@@ -56,6 +61,7 @@ class Twin:
              "on_failure": af.Isolate()},
         )  # fmt: skip
         self.pair = self.worker.actor
+        self.pair.mail = deque()  # else the first mail waits for the lock
         self.pair.idle = self.worker._idle = Racy([], self)
         self.is_plain = plain
         if plain:

@@ -86,7 +86,7 @@ class Stage:
 
     def __init__(self, behaviour: Any, policy: Any, concurrency: int, seed: int) -> None:
         self.lane, self.clock = ManualLane(), VirtualClock()
-        self.random = random.Random(seed)  # noqa: S311
+        self.random = random.Random(seed)
         self.order: Any = None
         self.deferred: list[af.Deferred] = []
         self.tickets: list[Any] = []
@@ -202,7 +202,7 @@ def is_told(future: Any) -> bool:
     seed=st.integers(0, 1_000),
 )
 def test_m16_the_law_for_each_behaviour(
-    name: str, policy: str, concurrency: int, script: Any, end: str | None, seed: int
+    *, name: str, policy: str, concurrency: int, script: Any, end: str | None, seed: int
 ) -> None:
     play(Stage(BEHAVIOURS[name], POLICIES[policy], concurrency, seed), script, end)
 
@@ -222,6 +222,45 @@ def test_m16_the_law_for_compositions(
     play(Stage(built(layers), POLICIES[policy], 1, seed), script, end)
 
 
+class Look:
+    """A thread that takes the statistics all the time."""
+
+    def __init__(self, worker: af.WorkerRef) -> None:
+        self.worker = worker
+        self.looks = 0
+        self.wrong: BaseException | None = None
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        until(lambda: self.looks > 3 or self.wrong is not None, "the statistics are taken")
+
+    def _run(self) -> None:
+        try:
+            while not self._done.is_set():
+                check_law(self.worker)
+                self.looks += 1
+        except BaseException as error:  # noqa: BLE001 - reported by the test
+            self.wrong = error
+
+    def end(self) -> None:
+        self._done.set()
+        self._thread.join(PATIENCE)
+        assert self.wrong is None, self.wrong
+
+
+def produce(worker: af.WorkerRef, first: int) -> None:
+    """Push 150 messages, and wait for some of them."""
+    chance = random.Random(first)
+    expected = (af.Displaced, af.Rejected, KeyError, ValueError)
+    with suppress(af.WorkerStopped):
+        for number in range(first, first + 150):
+            if chance.random() < 0.1:
+                with suppress(*expected):
+                    worker.push_block((number % 5, number), timeout=PATIENCE)
+            else:
+                worker.push((number % 5, number))
+
+
 @pytest.mark.parametrize("end", ["drain", "finish", "now", "crash"])
 @pytest.mark.parametrize("name", sorted(BEHAVIOURS))
 def test_m16_the_law_in_a_storm(name: str, end: str) -> None:
@@ -234,46 +273,21 @@ def test_m16_the_law_in_a_storm(name: str, end: str) -> None:
         return af.Answers(None, [None if m[1] % 9 else KeyError(m) for m in messages])
 
     worker = af.spawn(job, behaviour=BEHAVIOURS[name], concurrency=1 + (end == "now"))
-    stop = threading.Event()
-    wrong: list[BaseException] = []
-    looks = 0
-
-    def look() -> None:
-        nonlocal looks
-        try:
-            while not stop.is_set():
-                check_law(worker)
-                looks += 1
-        except BaseException as error:  # noqa: BLE001 - reported by the test
-            wrong.append(error)
-
-    def produce(first: int) -> None:
-        rng = random.Random(first)  # noqa: S311
-        with suppress(af.WorkerStopped):
-            for number in range(first, first + 150):
-                if rng.random() < 0.1:
-                    with suppress(af.Displaced, af.Rejected, KeyError, ValueError, af.PushTimeout):
-                        worker.push_block((number % 5, number), timeout=PATIENCE)
-                else:
-                    worker.push((number % 5, number))
-
-    watcher = threading.Thread(target=look)
-    producers = [threading.Thread(target=produce, args=(n * 1_000,)) for n in range(3)]
-    for thread in (watcher, *producers):
+    producers = [threading.Thread(target=produce, args=(worker, 1_000 * n)) for n in range(3)]
+    for thread in producers:
         thread.start()
-    until(lambda: looks > 3 or bool(wrong), "the statistics are looked at")
+    look = Look(worker)
     if end == "crash":
         crash.set()
         with suppress(af.WorkerStopped):
             worker.push((0, 2))
-    for thread in producers if end == "drain" else ():
-        thread.join(PATIENCE)
-    worker.stop(drain=None if end in ("now", "crash") else end == "drain", now=end == "now")
+    elif end == "drain":
+        for thread in producers:
+            thread.join(PATIENCE)
+    worker.stop(drain={"drain": True, "finish": False}.get(end), now=end == "now")
     for thread in producers:
         thread.join(PATIENCE)
-    stop.set()
-    watcher.join(PATIENCE)
-    assert not wrong, wrong[0]
+    look.end()
     counted = check_law(worker)
     assert counted.held == counted.in_flight == 0
     if end == "drain":

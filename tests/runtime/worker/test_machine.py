@@ -152,7 +152,9 @@ def check_paper(paper: Paper) -> None:
     assert not paper.timer or paper.state in (S.WAITING, S.STOPPING), f"M11: {paper}"
     assert paper.timer or paper.state is not S.WAITING, f"M11: {paper}"
     assert paper.told == (paper.state is S.DEAD), paper
-    busy = paper.state in (S.RUNNING, S.SUSPENDING) or (paper.state is S.STOPPING and not paper.timer)
+    busy = paper.state in (S.RUNNING, S.SUSPENDING) or (
+        paper.state is S.STOPPING and not paper.timer
+    )
     assert not busy or paper.running, f"somebody must go on: {paper}"
     if paper.state in (S.IDLE, S.ALONE, S.PARKED, S.DEAD):
         assert paper.running == 0, paper

@@ -1,0 +1,191 @@
+"""Latency, wait and service in the statistics, against what is measured message by message."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+import actorflow as af
+from actorflow.testing import ManualLane, VirtualClock
+from behaviours import Bounded, Chunk, Debounce, Linger, Priority, Queue, Stack, Throttle, Unique
+
+SERVICE = 0.010
+
+
+class Line:
+    """A worker in virtual time whose job takes 10 ms, and the true times of every message."""
+
+    def __init__(self, behaviour: Any = Queue, service: float = SERVICE, **options: Any) -> None:
+        self.clock, self.lane = VirtualClock(), ManualLane()
+        self.service = service
+        self.pushed: dict[Any, float] = {}
+        self.waits: list[float] = []
+        self.latencies: list[float] = []
+        self.worker = af.spawn(
+            self.job, behaviour=behaviour, executor=self.lane, clock=self.clock, **options
+        )
+
+    def job(self, batch: list[Any], state: Any) -> None:
+        begun = self.clock.now()
+        self.clock.advance(self.service)  # messages arrive meanwhile
+        for message in batch:
+            self.waits.append(begun - self.pushed[message])
+            self.latencies.append(self.clock.now() - self.pushed[message])
+
+    def arrive(self, times: list[float]) -> None:
+        """Let messages arrive at these times, and process all."""
+        for number, when in enumerate(times):
+            self.clock.call_at(when, partial(self._push, number))
+        while (due := self.clock.next_time()) is not None:
+            self.clock.advance(max(due - self.clock.now(), 0.0))
+            self.lane.run()
+
+    def _push(self, number: int) -> None:
+        self.pushed[number] = self.clock.now()
+        self.worker.push(number)
+
+    def check(self, within: float = 0.2) -> af.WorkerStatistics:
+        """Compare the statistics with what was measured."""
+        s = self.worker.statistics()
+        for said, true in (
+            ((s.latency_p50, s.latency_p99), self.latencies),
+            ((s.wait_p50, s.wait_p99), self.waits),
+            ((s.service_p50, s.service_p99), [self.service]),
+        ):
+            for value, share in zip(said, (0.5, 0.99), strict=True):
+                expected = quantile(true, share)
+                assert value == pytest.approx(expected, rel=within, abs=0.1 * SERVICE), (said, true)
+        return s
+
+
+def quantile(values: list[float], share: float) -> float:
+    ranked = sorted(values)
+    return ranked[min(int(share * len(ranked)), len(ranked) - 1)]
+
+
+def every(step: float, count: int, first: float = 1.0) -> list[float]:
+    return [first + step * number for number in range(count)]
+
+
+def at_random(rate: float, count: int, seed: int = 1) -> list[float]:
+    source, now, times = random.Random(seed), 1.0, []
+    for _ in range(count):
+        now += source.expovariate(rate)
+        times.append(now)
+    return times
+
+
+LOADS = {
+    "sparse": every(0.030, 200),
+    "paced": every(0.001, 2_000),
+    "just busy": every(0.0099, 220),
+    "continuous": every(0.0001, 20_000),
+    "long": every(0.001, 10_000),
+    "random 30/s": at_random(30, 400),
+    "random 200/s": at_random(200, 1_500),
+    "random 5000/s": at_random(5_000, 10_000),
+}
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize(
+    "behaviour",
+    [Queue, Stack, lambda: Unique(key=int), lambda: Bounded(Queue, 100_000),
+     lambda: Priority(key=int)],
+    ids=["Queue", "Stack", "Unique", "Bounded", "Priority"],
+)  # fmt: skip
+def test_times_are_within_a_fifth_of_the_truth(behaviour: Any, load: str) -> None:
+    line = Line(behaviour)
+    line.arrive(LOADS[load])
+    assert len(line.latencies) == len(LOADS[load])
+    line.check()
+
+
+def test_a_paced_load_shows_waits_between_none_and_a_whole_service() -> None:
+    line = Line()
+    line.arrive(LOADS["paced"])
+    s = line.check()
+    assert s.latency_p50 == pytest.approx(0.015, rel=0.1)
+    assert s.latency_p99 == pytest.approx(0.020, rel=0.1)
+    assert s.wait_p50 == pytest.approx(0.005, rel=0.2)
+    assert s.service_p50 == pytest.approx(0.010)
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize(
+    "behaviour",
+    [lambda: Linger(Queue, 0.005), lambda: Linger(Queue, 0.005, size=8),
+     lambda: Linger(Unique(key=int), 0.200), lambda: Throttle(Queue, 0.020)],
+    ids=["Linger", "Linger by size", "long Linger", "Throttle"],
+)  # fmt: skip
+def test_times_of_what_is_held_back(behaviour: Any, load: str) -> None:
+    line = Line(behaviour)
+    line.arrive(LOADS[load])
+    assert len(line.latencies) == len(LOADS[load])
+    line.check()
+
+
+def test_times_of_debounce() -> None:
+    line = Line(lambda: Debounce(Queue, 0.005, at_most=0.025))
+    line.arrive([start + n * 0.004 for start in every(0.1, 200) for n in range(5)])
+    line.check()
+
+
+def test_times_of_a_chunk_that_keeps_up() -> None:
+    line = Line(lambda: Chunk(Queue, 16))
+    line.arrive(LOADS["paced"])
+    line.check()
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [Queue, lambda: Unique(key=int), lambda: Linger(Queue, 0.0), lambda: Debounce(Queue, 0.0)],
+    ids=["Queue", "Unique", "Linger", "Debounce"],
+)
+@pytest.mark.parametrize("verb", ["push", "push_block", "push_ack", "ask"])
+def test_an_idle_worker_lets_nobody_wait(behaviour: Any, verb: str) -> None:
+    line = Line(behaviour)
+    for number in range(20):
+        line.clock.advance(5.0)
+        line.pushed[number] = line.clock.now()
+        getattr(line.worker, verb)(number)
+        line.lane.run()
+    s = line.check()
+    assert s.wait_p99 == 0.0
+
+
+def test_what_was_not_processed_has_no_times() -> None:
+    def broken(batch: Any, state: Any) -> None:
+        raise ValueError(batch)
+
+    lane, clock = ManualLane(), VirtualClock()
+    worker = af.spawn(broken, executor=lane, clock=clock)
+    worker.push(1)
+    lane.run()
+    assert worker.statistics().latency_p50 is None
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_times_in_real_time(concurrency: int) -> None:
+    """On the pool, with a paced load; the machine may be slow, so the truth is measured too."""
+    latencies: list[float] = []
+    lock = threading.Lock()
+
+    def job(batch: list[float], state: Any) -> None:
+        time.sleep(SERVICE)
+        end = time.monotonic()
+        with lock:
+            latencies.extend(end - pushed for pushed in batch)
+
+    with af.spawn(job, concurrency=concurrency) as worker:
+        for _ in range(150):
+            worker.push(time.monotonic())
+            time.sleep(0.002)
+    s = worker.statistics()
+    assert s.latency_p50 == pytest.approx(quantile(latencies, 0.5), rel=0.2)
+    assert s.latency_p99 == pytest.approx(quantile(latencies, 0.99), rel=0.3)
