@@ -504,6 +504,7 @@ class Accumulator:
             if self.core.raw_count() > 4 * FOLD_AT:
                 SHELTER.run(self._fold_now)
             elif not self._folding:
+                self._folding = True  # should an interrupt strike now, the length decides, above
                 SHELTER.post(self._fold_now)
             return
         if not self._folding:
@@ -1188,6 +1189,8 @@ class Accumulator:
                 if self.state is not IDLE or self.mode is not None or not self.idle:
                     return False
                 if core.raw or self.mail or self.active or core.folded + 1 != folded:
+                    return False
+                if generation != self.generation:
                     return False
                 try:
                     begun = self._begin_help(batch, folded, batches)

@@ -149,6 +149,7 @@ class Arena:
         self.lane = OneLane()
         self.clock = VirtualClock()
         self.processed: list[Any] = []
+        self.batches: list[list[Any]] = []
         self.accepted: list[Any] = []
         self.refused: list[Any] = []
         self.tickets: dict[Any, Once] = {}
@@ -208,6 +209,7 @@ class Arena:
             if "poison" in batch:
                 raise Poisoned
             self.processed += batch
+            self.batches.append(batch[:])
         finally:
             self._inside.release()
 
@@ -367,6 +369,11 @@ class Arena:
             times, told = self.processed.count(message), self.accepted.count(message)
             if times > told or (times < told and not self.done & _LOSING):
                 say(f"{message} was accepted {told} times and processed {times} times")
+        woken = self.state in {"busy", "stopping"}
+        spoiled = self.done & {"now", "crash", "tell", "ask"}  # mail is served before
+        # It was idle, and the first push has woken it: that message is in flight, alone.
+        if woken and not spoiled and self.batches[:1] != [["m101"]]:
+            say(f"the first batch of {self.batches} should be m101 alone")
         fresh = [message for message in self.processed if type(message) is str]
         if len(fresh) != len(set(fresh)):
             say("repeated")

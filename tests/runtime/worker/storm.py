@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
 from actorflow.runtime.worker import accumulator as accumulator_module
-from actorflow.runtime.worker import ref as worker_module
+from actorflow.runtime.worker import pushes as pushes_module
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours import Bounded, Chunk, Debounce, Expire, Linger, Priority, Queue, Stack, Unique
 
@@ -158,7 +158,7 @@ class Storm:
             if self._batches == self._crash_at:
                 raise Crashed
             self.processed += batch
-            if self.weather.calm:
+            if self._burst:  # only plain pushes
                 return None
             self.seen.update(batch)
             return None if self._dice.random() < 0.7 else af.Answers(None, list(batch))
@@ -464,12 +464,12 @@ def _fold_at(limit: int | None) -> Iterator[None]:
     before = accumulator_module.FOLD_AT
     if limit is not None:
         accumulator_module.FOLD_AT = limit
-        worker_module.FOLD_AT = limit  # type: ignore[attr-defined]
+        pushes_module.FOLD_AT = limit  # type: ignore[attr-defined]
     try:
         yield
     finally:
         accumulator_module.FOLD_AT = before
-        worker_module.FOLD_AT = before  # type: ignore[attr-defined]
+        pushes_module.FOLD_AT = before  # type: ignore[attr-defined]
 
 
 def run_storm(weather: Weather) -> list[str]:

@@ -16,19 +16,16 @@ import pytest
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool, _Seat
 from actorflow.runtime.worker.accumulator import FOLD_AT
+from actorflow.runtime.worker.spec import launch, make
 from actorflow.testing import ManualLane
 from behaviours import Bounded, Queue
 from tests.runtime.worker.duel import ACTIONS, STATES, duel
 from tests.runtime.worker.interleave import PATIENCE, Paused, Yields
-from tests.runtime.worker.mutations import (
-    MUTATIONS,
-    with_a_careless_token,
-    without_looking_again,
-)
+from tests.runtime.worker.mutations import MUTATIONS, Mutation
 from tests.runtime.worker.storm import BEHAVIOURS, Weather, run_storm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 STOPS = (None, "drain", "finish", "now")
 SEEDS = 400
@@ -79,6 +76,19 @@ def test_a_crash_in_the_storm_is_told_to_every_waiter(behaviour: str) -> None:
         assert found == [], f"seed {seed}"
 
 
+@pytest.mark.parametrize("stop", [*STOPS, "crash"])
+@pytest.mark.parametrize("behaviour", ["queue", "unique", "chunk", "reject", "block", "linger"])
+def test_m8_a_storm_over_three_batches_in_flight(behaviour: str, stop: str | None) -> None:
+    crash = stop == "crash"
+    mode = None if crash else stop
+    for seed in range(2):
+        with Yields(seed):
+            found = run_storm(
+                Weather(behaviour, seed, messages=40, stop=mode, crash=crash, concurrency=3)
+            )
+        assert found == [], f"seed {seed}"
+
+
 def test_a_storm_with_lulls_leaves_nothing_behind() -> None:
     for seed in range(10):
         with Yields(seed):
@@ -126,6 +136,20 @@ def test_a_duel_leaves_the_worker_whole(state: str, first: str) -> None:
         assert duel(state, first, second, begin=number, stride=24) == []
 
 
+@pytest.mark.parametrize("third", ["push", "block", "tell"])
+@pytest.mark.parametrize("second", ["drain", "finish", "now", "poison"])
+@pytest.mark.parametrize("first", ["push", "push_many", "block", "tell"])
+def test_m6_whoever_takes_the_token_of_a_stopped_worker_hides_the_stop_from_nobody(
+    first: str, second: str, third: str
+) -> None:
+    assert duel("idle", first, second, third) == []
+
+
+@pytest.mark.parametrize("second", ["push", "push_many", "block", "same"])
+def test_m16_a_push_while_somebody_looks_leaves_no_negative_count(second: str) -> None:
+    assert duel("idle", "look", second) == []
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(1_500)
 @pytest.mark.parametrize("opcodes", [False, True], ids=["lines", "opcodes"])
@@ -136,28 +160,61 @@ def test_a_duel_at_every_single_place(state: str, first: str, opcodes: bool) -> 
         assert duel(state, first, second, opcodes=opcodes) == []
 
 
+def test_m7_an_executor_that_is_replaced_while_it_begins_leaves_the_next_one_whole() -> None:
+    for place in range(1_000):
+        lane = ManualLane()
+        seen: list[str] = []
+        worker = make(lambda batch, _, seen=seen: seen.extend(batch), {"executor": lane})  # type: ignore[misc]
+        life = worker.actor.life
+        life.supervise()
+        launch(worker)
+        worker.push("first")
+        paused = Paused(lane.run, place)
+        helper = threading.Thread(target=_replace, args=(life,), daemon=True)
+        helper.start()
+        if not worker.actor.lock.locked():
+            helper.join(PATIENCE)
+        paused.finish()
+        helper.join(PATIENCE)
+        worker.push("second")
+        lane.run()
+        assert worker.status is af.PairState.IDLE, paused.where
+        assert seen in (["second"], ["first", "second"]), paused.where
+        worker.stop(now=True)
+        if paused.where is None:
+            return
+
+
+def _replace(life: Any) -> None:
+    life.abandon_executor()
+    life.revive()
+
+
 # The storms can fail.
 
 
-@pytest.mark.parametrize("mutate", MUTATIONS)
+@pytest.mark.parametrize("mutation", [one for one in MUTATIONS if one.storm], ids=str)
 def test_a_storm_notices_a_missing_safeguard(
-    mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    mutation: Mutation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mutate(monkeypatch)
+    mutation.apply(monkeypatch)
+    weather: dict[str, Any] = {"producers": 3, "messages": 60, "patience": 3.0}
+    weather.update(mutation.storm or ())
     for seed in range(SEEDS):
         with Yields(seed):
-            weather = Weather(seed=seed, producers=3, messages=60, lulls=True, patience=3.0)
-            if run_storm(weather):
+            if run_storm(Weather(seed=seed, **weather)):
                 return
-    pytest.fail(f"{SEEDS} storms have not noticed {mutate.__name__}")
+    pytest.fail(f"{SEEDS} storms have not noticed: {mutation}")
 
 
-@pytest.mark.parametrize("mutate", [without_looking_again, with_a_careless_token])
+@pytest.mark.parametrize("mutation", [one for one in MUTATIONS if one.duel], ids=str)
 def test_a_duel_notices_a_missing_safeguard(
-    mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    mutation: Mutation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mutate(monkeypatch)
-    assert duel("busy", "run", "push")
+    assert mutation.duel is not None
+    assert duel(*mutation.duel) == []
+    mutation.apply(monkeypatch)
+    assert duel(*mutation.duel)
 
 
 # What the hunt has found, one by one.
