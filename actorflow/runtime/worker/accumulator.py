@@ -500,15 +500,21 @@ class Accumulator:
         make a convoy: each waiter that is woken holds it while it waits for the interpreter.
         """
         self._refuse_own_functions()
-        while True:
-            if not self._folding:
-                self._folding = True
+        if in_main_thread():
+            if self.core.raw_count() > 4 * FOLD_AT:
                 SHELTER.run(self._fold_now)
-            if self.core.raw_count() <= 4 * FOLD_AT or self.exit_reason is not None:
-                return
+            elif not self._folding:
+                self._folding = True  # should an interrupt strike now, the length decides, above
+                SHELTER.post(self._fold_now)
+            return
+        if not self._folding:
+            self._fold_now()
+        while self.core.raw_count() > 4 * FOLD_AT and self.exit_reason is None:
             runner.pause()
+            self._fold_now()
 
     def _fold_now(self) -> None:
+        self._folding = True  # here, where no interrupt can leave it set for good
         effects = None
         try:
             if self.lock.acquire(blocking=False):
@@ -654,6 +660,7 @@ class Accumulator:
                         self.idle.pop()
                     except IndexError:
                         return None  # a producer has handed the token over meanwhile
+                    self.since = end  # what is there has arrived just now
                     if self.mail:
                         self.lead = NEVER
                         effects = Effects()
@@ -1101,26 +1108,36 @@ class Accumulator:
         """
         if self.settings.has_on_stop or self.settings.name is not None:
             return False
-        with self.lock:
-            life = self._life
-            if not self.idle or self.state is not IDLE or self.mode is not None:
-                return False
-            if self.core.raw or self.mail or self.active or len(self.core.behaviour):
-                return False
-            if self._blocked or (life is not None and (life.is_watched or life.supervised)):
-                return False
-            self.exit_reason = NORMAL
-            if not self.idle:  # a producer took the token before it could know
-                self.exit_reason = None
-                return False
-            self.state = DEAD
+        try:
+            with self.lock:
+                life = self._life
+                if not self.idle or self.state is not IDLE or self.mode is not None:
+                    return False
+                if self.core.raw or self.mail or self.active or len(self.core.behaviour):
+                    return False
+                if self._blocked or (life is not None and (life.is_watched or life.supervised)):
+                    return False
+                self.exit_reason = NORMAL
+                if not self.idle:  # a producer took the token before it could know
+                    self.exit_reason = None
+                    return False
+                self.state = DEAD
+            self._finish_retiring()
+        except BaseException:
+            if self.exit_reason is NORMAL:
+                SHELTER.run(self._finish_retiring)
+            raise
+        return True
+
+    def _finish_retiring(self) -> None:
+        """Do what is left once the reason is set. Idempotent."""
+        self.state = DEAD
         ROSTER.discard(self)
         self.settings.lane.release()
         self.idle[:] = _DEAD_TOKENS
         life = self._life  # one that is made from now on knows that the pair has ended
         if life is not None:
             life.over()
-        return True
 
     def unlink(self) -> None:
         """Forget what refers back to this pair, which has ended."""
@@ -1175,12 +1192,12 @@ class Accumulator:
                     return False
                 if generation != self.generation:
                     return False
-                self.batch = batch
-                self.state, self.active, core.in_flight = RUNNING, 1, 1
-                core.folded, core.batches = folded, batches
-                now = self.since = self.settings.clock.now()
-                self.span = (now, now, now)
-                self.idle.clear()
+                try:
+                    begun = self._begin_help(batch, folded, batches)
+                except BaseException:  # the job has not been called: as if nothing had happened
+                    self._end_help()
+                    core.folded, core.batches = folded - 1, batches - 1
+                    raise
             outcome = runner.call_helped(self, batch)
             end = self.settings.clock.now()
             if runner.is_plain(outcome) and not self.settings.checks:
@@ -1189,18 +1206,38 @@ class Accumulator:
                         self.value = outcome
                         core.processed, core.in_flight = processed, 0
                         if not (core.raw or self.mail):
-                            self.batch, self.active = None, 0
-                            self.state = IDLE
-                            self.idle.append(self)
+                            try:
+                                self._end_help()
+                            except BaseException:
+                                self._end_help()
+                                raise
                             # Last: an interrupt costs this measurement, and nothing else.
                             if self.timing is None:
                                 self.timing = Timing()
-                            self.timing.finished(batches, 1, (now, now, now), end)
-        finally:
+                            self.timing.finished(batches, 1, (begun, begun, begun), end)
             if self.batch is batch or core.raw or self.mail:
                 SHELTER.run(self._finish_help, batch, generation, outcome, processed)
+        except BaseException:  # not `finally`, which an interrupt could strike before it begins
+            SHELTER.run(self._finish_help, batch, generation, outcome, processed)
+            raise
         batch.resolve()
         return True
+
+    def _begin_help(self, batch: Batch, folded: int, batches: int) -> float:
+        """Note that a helping caller runs a batch, and return the time. Under the lock."""
+        self.batch = batch
+        self.state, self.active, self.core.in_flight = RUNNING, 1, 1
+        self.core.folded, self.core.batches = folded, batches
+        now = self.since = self.settings.clock.now()
+        self.span = (now, now, now)
+        self.idle.clear()
+        return now
+
+    def _end_help(self) -> None:
+        """Go idle after a helping caller. Under the lock; idempotent."""
+        self.batch, self.active, self.core.in_flight = None, 0, 0
+        self.state = IDLE
+        self.idle[:] = (self,)
 
     def _finish_help(self, batch: Batch, generation: int, outcome: Any, processed: int) -> None:
         """Finish what `_help_in_main_thread` has begun. In the shelter."""

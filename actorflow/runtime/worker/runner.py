@@ -237,6 +237,10 @@ def _answer(pair: Accumulator, seat: Any, generation: int, batch: Batch, given: 
             else:
                 _give_up(pair, generation, part, answers[at])
         seat.parts = [*(seat.parts or ()), *reversed(failed)]
+    if seat.parts is None:
+        task = pair.done(seat, generation, batch, given.state)
+        batch.answer(answers)
+        return task
     pair.finished(seat, generation, batch, given.state)
     batch.answer(answers)
     return pair.next_part(seat, generation)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import actorflow as af
 from actorflow.runtime.worker.machine import PairState, StopMode
 from actorflow.runtime.worker.spec import make
-from actorflow.testing import VirtualClock, ManualLane
+from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Queue, Stack
 
 
@@ -118,7 +118,7 @@ class Twin:
         batch, timing = pair.batch, pair.timing
         return {
             "state": pair.state,
-            "token": len(pair.idle),
+            "token": bool(pair.idle),
             "raw": [getattr(one, "message", one) for one in core.raw],
             "marks": len(core.marks),
             "batch": batch and (batch.payload, batch.size, batch.reason, len(batch.tickets or ())),
