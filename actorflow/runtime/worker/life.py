@@ -57,9 +57,10 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from actorflow.runtime.worker.accumulator import Accumulator, Effects
+    from actorflow.runtime.worker.accumulator import Accumulator
     from actorflow.runtime.worker.batch import Batch
     from actorflow.runtime.worker.executor import Executor
+    from actorflow.runtime.worker.seat import Effects
 
     Notice = Callable[[Any, ExitReason], object]
 
@@ -480,7 +481,7 @@ class Life:
                 discarded = pair.core.abandon(error)
             except Exception as failure:  # noqa: BLE001 - a broken behaviour keeps nobody waiting
                 pair.core.note_refusal((), failure)
-            blocked = pair.take_blocked()
+            blocked = pair.intake.take_blocked()
         if pair.settings.name is not None:
             forget_name(pair.settings.name, pair.actor_ref)
         self.refuse_mail()
@@ -501,7 +502,7 @@ class Life:
         if executor is not None:
             executor.refuse_asked()
         if self._pair.mail:
-            refuse(self._pair.mail, self.dead_error)  # type: ignore[arg-type]
+            refuse(self._pair.mail, self.dead_error)
 
     def report(self) -> None:
         """Log messages that were refused and for which nobody waits. Outside the lock."""

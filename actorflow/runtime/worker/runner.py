@@ -111,7 +111,7 @@ def call_helped(pair: Accumulator, batch: Batch) -> Any:
 
 
 def _call_as(pair: Accumulator, batch: Batch) -> Any:
-    CURRENT.set(pair)  # type: ignore[arg-type]
+    CURRENT.set(pair)
     return call(pair, batch)
 
 
@@ -364,7 +364,7 @@ def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
     """Answer what came by `tell`, `ask` or a proxy, one after the other."""
     while pair.mail and generation == pair.generation:
         try:
-            envelope = pair.mail.popleft()  # type: ignore[union-attr]
+            envelope = pair.mail.popleft()
         except IndexError:
             break  # it was killed just now, and those who wait have been told
         if is_stop(envelope):

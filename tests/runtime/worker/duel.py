@@ -17,6 +17,7 @@ import pykka
 
 import actorflow as af
 from actorflow.runtime.worker import accumulation
+from actorflow.runtime.worker.helping import help_out
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Queue, Throttle
@@ -253,7 +254,7 @@ class Arena:
     def _send(self, action: str) -> None:
         message: Any = {"same": SAME, "poison": "poison"}.get(action) or self._fresh()
         ways: dict[str, Callable[[], Any]] = {
-            "ack": lambda: self.worker.actor.offer(message),
+            "ack": lambda: self.worker.actor.intake.offer(message),
             "block": lambda: self._wait_for(message),
             "help": lambda: self._wait_for(message, helping=True),
         }
@@ -270,7 +271,7 @@ class Arena:
     def _wait_for(self, message: Any, *, helping: bool = False) -> None:
         """Do what `push_block` does before it waits."""
         pair, ticket = self.worker.actor, self._ticket(message)
-        if helping and pair.help(message, ticket):
+        if helping and help_out(pair, message, ticket):
             return
         if pair.core.shape.accepts_all:
             self.worker._append(message, ticket)

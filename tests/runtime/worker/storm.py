@@ -164,7 +164,7 @@ class Storm:
 
     def _stand_in_line(self, messages: list[Any]) -> None:
         """Push several messages of which each has to wait until there is room."""
-        offer = self.worker.actor.try_offer
+        offer = self.worker.actor.intake.try_offer
         for waiter in [offer(message, None, ThreadTicket) for message in messages]:
             if waiter is not None:
                 if not waiter.wait(self.weather.patience):

@@ -356,7 +356,7 @@ class WorkerMachine(RuleBasedStateMachine):
         if waits:
             message.ticket = FakeTicket()
         try:
-            self.worker.actor.offer(message, message.ticket)
+            self.worker.actor.intake.offer(message, message.ticket)
         except af.WorkerStopped:
             assert self._is_closed()
         except af.Full:

@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import actorflow as af
+from actorflow.runtime.worker.helping import help_out
 from actorflow.runtime.worker.machine import PairState, StopMode
 from actorflow.runtime.worker.spec import make
 from actorflow.testing import ManualLane, VirtualClock
@@ -197,7 +198,7 @@ def test_help_in_the_main_thread_equals_help_by_the_table(
 
     def help_with(twin: Twin) -> None:
         if twin.pair.mode is None:
-            helped.append(twin.pair.help(twin.number(), None))
+            helped.append(help_out(twin.pair, twin.number(), None))
 
     help_with(short)
     thread = threading.Thread(target=help_with, args=(by_table,))

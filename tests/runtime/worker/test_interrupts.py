@@ -104,7 +104,7 @@ class Bench:
     def waits(self) -> None:
         """Let the busy batch end as soon as another message is there."""
         actor = self.worker.actor
-        self.release = lambda: len(actor.core) > 0 or bool(actor._blocked)
+        self.release = lambda: len(actor.core) > 0 or bool(actor.intake._blocked)
 
     def _push_more(self) -> None:
         if self.worker.actor.core.behaviour.traits.blocks:

@@ -178,11 +178,13 @@ def test_m1_the_state_is_assigned_where_the_table_is_applied_and_where_it_is_inl
                     owner = getattr(getattr(target, "value", None), "id", None)
                     if getattr(target, "attr", None) == "state" and owner in ("self", "pair"):
                         places.add((path.stem, function.name))
-    inlined = {"_begin_line", "done", "open", "retire", "_help_in_main_thread", "_finish_help"}
+    inlined = {"_begin_line", "done", "open", "retire"}
+    helping = {"_begin_help", "_end_help", "_finish_help"}
     assert places == {
         ("accumulator", "__init__"),
         ("accumulator", "apply"),
         *(("accumulator", name) for name in inlined),
+        *(("helping", name) for name in helping),
         ("life", "forked"),  # there is no thread in the child that could apply anything
     }
 

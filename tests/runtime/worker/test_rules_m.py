@@ -53,10 +53,10 @@ def test_m3_a_push_takes_the_slow_path_exactly_when_it_must(lane: ManualLane) ->
 
 def test_m3_the_token_is_out_while_all_seats_are_busy(lane: ManualLane) -> None:
     worker = af.spawn(lambda _batch, _state: None, executor=lane, concurrency=2)
-    worker.actor.offer(1)
+    worker.actor.intake.offer(1)
     assert worker.actor.idle, "there is room for a second batch"
     for message in (2, 3):
-        worker.actor.offer(message)
+        worker.actor.intake.offer(message)
     assert not worker.actor.idle
     lane.run()
     assert worker.actor.idle

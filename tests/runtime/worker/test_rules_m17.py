@@ -77,7 +77,7 @@ def test_m19_blocked_pushers_are_woken_in_order_as_many_as_there_is_room_for(
         callers.append(Caller(worker.push, message))
         waiting = worker.actor
         pause = threading.Event()
-        while len(waiting._blocked or ()) < len(callers):
+        while len(waiting.intake._blocked or ()) < len(callers):
             pause.wait(0.0005)
     for expected in ([1, 2], [3, 4], [5, 6], [7]):
         pool_probe.let_end()
