@@ -345,7 +345,7 @@ class Accumulator:
         self.batch = batch = Batch(payload, count, tickets)
         return batch
 
-    def done(  # noqa: C901 - the hot path, inlined on purpose
+    def done(  # noqa: C901, PLR0915 - the hot path, inlined on purpose
         self, seat: Any, generation: int, batch: Batch, state: Any
     ) -> Task | None:
         """Account for a batch that was processed, and return what the seat does next.

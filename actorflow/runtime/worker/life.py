@@ -492,9 +492,9 @@ class Life:
         pair.settings.lane.release()
         ROSTER.discard(pair)
         self._over = True
-        if self._stopped is not None:
-            self._stopped.set()
         self._notify(reason)
+        if self._stopped is not None:  # last: whoever waits for it finds that all have been told
+            self._stopped.set()
 
     def refuse_mail(self) -> None:
         """Refuse all callers that wait for an answer of the executor."""
@@ -604,6 +604,6 @@ class Life:
         """An event that is set once the pair has ended."""
         if self._stopped is None:
             self._stopped = threading.Event()
-        if self._pair.exit_reason is not None:
+        if self._over:
             self._stopped.set()
         return self._stopped

@@ -276,7 +276,7 @@ class Arena:
         if pair.core.shape.accepts_all:
             self.worker._append(message, ticket)
         else:
-            pair.offer(message, ticket)
+            pair.intake.offer(message, ticket)
 
     def _ticket(self, message: Any) -> Once:
         return self.tickets.setdefault(message, Once())

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
-from actorflow.runtime.worker import accumulator as accumulator_module
+from actorflow.runtime.worker import intake as intake_module
 from actorflow.runtime.worker import pushes as pushes_module
 from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.runtime.worker.weather import (
@@ -361,7 +361,7 @@ class Storm:
             return
         if counts.processed != len(self.processed):
             self.wrong.append(f"{counts.processed} counted, {len(self.processed)} processed")
-        slack = 4 * accumulator_module.FOLD_AT + 5 * self.weather.producers
+        slack = 4 * intake_module.FOLD_AT + 5 * self.weather.producers
         if "Bounded" in repr(self.worker.actor.core.behaviour):
             if self.largest > BOUND:
                 self.wrong.append(f"a batch of {self.largest} with a bound of {BOUND}")
@@ -395,14 +395,14 @@ def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @contextmanager
 def _fold_at(limit: int | None) -> Iterator[None]:
-    before = accumulator_module.FOLD_AT
+    before = intake_module.FOLD_AT
     if limit is not None:
-        accumulator_module.FOLD_AT = limit
+        intake_module.FOLD_AT = limit
         pushes_module.FOLD_AT = limit  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        accumulator_module.FOLD_AT = before
+        intake_module.FOLD_AT = before
         pushes_module.FOLD_AT = before  # type: ignore[attr-defined]
 
 
