@@ -26,7 +26,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.errors import Full, LoopBlocked, WouldBlock, WouldDeadlock
+from actorflow.runtime.errors import (
+    Full,
+    LoopBlocked,
+    WorkerCrashed,
+    WouldBlock,
+    WouldDeadlock,
+)
 from actorflow.runtime.exits import Normal
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.registry import ROSTER
@@ -390,8 +396,10 @@ class Accumulator:
             now = self._now()
             self._owner = get_ident()
             try:
-                core.fold(now)
-                if self._blocked:
+                failure = self._prepared(now, effects)
+                if failure is not None:
+                    pass
+                elif self._blocked:
                     waiter = make()
                 else:
                     try:
@@ -407,9 +415,29 @@ class Accumulator:
                     msg = "it is full, and its own job waits for room that nobody else makes"
                     raise WouldDeadlock(f"{self!r} would wait for itself: {msg}")
                 self._blocked.append((message, ticket, waiter))  # type: ignore[union-attr]
-            self._look(effects)
+            if failure is None:
+                self._look(effects)
         self.conclude(effects)
+        if failure is not None:
+            msg = f"{self!r} did not take the message, because its behaviour failed"
+            raise WorkerCrashed(msg) from failure
         return waiter
+
+    def _prepared(self, now: float, effects: Effects) -> Exception | None:
+        """Fold what is raw before a message is offered; if that fails, the pair crashes.
+
+        The one who offers has nothing to do with it. Under the lock.
+        """
+        try:
+            self.core.fold(now)
+            self.core.note_time(now)
+        except Exception as error:  # noqa: BLE001 - of a behaviour
+            seat = self._free_seat()
+            self._fail(seat, error)
+            if seat is not None:
+                effects.seats.append(seat)
+            return error
+        return None
 
     def offer_many(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
         """Accumulate messages with their tickets together; return those that are refused.
@@ -515,8 +543,10 @@ class Accumulator:
                 try:
                     if self.mode is None and self.exit_reason is None:
                         effects = self.catch_up()
-                        self._fold(self._now())
+                        self._owner = get_ident()
+                        self._prepared(self._now(), effects)
                 finally:
+                    self._owner = 0
                     self.lock.release()
         finally:
             self._folding = False
@@ -775,10 +805,7 @@ class Accumulator:
 
     def _schedule_seat(self, event: Event, effects: Effects) -> bool:
         """Apply an event with one free seat; return whether it has something to do."""
-        if self._seats is not None:
-            seat: Any = self._seats.pop() if self._seats else None
-        else:
-            seat = self if self.first is None and not self.active else None
+        seat = self._free_seat()
         self.apply(event, effects, seat)
         if seat is None:
             return False
@@ -787,6 +814,11 @@ class Accumulator:
             return False
         effects.seats.append(seat)
         return True
+
+    def _free_seat(self) -> Any:
+        if self._seats is not None:
+            return self._seats.pop() if self._seats else None
+        return self if self.first is None and not self.active else None
 
     def _fill(self, effects: Effects) -> None:
         """Start more batches while there is room for them. Under the lock."""
@@ -840,12 +872,12 @@ class Accumulator:
             self._fold(now, lead if woken else None)
             if woken and self.mail:
                 self.lead = 0  # mail is served first, and then what has woken the executor, alone
-        held = bool(len(core.behaviour))
+        held, ready = self._readiness(event, now)
         facts = Facts(
             running=self.active,
             limit=limit,
             held=held,
-            ready=held and core.ready(now),
+            ready=ready,
             mail=bool(self.mail),
             supervised=self.is_supervised,
             first=self._life is None or not self._life.restarts,
@@ -853,6 +885,20 @@ class Accumulator:
             mode=self.mode,
         )
         return facts, now
+
+    def _readiness(self, event: Event, now: float) -> tuple[bool, bool]:
+        """Return whether messages are held, and whether some may leave. Under the lock.
+
+        A behaviour that raises must not keep the pair from crashing or stopping: it counts as
+        ready there, and fails once more when a batch is taken from it.
+        """
+        try:
+            held = bool(len(self.core.behaviour))
+            return held, held and self.core.ready(now)
+        except Exception:
+            if event in _FOLDS:
+                raise
+            return True, True
 
     def apply(self, event: Event, effects: Effects, seat: Any = None) -> None:
         """Let the machine decide, and perform the steps that need the lock. Under the lock.
@@ -863,8 +909,8 @@ class Accumulator:
         again: Event | None = event
         while again is not None:
             try:
+                woken = self.state is IDLE and self.lead != NEVER
                 facts, now = self._facts(again)
-                woken = self.state is IDLE
                 transition = advance(self.state, again, facts)
                 self.state = transition.state
                 again = self._perform(transition.steps, effects, seat, now, woken=woken)
@@ -878,6 +924,19 @@ class Accumulator:
                 if self.mode is None:
                     self.state = RUNNING
                 return
+
+    def _fail(self, seat: Any, error: Exception) -> None:
+        """Let a seat crash with what the behaviour raised. Under the lock.
+
+        Without a free seat it is only reported: those that are at work meet it when they go on.
+        """
+        if seat is None:
+            self.core.note_refusal((), error)
+            return
+        if self.mode is None:
+            self.idle.clear()
+            self.state = RUNNING
+        self._begin_task(seat, Failed(error))
 
     def _perform(
         self, steps: tuple[Step, ...], effects: Effects, seat: Any, now: float, *, woken: bool
@@ -970,7 +1029,6 @@ class Accumulator:
             except IndexError:
                 return None  # a producer has handed the token over meanwhile
             self.lead = NEVER
-            self.since = self.settings.clock.now()  # they have arrived just now
             return PUSHED
         if self.state is IDLE and self._idle_timeout() is not None:
             self._watch_idleness()
