@@ -31,7 +31,7 @@ from actorflow.runtime.lanes.starting import (
     retry_later,
     start_thread,
 )
-from actorflow.runtime.lanes.token import hand_over, shelter
+from actorflow.runtime.lanes.token import exhaust, shelter
 from actorflow.runtime.log import log
 from behaviours.errors import brief
 
@@ -167,7 +167,9 @@ class Pool:
         """Move a token from `idle` to the pool; return whether there was one. O(1), thread-safe."""
         if not self._idle and self._asleep and in_main_thread():
             return shelter(idle, self._submit)
-        if not hand_over(idle, self._ready.put):
+        try:  # `hand_over`, inlined: every wake-up comes this way
+            exhaust(map(self._ready.put, map(list.pop, (idle,))))
+        except IndexError:
             return False
         if not self._idle and self._asleep:
             attend(self._attend)

@@ -17,15 +17,16 @@ from actorflow.runtime.lanes.shelter import SHELTER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["hand_over", "shelter"]
+__all__ = ["exhaust", "hand_over", "shelter"]
 
-_exhaust = deque[Any](maxlen=0).extend
+exhaust = deque[Any](maxlen=0).extend
+"""Run an iterator to its end, in C."""
 
 
 def hand_over(tokens: list[Any], put: Callable[[Any], object]) -> bool:
     """Pop a token and put it; return whether there was one. Atomic if `put` is a C function."""
     try:
-        _exhaust(map(put, map(list.pop, (tokens,))))
+        exhaust(map(put, map(list.pop, (tokens,))))
     except IndexError:
         return False
     return True
@@ -37,7 +38,7 @@ def shelter(tokens: list[Any], function: Callable[[Any], object]) -> bool:
     if put is None:  # no thread can be started, so this is all that can be done
         return hand_over(tokens, function)
     try:
-        _exhaust(map(put, map(partial(partial, function), map(list.pop, (tokens,)))))
+        exhaust(map(put, map(partial(partial, function), map(list.pop, (tokens,)))))
     except IndexError:
         return False
     return True

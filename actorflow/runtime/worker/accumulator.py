@@ -19,26 +19,20 @@ proves them equal to the table.
 
 from __future__ import annotations
 
-import sys
 from _thread import allocate_lock, get_ident
 from collections import deque
-from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.errors import (
-    Full,
-    LoopBlocked,
-    WorkerCrashed,
-    WouldBlock,
-    WouldDeadlock,
-)
+from actorflow.runtime.errors import WouldDeadlock
 from actorflow.runtime.exits import Normal
-from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker import runner
 from actorflow.runtime.worker.accumulation import Accumulation
 from actorflow.runtime.worker.batch import Batch
+from actorflow.runtime.worker.idleness import Idleness
+from actorflow.runtime.worker.intake import NEVER, Intake
 from actorflow.runtime.worker.life import Life
 from actorflow.runtime.worker.machine import (
     CALL_ON_IDLE,
@@ -50,7 +44,6 @@ from actorflow.runtime.worker.machine import (
     DONE,
     DUE,
     IDLE,
-    IDLE_LONG,
     LOOK_AGAIN,
     MAIL,
     PUSHED,
@@ -74,8 +67,8 @@ from actorflow.runtime.worker.machine import (
     advance,
 )
 from actorflow.runtime.worker.metrics import Timing
-from actorflow.runtime.worker.tickets import ThreadTicket
-from behaviours.base import Item, Reason
+from actorflow.runtime.worker.seat import Effects, Failed, Nobody, Order, Seat, Task
+from behaviours.base import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -86,28 +79,10 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.options import Settings
     from behaviours.base import Behaviour
 
-__all__ = ["FOLD_AT", "Accumulator", "Failed", "Order", "Seat"]
+__all__ = ["Accumulator"]
 
-FOLD_AT = 512
-"""Raw messages at which a producer has them folded, for behaviours that shrink or have a bound.
-
-A bound can be exceeded by what is raw: at most `4 * FOLD_AT` messages, and for each producer what
-it pushes in one call. What is handed to the job, and what `push_ack` accepts, is within the bound.
-"""
-
-NEVER = sys.maxsize
 NORMAL = Normal()
 _FOLDS = (STARTED, PUSHED, DUE, MAIL, DONE)
-
-
-class Order(Enum):
-    """What a seat is to do other than to process a batch."""
-
-    SERVE = "serve"
-    """Answer mail."""
-    ON_START = "on_start"
-    ON_IDLE = "on_idle"
-    ON_STOP = "on_stop"
 
 
 _ORDERS = {
@@ -117,74 +92,17 @@ _ORDERS = {
 }
 
 
-class Failed:
-    """What a seat is to do after the behaviour has raised: crash with that error."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-Task: TypeAlias = Batch | Order | Failed
-
-
-class Seat:
-    """One of several batches that may be in flight at once."""
-
-    __slots__ = ("batch", "first", "pair", "parts", "span")
-
-    def __init__(self, pair: Accumulator) -> None:
-        self.pair = pair
-        self.batch: Batch | None = None
-        self.first: Task | None = None
-        """What it does first when the lane runs it."""
-        self.parts: list[Batch] | None = None
-        """What a failure policy has made of the batch and is still to be run, last one first."""
-        self.span: tuple[float, float, float] | None = None
-        """Between which moments the messages of the batch arrived, and when it was taken."""
-
-    def run(self) -> None:
-        """Process batches for a while. Only the lane calls this."""
-        runner.run(self.pair, self)
-
-
-class Effects:
-    """What is done after the lock is free."""
-
-    __slots__ = ("cut", "dead", "error", "executor_gone", "seats")
-
-    def __init__(self) -> None:
-        self.seats: list[Any] = []
-        """To be submitted to the lane."""
-        self.cut: list[Batch] = []
-        """Cut off: their callers are told."""
-        self.error: BaseException | None = None
-        """What they are told, if it is not that the pair has ended."""
-        self.executor_gone = False
-        self.dead = False
-
-
-class _Nobody:
-    """The token of a pair that has ended: true like any other, and does nothing if it is run."""
-
-    __slots__ = ()
-
-    def run(self) -> None:
-        """Do nothing."""
-
-
 _SPARE = 64
 """Tokens of a pair that takes no more messages. See `Accumulator.bar`."""
 
-_DEAD_TOKENS: list[Any] = [_Nobody()] * _SPARE
+_DEAD_TOKENS: list[Any] = [Nobody()] * _SPARE
 
 
 class Accumulator:
     """Takes messages for one executor. See the module for how it works."""
 
     __slots__ = (
-        "__dict__", "__weakref__", "_folding", "_owner", "_plain", "_timer", "active",
+        "__dict__", "__weakref__", "_owner", "_plain", "_timer", "active",
         "actor_ref", "batch", "core", "first", "generation", "handle", "idle", "lead", "lock",
         "parts", "settings", "since", "span", "spawned", "state", "value",
     )  # fmt: skip
@@ -199,12 +117,12 @@ class Accumulator:
     timing: Timing | None = None
     ring_at: int = NEVER
     """While waiting: the length of `raw` at which a push makes the accumulator look again."""
+    actor_ref: Any
+    """The worker's ref."""
     _life: Life | None = None
-    _blocked: deque[tuple[Any, Ticket | None, Any]] | None = None
+    _intake: Intake | None = None
+    _idleness: Idleness | None = None
     _seats: list[Seat] | None = None
-    _idle_timer: Timer | None = None
-    _idle_due: float = 0.0
-    _idle_called: int = -1
     _every: tuple[Seat, ...] = ()
     _exclusive: bool = False
 
@@ -226,7 +144,6 @@ class Accumulator:
         self.since = self.spawned = settings.clock.now()
         """When a batch was last taken, or the executor was woken since (if time plays no role)."""
         self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
-        self._folding = False
         self._owner = 0
         self._timer: Timer | None = None
         # A pair that runs one batch at a time is its own seat.
@@ -247,6 +164,11 @@ class Accumulator:
     def life(self) -> Life:
         """How the pair begins, is supervised and ends."""
         return self._life or self.__dict__.setdefault("_life", Life(self))
+
+    @property
+    def intake(self) -> Intake:
+        """How messages get in where a plain push is not enough."""
+        return self._intake or self.__dict__.setdefault("_intake", Intake(self))
 
     @property
     def name(self) -> Hashable | None:
@@ -280,16 +202,19 @@ class Accumulator:
         if self._owner == get_ident():
             self._take_back(pushed)
             raise self._deadlock()
-        if self.mode is None and self.exit_reason is None:
+        if self._takes_messages():
             if self.core.shape.timed:
                 SHELTER.run(self._wake_timed)
             else:
                 self.since = self.settings.clock.now()
                 self.settings.lane.claim(self.idle)
-            if self.mode is None and self.exit_reason is None:
+            if self._takes_messages():
                 return
         if SHELTER.run(self._refuse_late, pushed):
             raise self.life.dead_error()
+
+    def _takes_messages(self) -> bool:
+        return self.mode is None and self.exit_reason is None
 
     def _wake_timed(self) -> None:
         """Begin, or set the timer, where a message need not leave at once."""
@@ -340,224 +265,6 @@ class Accumulator:
         for at in places:
             del raw[at - width + 1 : at + 1]
         return True
-
-    def offer(
-        self, message: Any, ticket: Ticket | None = None, timeout: float | None = None
-    ) -> float | None:
-        """Accumulate one message; return once that is done, with what is left of `timeout`.
-
-        Raises:
-            Rejected: the behaviour refuses it.
-            WorkerStopped: the worker has ended or is stopping.
-            WouldDeadlock: it would wait for room that only this caller can make.
-            LoopBlocked: it would have to wait for room, and an event loop with it.
-
-        """
-        waiter = SHELTER.run(self.try_offer, message, ticket, ThreadTicket, self.is_current())
-        if waiter is None:
-            return timeout
-        clock = self.settings.clock
-        begin = clock.now()
-        try:
-            if _in_event_loop():
-                msg = (
-                    f"{self!r} is full, and waiting for room here would block the event loop; "
-                    "write `await worker.apush(message)`"
-                )
-                raise LoopBlocked(msg)  # noqa: TRY301 - leaves the line like any other error
-            in_time = self.settings.lane.wait(waiter, timeout)
-        except BaseException:
-            self.forget_blocked(waiter)
-            raise
-        if not in_time and self.forget_blocked(waiter):
-            raise Full(len(self.core.behaviour))
-        if waiter.error is not None:
-            raise waiter.error
-        return None if timeout is None else max(timeout - (clock.now() - begin), 0.0)
-
-    def try_offer(
-        self,
-        message: Any,
-        ticket: Ticket | None,
-        make: Callable[[], Any],
-        own: bool = False,  # noqa: FBT001, FBT002 - passed on by the shelter
-    ) -> Any | None:
-        """Accumulate one message, or return what to wait for until it has been.
-
-        A pusher that has to wait stands in line, in order of arrival: whoever makes room adds
-        its message for it. Not in the main thread. `own`: the pair's own job pushes.
-        """
-        self._refuse_own_functions()
-        waiter = None
-        with self.lock:
-            self._refuse_if_closed()
-            effects = self.catch_up()
-            core = self.core
-            now = self._now()
-            self._owner = get_ident()
-            try:
-                failure = self._prepared(now, effects)
-                if failure is not None:
-                    pass
-                elif self._blocked:
-                    waiter = make()
-                else:
-                    try:
-                        core.offer(message, ticket, now)
-                    except WouldBlock:
-                        core.unoffer()
-                        waiter = make()
-                        self._blocked = deque()
-            finally:
-                self._owner = 0
-            if waiter is not None:
-                if own:
-                    msg = "it is full, and its own job waits for room that nobody else makes"
-                    raise WouldDeadlock(f"{self!r} would wait for itself: {msg}")
-                self._blocked.append((message, ticket, waiter))  # type: ignore[union-attr]
-            if failure is None:
-                self._look(effects)
-        self.conclude(effects)
-        if failure is not None:
-            msg = f"{self!r} did not take the message, because its behaviour failed"
-            raise WorkerCrashed(msg) from failure
-        return waiter
-
-    def _prepared(self, now: float, effects: Effects) -> Exception | None:
-        """Fold what is raw before a message is offered; if that fails, the pair crashes.
-
-        The one who offers has nothing to do with it. Under the lock.
-        """
-        try:
-            self.core.fold(now)
-            self.core.note_time(now)
-        except Exception as error:  # noqa: BLE001 - of a behaviour
-            seat = self._free_seat()
-            self._fail(seat, error)
-            if seat is not None:
-                effects.seats.append(seat)
-            return error
-        return None
-
-    def offer_many(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
-        """Accumulate messages with their tickets together; return those that are refused.
-
-        An idle worker gets them as one batch. Never waits for room: a behaviour that asks for
-        that refuses instead. Not in the main thread.
-
-        Raises:
-            WorkerStopped: the worker has ended or is stopping; none was taken.
-
-        """
-        if self._plain:
-            self._offer_line(pairs)
-            return []
-        self._refuse_own_functions()
-        with self.lock:
-            self._refuse_if_closed()
-            effects = self.catch_up()
-            now = self._now()
-            self._owner = get_ident()
-            try:
-                self.core.fold(now)
-                refused = self.core.offer_many(pairs, now)
-            finally:
-                self._owner = 0
-            self._look(effects)
-        self.conclude(effects)
-        return refused
-
-    def _offer_line(self, pairs: Sequence[tuple[Any, Ticket]]) -> None:
-        """Like `offer_many`, for a plain line: it refuses nothing, and folding can wait."""
-        core = self.core
-        with self.lock:
-            self._refuse_if_closed()
-            idle = self.state is IDLE and self.idle and not (core.raw or self.mail or self.active)
-            if not idle or not pairs:
-                core.mark(len(pairs))
-                core.raw.extend([Item(message, (ticket,)) for message, ticket in pairs])
-                return
-            self.since = self.settings.clock.now()
-            payload = [message for message, _ in pairs]
-            tickets = list(enumerate([ticket for _, ticket in pairs]))
-            if core.shape.turns:
-                payload.reverse()
-                tickets = [(len(pairs) - 1 - at, ticket) for at, ticket in tickets]
-            else:
-                tickets.reverse()
-            self.first = self._begin_line(payload, tickets)
-        self.settings.lane.submit(self)
-
-    def forget_blocked(self, waiter: Any) -> bool:
-        """Leave the line of those who wait for room; return whether it was still in line."""
-        return bool(SHELTER.run(self._forget_blocked, waiter))
-
-    def _forget_blocked(self, waiter: Any) -> bool:
-        with self.lock:
-            for entry in self._blocked or ():
-                if entry[2] is waiter:
-                    self._blocked.remove(entry)  # type: ignore[union-attr]
-                    return True
-        return False
-
-    def _admit(self, now: float) -> None:
-        """Add the messages of blocked pushers, in order, as long as there is room."""
-        blocked = self._blocked
-        while blocked:
-            message, ticket, waiter = blocked[0]
-            error: Exception | None = None
-            try:
-                self.core.offer(message, ticket, now)
-            except WouldBlock:
-                self.core.unoffer()
-                return
-            except Exception as refusal:  # noqa: BLE001 - the pusher is told
-                error = refusal
-            blocked.popleft()
-            waiter.resolve(error)
-
-    def take_blocked(self) -> list[Any]:
-        """Return those who wait for room, and forget them. Under the lock."""
-        blocked, self._blocked = self._blocked, None
-        return [waiter for _, _, waiter in blocked or ()]
-
-    def fold_early(self) -> None:
-        """Fold on behalf of a producer, so that what shrinks stays small. Thread-safe.
-
-        One producer folds at a time and the others go on appending. Waiting for the lock would
-        make a convoy: each waiter that is woken holds it while it waits for the interpreter.
-        """
-        self._refuse_own_functions()
-        while True:
-            if not self._folding:
-                self._folding = True
-                SHELTER.run(self._fold_now)
-            if self.core.raw_count() <= 4 * FOLD_AT or self.exit_reason is not None:
-                return
-            runner.pause()
-
-    def _fold_now(self) -> None:
-        effects = None
-        try:
-            if self.lock.acquire(blocking=False):
-                try:
-                    if self.mode is None and self.exit_reason is None:
-                        effects = self.catch_up()
-                        self._owner = get_ident()
-                        self._prepared(self._now(), effects)
-                finally:
-                    self._owner = 0
-                    self.lock.release()
-        finally:
-            self._folding = False
-        if effects is not None:
-            self.conclude(effects)
-
-    def ring(self) -> None:
-        """Look whether what has just arrived lets a waiting batch leave. Thread-safe."""
-        self.ring_at = NEVER  # one look for all; the timer remains, should this be interrupted
-        self._refuse_own_functions()
-        SHELTER.run(self._on_due)
 
     def _fold(self, now: float, count: int | None = None) -> None:
         """Move raw messages into the behaviour. Under the lock; runs user code."""
@@ -638,12 +345,15 @@ class Accumulator:
         self.batch = batch = Batch(payload, count, tickets)
         return batch
 
-    def done(self, seat: Any, generation: int, batch: Batch, state: Any) -> Task | None:
+    def done(  # noqa: C901, PLR0915 - the hot path, inlined on purpose
+        self, seat: Any, generation: int, batch: Batch, state: Any
+    ) -> Task | None:
         """Account for a batch that was processed, and return what the seat does next.
 
         Only the lane calls this. The callers of the batch are told afterwards, so that a woken
         caller does not contend with this thread for the interpreter.
         """
+        task: Task | None
         end = self.settings.clock.now()
         with self.lock:
             if generation != self.generation:
@@ -684,6 +394,7 @@ class Accumulator:
                         self.idle.pop()
                     except IndexError:
                         return None  # a producer has handed the token over meanwhile
+                    self.since = end  # what is there has arrived just now
                     if self.mail:
                         self.lead = NEVER
                         effects = Effects()
@@ -805,7 +516,10 @@ class Accumulator:
 
     def _schedule_seat(self, event: Event, effects: Effects) -> bool:
         """Apply an event with one free seat; return whether it has something to do."""
-        seat = self._free_seat()
+        if self._seats is not None:
+            seat: Any = self._seats.pop() if self._seats else None
+        else:
+            seat = self if self.first is None and not self.active else None
         self.apply(event, effects, seat)
         if seat is None:
             return False
@@ -814,11 +528,6 @@ class Accumulator:
             return False
         effects.seats.append(seat)
         return True
-
-    def _free_seat(self) -> Any:
-        if self._seats is not None:
-            return self._seats.pop() if self._seats else None
-        return self if self.first is None and not self.active else None
 
     def _fill(self, effects: Effects) -> None:
         """Start more batches while there is room for them. Under the lock."""
@@ -872,12 +581,12 @@ class Accumulator:
             self._fold(now, lead if woken else None)
             if woken and self.mail:
                 self.lead = 0  # mail is served first, and then what has woken the executor, alone
-        held, ready = self._readiness(event, now)
+        held = bool(len(core.behaviour))
         facts = Facts(
             running=self.active,
             limit=limit,
             held=held,
-            ready=ready,
+            ready=held and core.ready(now),
             mail=bool(self.mail),
             supervised=self.is_supervised,
             first=self._life is None or not self._life.restarts,
@@ -885,20 +594,6 @@ class Accumulator:
             mode=self.mode,
         )
         return facts, now
-
-    def _readiness(self, event: Event, now: float) -> tuple[bool, bool]:
-        """Return whether messages are held, and whether some may leave. Under the lock.
-
-        A behaviour that raises must not keep the pair from crashing or stopping: it counts as
-        ready there, and fails once more when a batch is taken from it.
-        """
-        try:
-            held = bool(len(self.core.behaviour))
-            return held, held and self.core.ready(now)
-        except Exception:
-            if event in _FOLDS:
-                raise
-            return True, True
 
     def apply(self, event: Event, effects: Effects, seat: Any = None) -> None:
         """Let the machine decide, and perform the steps that need the lock. Under the lock.
@@ -909,8 +604,8 @@ class Accumulator:
         again: Event | None = event
         while again is not None:
             try:
-                woken = self.state is IDLE and self.lead != NEVER
                 facts, now = self._facts(again)
+                woken = self.state is IDLE
                 transition = advance(self.state, again, facts)
                 self.state = transition.state
                 again = self._perform(transition.steps, effects, seat, now, woken=woken)
@@ -925,21 +620,14 @@ class Accumulator:
                     self.state = RUNNING
                 return
 
-    def _fail(self, seat: Any, error: Exception) -> None:
-        """Let a seat crash with what the behaviour raised. Under the lock.
-
-        Without a free seat it is only reported: those that are at work meet it when they go on.
-        """
-        if seat is None:
-            self.core.note_refusal((), error)
-            return
-        if self.mode is None:
-            self.idle.clear()
-            self.state = RUNNING
-        self._begin_task(seat, Failed(error))
-
-    def _perform(
-        self, steps: tuple[Step, ...], effects: Effects, seat: Any, now: float, *, woken: bool
+    def _perform(  # noqa: C901 - one branch for each step
+        self,
+        steps: tuple[Step, ...],
+        effects: Effects,
+        seat: Any,
+        now: float,
+        *,
+        woken: bool,
     ) -> Event | None:
         """Perform steps; return the event that has to be looked at next. Under the lock."""
         again: Event | None = None
@@ -960,20 +648,25 @@ class Accumulator:
                     again = DUE  # those who pushed meanwhile could not know
             elif step is CANCEL_TIMER:
                 self._cancel_timer()
-            elif step is CLOSE:
-                if self.mode is None:  # else the stop has closed it: what is raw now came too late
-                    self.close()
-            elif step is CUT_OFF:
-                self.cut_off(effects)
-            elif step is TELL_EXECUTOR:
-                effects.executor_gone = True
-            elif step is TELL_ALL:
-                if self.exit_reason is None:
-                    self.exit_reason = self.life.final_reason()
-                effects.dead = True
-            elif step in _ORDERS and seat is not None:
-                self._begin_task(seat, _ORDERS[step])
+            else:
+                self._perform_rare(step, effects, seat)
         return again
+
+    def _perform_rare(self, step: Step, effects: Effects, seat: Any) -> None:
+        """Perform a step that is not taken for every batch. Under the lock."""
+        if step is CLOSE:
+            if self.mode is None:  # else the stop has closed it: what is raw now came too late
+                self.close()
+        elif step is CUT_OFF:
+            self.cut_off(effects)
+        elif step is TELL_EXECUTOR:
+            effects.executor_gone = True
+        elif step is TELL_ALL:
+            if self.exit_reason is None:
+                self.exit_reason = self.life.final_reason()
+            effects.dead = True
+        elif step in _ORDERS and seat is not None:
+            self._begin_task(seat, _ORDERS[step])
 
     def _begin_task(self, seat: Any, task: Task) -> None:
         seat.first = task
@@ -988,10 +681,10 @@ class Accumulator:
         """
         core = self.core
         batch = core.take(now)
-        if self._blocked:
+        if self._intake is not None and self._intake.is_blocking:
             self._owner = get_ident()
             try:
-                self._admit(now)
+                self._intake.admit(now)
             finally:
                 self._owner = 0
         if batch is None:
@@ -1029,9 +722,12 @@ class Accumulator:
             except IndexError:
                 return None  # a producer has handed the token over meanwhile
             self.lead = NEVER
+            self.since = self.settings.clock.now()  # they have arrived just now
             return PUSHED
         if self.state is IDLE and self._idle_timeout() is not None:
-            self._watch_idleness()
+            if self._idleness is None:
+                self._idleness = Idleness(self)
+            self._idleness.watch()
         return None
 
     def _idle_timeout(self) -> float | None:
@@ -1089,43 +785,15 @@ class Accumulator:
             if seat.batch is not None:
                 effects.cut.append(seat.batch)
             effects.cut += seat.parts or ()
-            seat.batch = seat.parts = seat.first = None  # type: ignore[attr-defined]
+            seat.batch = seat.parts = seat.first = None
         if self._seats is not None:
             self._seats = list(self._every)
-
-    def _watch_idleness(self) -> None:
-        """Schedule `on_idle`, unless something happens before. Under the lock."""
-        if self._idle_called == self.core.batches:
-            return  # once for each stretch
-        clock = self.settings.clock
-        when = self._idle_due = clock.now() + (self._idle_timeout() or 0.0)
-        timer = self._idle_timer
-        if timer is None or when < timer.when:  # an earlier one looks again when its time comes
-            if timer is not None:
-                timer.cancel()
-            self._idle_timer = clock.call_at(when, self._on_idle_due)
-
-    def _on_idle_due(self) -> None:
-        """Look whether the pair has been idle all the time. In the clock's thread."""
-        clock = self.settings.clock
-        with self.lock:
-            self._idle_timer = None
-            if self.state is not IDLE or not self.idle or self.core.raw:
-                return
-            if clock.now() < self._idle_due:  # it was busy meanwhile
-                self._idle_timer = clock.call_at(self._idle_due, self._on_idle_due)
-                return
-            self._idle_called = self.core.batches
-            effects = Effects()
-            self.schedule(IDLE_LONG, effects)
-        self.conclude(effects)
 
     def forget_timers(self) -> None:
         """Cancel what was to happen later. Under the lock."""
         self._cancel_timer()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-            self._idle_timer = None
+        if self._idleness is not None:
+            self._idleness.cancel()
 
     def conclude(self, effects: Effects) -> None:
         """Do what is done outside the lock."""
@@ -1159,129 +827,44 @@ class Accumulator:
         """
         if self.settings.has_on_stop or self.settings.name is not None:
             return False
-        with self.lock:
-            life = self._life
-            if not self.idle or self.state is not IDLE or self.mode is not None:
-                return False
-            if self.core.raw or self.mail or self.active or len(self.core.behaviour):
-                return False
-            if self._blocked or (life is not None and (life.is_watched or life.supervised)):
-                return False
-            self.exit_reason = NORMAL
-            if not self.idle:  # a producer took the token before it could know
-                self.exit_reason = None
-                return False
-            self.state = DEAD
+        try:
+            with self.lock:
+                life = self._life
+                if not self.idle or self.state is not IDLE or self.mode is not None:
+                    return False
+                if self.core.raw or self.mail or self.active or len(self.core.behaviour):
+                    return False
+                if (self._intake is not None and self._intake.is_blocking) or (
+                    life is not None and (life.is_watched or life.supervised)
+                ):
+                    return False
+                self.exit_reason = NORMAL
+                if not self.idle:  # a producer took the token before it could know
+                    self.exit_reason = None
+                    return False
+                self.state = DEAD
+            self._finish_retiring()
+        except BaseException:
+            if self.exit_reason is NORMAL:
+                SHELTER.run(self._finish_retiring)
+            raise
+        return True
+
+    def _finish_retiring(self) -> None:
+        """Do what is left once the reason is set. Idempotent."""
+        self.state = DEAD
         ROSTER.discard(self)
         self.settings.lane.release()
         self.idle[:] = _DEAD_TOKENS
         life = self._life  # one that is made from now on knows that the pair has ended
         if life is not None:
             life.over()
-        return True
 
     def unlink(self) -> None:
         """Forget what refers back to this pair, which has ended."""
         self.idle[:] = _DEAD_TOKENS
         self.value = self.handle = self.actor_ref = None
         self.__dict__.pop("_life", None)
-
-    def help(self, message: Any, ticket: Ticket | None) -> bool:
-        """Process a message in this thread, if the executor is idle; return whether it did."""
-        if in_main_thread():
-            return self._plain and self._help_in_main_thread(message, ticket)
-        effects = Effects()
-        with self.lock:
-            self._refuse_if_closed()
-            if self.state is not IDLE or not self.idle or self.core.raw or self.mail:
-                return False
-            self.since = self.settings.clock.now()
-            task: Task | None
-            if self._plain:
-                task = self._begin_line([message], None if ticket is None else [(0, ticket)])
-            else:
-                self._owner = get_ident()
-                try:
-                    self.core.offer(message, ticket, self._now())
-                finally:
-                    self._owner = 0
-                self.idle.clear()
-                self.apply(PUSHED, effects, self)
-                task, self.first = self.first, None
-            generation = self.generation
-        if task is not None:
-            runner.help_with(self, generation, task)
-        self.conclude(effects)
-        return True
-
-    def _help_in_main_thread(self, message: Any, ticket: Ticket | None) -> bool:
-        """Like `help`, for a plain line, in steps that an interrupt can strike between.
-
-        While the batch is in flight nobody else changes what is set here, so the shelter can set
-        it once more. An interrupt in the job itself is a failure of the job.
-        """
-        core = self.core
-        batch = Batch([message], 1, None if ticket is None else [(0, ticket)])
-        generation = self.generation
-        folded, processed, batches = core.folded + 1, core.processed + 1, core.batches + 1
-        outcome: Any = runner.UNKNOWN
-        try:
-            with self.lock:
-                if self.state is not IDLE or self.mode is not None or not self.idle:
-                    return False
-                if core.raw or self.mail or self.active or core.folded + 1 != folded:
-                    return False
-                self.batch = batch
-                self.state, self.active, core.in_flight = RUNNING, 1, 1
-                core.folded, core.batches = folded, batches
-                now = self.since = self.settings.clock.now()
-                self.span = (now, now, now)
-                self.idle.clear()
-            outcome = runner.call_helped(self, batch)
-            end = self.settings.clock.now()
-            if runner.is_plain(outcome) and not self.settings.checks:
-                with self.lock:
-                    if generation == self.generation and self.mode is None:
-                        self.value = outcome
-                        core.processed, core.in_flight = processed, 0
-                        if not (core.raw or self.mail):
-                            self.batch, self.active = None, 0
-                            self.state = IDLE
-                            self.idle.append(self)
-                            # Last: an interrupt costs this measurement, and nothing else.
-                            if self.timing is None:
-                                self.timing = Timing()
-                            self.timing.finished(batches, 1, (now, now, now), end)
-        finally:
-            if self.batch is batch or core.raw or self.mail:
-                SHELTER.run(self._finish_help, batch, generation, outcome, processed)
-        batch.resolve()
-        return True
-
-    def _finish_help(self, batch: Batch, generation: int, outcome: Any, processed: int) -> None:
-        """Finish what `_help_in_main_thread` has begun. In the shelter."""
-        with self.lock:
-            effects = Effects()
-            if self.batch is not batch or generation != self.generation:
-                if self.state is IDLE and self.idle and (self.core.raw or self.mail):
-                    self.idle.clear()
-                    self.schedule(PUSHED, effects)
-                batch = None  # type: ignore[assignment]
-            else:  # set once more, whatever was set before the interrupt
-                self.state, self.active, self.core.in_flight = RUNNING, 1, batch.size
-                self.core.processed = processed - 1
-                self.idle.clear()
-                now = self.settings.clock.now()
-                self.span = self.span or (now, now, now)
-        if batch is None:
-            self.conclude(effects)
-            return
-        runner.conclude_help(self, generation, batch, outcome)
-
-    def refused(self, message: Any, error: Exception) -> None:
-        """Log a message that was refused and for which nobody waits."""
-        self.core.note_refusal((message,), error)
-        self.life.report()
 
     def forked(self) -> None:
         """Mark the pair as dead in a forked child. In its only thread."""
@@ -1296,9 +879,9 @@ class Accumulator:
             SHELTER.run(self._make_mail)
         self.mail.append(envelope)  # type: ignore[union-attr]
         if self.idle:
-            if self.mode is None:
+            if self._takes_messages():
                 self.settings.lane.claim(self.idle)
-                if self.mode is not None or self.exit_reason is not None:
+                if not self._takes_messages():
                     SHELTER.run(self._refuse_late, ())  # the token was in place for good
         elif self.state is WAITING:
             SHELTER.run(self._on_mail)
@@ -1313,9 +896,3 @@ class Accumulator:
             effects = Effects()
             self.schedule(MAIL, effects)
         self.conclude(effects)
-
-
-def _in_event_loop() -> bool:
-    """Return whether this thread is running an event loop."""
-    asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and asyncio._get_running_loop() is not None  # noqa: SLF001

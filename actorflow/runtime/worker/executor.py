@@ -98,7 +98,7 @@ class _Function(Executor):
         return self._pair.settings.title
 
     @property
-    def state(self) -> Any:  # type: ignore[override]
+    def state(self) -> Any:
         """The state of the job."""
         return self._pair.value
 

@@ -57,9 +57,10 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from actorflow.runtime.worker.accumulator import Accumulator, Effects
+    from actorflow.runtime.worker.accumulator import Accumulator
     from actorflow.runtime.worker.batch import Batch
     from actorflow.runtime.worker.executor import Executor
+    from actorflow.runtime.worker.seat import Effects
 
     Notice = Callable[[Any, ExitReason], object]
 
@@ -480,7 +481,7 @@ class Life:
                 discarded = pair.core.abandon(error)
             except Exception as failure:  # noqa: BLE001 - a broken behaviour keeps nobody waiting
                 pair.core.note_refusal((), failure)
-            blocked = pair.take_blocked()
+            blocked = pair.intake.take_blocked()
         if pair.settings.name is not None:
             forget_name(pair.settings.name, pair.actor_ref)
         self.refuse_mail()
@@ -491,9 +492,9 @@ class Life:
         pair.settings.lane.release()
         ROSTER.discard(pair)
         self._over = True
-        if self._stopped is not None:
-            self._stopped.set()
         self._notify(reason)
+        if self._stopped is not None:  # last: whoever waits for it finds that all have been told
+            self._stopped.set()
 
     def refuse_mail(self) -> None:
         """Refuse all callers that wait for an answer of the executor."""
@@ -501,7 +502,7 @@ class Life:
         if executor is not None:
             executor.refuse_asked()
         if self._pair.mail:
-            refuse(self._pair.mail, self.dead_error)  # type: ignore[arg-type]
+            refuse(self._pair.mail, self.dead_error)
 
     def report(self) -> None:
         """Log messages that were refused and for which nobody waits. Outside the lock."""
@@ -603,6 +604,6 @@ class Life:
         """An event that is set once the pair has ended."""
         if self._stopped is None:
             self._stopped = threading.Event()
-        if self._pair.exit_reason is not None:
+        if self._over:
             self._stopped.set()
         return self._stopped

@@ -5,9 +5,10 @@ happened, together with the facts that decide, and performs the steps in order. 
 there is: the state changes nowhere else, and an event that a state does not expect is either
 listed as ignored or raises `Unexpected`. docs/pair.md prints the table.
 
->>> advance(PairState.IDLE, Event.PUSHED, Facts(ready=True))
-Transition(state=<PairState.RUNNING: 'running'>,
-    steps=(<Step.TOKEN_OUT: 'token out'>, <Step.TAKE: 'take'>))
+>>> advance(PairState.IDLE, Event.IDLE_LONG, Facts()).state
+<PairState.RUNNING: 'running'>
+>>> advance(PairState.IDLE, Event.PUSHED, Facts(held=True, ready=True)).steps
+(<Step.TOKEN_OUT: 'token out'>, <Step.TAKE: 'take'>)
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.worker.helping import help_out
 from actorflow.runtime.worker.machine import (
     ALONE,
     IDLE,
@@ -72,7 +73,7 @@ class Port:
             WorkerStopped: the worker has ended or is stopping; none was taken.
 
         """
-        return SHELTER.run(self._pair.offer_many, pairs)  # type: ignore[no-any-return]
+        return SHELTER.run(self._pair.intake.offer_many, pairs)  # type: ignore[no-any-return]
 
     def help(self, message: Any) -> None:
         """Push a message; if the worker is idle, process it in this very thread.
@@ -81,7 +82,7 @@ class Port:
             WorkerStopped: the worker has ended or is stopping.
 
         """
-        if not self._pair.help(message, None):
+        if not help_out(self._pair, message, None):
             self.worker.push(message)
 
     def submit(self, runnable: Runnable) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import LoopBlocked, WorkerStopped, WouldDeadlock
-from actorflow.runtime.worker.accumulator import FOLD_AT, Accumulator
+from actorflow.runtime.worker.intake import FOLD_AT
 from actorflow.runtime.worker.ref import WorkerRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from actorflow.runtime.worker.accumulator import Accumulator
     from behaviours.base import Behaviour
 
 __all__ = ["ref_class"]
@@ -32,7 +33,7 @@ class FoldingWorkerRef(WorkerRef):
         if self._idle:
             self.actor.wake((message,))
         elif len(raw) > FOLD_AT:
-            self.actor.fold_early()
+            self.actor.intake.fold_early()
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """See `WorkerRef.push_many`."""
@@ -41,7 +42,7 @@ class FoldingWorkerRef(WorkerRef):
 
     def _look(self) -> None:
         if len(self._raw) > FOLD_AT:
-            self.actor.fold_early()
+            self.actor.intake.fold_early()
 
 
 class LingeringWorkerRef(WorkerRef):
@@ -58,7 +59,7 @@ class LingeringWorkerRef(WorkerRef):
         if self._idle:
             pair.wake((message,))
         elif len(raw) >= pair.ring_at:
-            pair.ring()
+            pair.intake.ring()
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """See `WorkerRef.push_many`."""
@@ -75,9 +76,9 @@ class LingeringWorkerRef(WorkerRef):
     def _look(self) -> None:
         raw, pair = self._raw, self.actor
         if len(raw) >= pair.ring_at:
-            pair.ring()
+            pair.intake.ring()
         elif len(raw) > FOLD_AT and pair.core.shape.folds:
-            pair.fold_early()
+            pair.intake.fold_early()
 
 
 class StampingWorkerRef(WorkerRef):
@@ -100,9 +101,9 @@ class StampingWorkerRef(WorkerRef):
         if self._idle:
             self.actor.wake((message,))
         elif len(raw) >= self.actor.ring_at:
-            self.actor.ring()
+            self.actor.intake.ring()
         elif len(raw) > 2 * FOLD_AT and self.actor.core.shape.folds:
-            self.actor.fold_early()
+            self.actor.intake.fold_early()
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """See `WorkerRef.push_many`."""
@@ -117,9 +118,9 @@ class StampingWorkerRef(WorkerRef):
     def _look(self) -> None:
         raw, pair = self._raw, self.actor
         if len(raw) >= pair.ring_at:
-            pair.ring()
+            pair.intake.ring()
         elif len(raw) > 2 * FOLD_AT and pair.core.shape.folds:
-            pair.fold_early()
+            pair.intake.fold_early()
 
 
 class BlockingWorkerRef(WorkerRef):
@@ -131,11 +132,11 @@ class BlockingWorkerRef(WorkerRef):
         """See `WorkerRef.push`; but where the worker is full, wait for room."""
         pair = self.actor
         try:
-            pair.offer(message)
+            pair.intake.offer(message)
         except (WorkerStopped, WouldDeadlock, LoopBlocked):
             raise
         except Exception as error:  # noqa: BLE001 - a push is a cast: counted and logged
-            pair.refused(message, error)
+            pair.intake.refused(message, error)
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """See `WorkerRef.push_many`."""

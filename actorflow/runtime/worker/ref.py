@@ -21,6 +21,7 @@ from actorflow.runtime.errors import (
 from actorflow.runtime.exits import Crash
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.worker.accumulator import Accumulator
+from actorflow.runtime.worker.helping import help_out
 from actorflow.runtime.worker.machine import PairState, StopMode
 from actorflow.runtime.worker.metrics import statistics
 from actorflow.runtime.worker.tickets import AsyncTicket, FutureTicket, ThreadTicket
@@ -110,12 +111,10 @@ class WorkerRef(Ref[Any]):
             WorkerStopped: the worker has ended, or is stopping.
 
         """
-        if timeout is not None:
-            _checked(timeout)
         if self.actor.core.shape.accepts_all:
             self.push(message)
         else:
-            self.actor.offer(message, None, timeout)
+            self.actor.intake.offer(message, None, _checked(timeout))
 
     def push_block(self, message: Any, timeout: float | None = DEFAULT_TIMEOUT) -> None:
         """Send a message and return once the batch that holds it was processed.
@@ -139,12 +138,12 @@ class WorkerRef(Ref[Any]):
         ticket = ThreadTicket()
         if pair.is_current():
             raise self._self_wait("push_block")
-        if pair.settings.help and timeout is None and pair.help(message, ticket):
+        if pair.settings.help and timeout is None and help_out(pair, message, ticket):
             pass
         elif pair.core.shape.accepts_all:
             self._append(message, ticket)
         else:
-            timeout = pair.offer(message, ticket, timeout)
+            timeout = pair.intake.offer(message, ticket, timeout)
         if not pair.settings.lane.wait(ticket, timeout):
             raise self._late(message, timeout)
         if ticket.error is not None:
@@ -175,7 +174,7 @@ class WorkerRef(Ref[Any]):
             self._append(message, ticket)
         else:
             try:
-                timeout = pair.offer(message, ticket, timeout)
+                timeout = pair.intake.offer(message, ticket, timeout)
             except Full:
                 if timeout is not None and pair.core.behaviour.traits.blocks:
                     msg = f"there was no room in {pair!r} within {timeout} s"
@@ -194,7 +193,7 @@ class WorkerRef(Ref[Any]):
             if self.actor.core.shape.accepts_all:
                 self._append(message, ticket)
             else:
-                SHELTER.run(self.actor.try_offer, message, ticket, partial(_InLine, ticket))
+                SHELTER.run(self.actor.intake.try_offer, message, ticket, partial(_InLine, ticket))
         except Exception as error:  # noqa: BLE001 - raised by the future
             ticket.resolve(error)
         return ticket.future
@@ -243,8 +242,6 @@ class WorkerRef(Ref[Any]):
             WorkerStopped: the worker has ended, or is stopping.
 
         """
-        if timeout is not None:
-            _checked(timeout)
         if self.actor.core.shape.accepts_all:
             self.push(message)
         else:
@@ -287,16 +284,16 @@ class WorkerRef(Ref[Any]):
         pair = self.actor
         begin = monotonic()
         waiter: Any = SHELTER.run(
-            pair.try_offer, message, ticket, _async_ticket(), pair.is_current()
+            pair.intake.try_offer, message, ticket, _async_ticket(), pair.is_current()
         )
         if waiter is None:
             return timeout
         try:
             in_time = await waiter.wait(timeout)
         except BaseException:
-            pair.forget_blocked(waiter)
+            pair.intake.forget_blocked(waiter)
             raise
-        if not in_time and pair.forget_blocked(waiter):
+        if not in_time and pair.intake.forget_blocked(waiter):
             raise Full(len(pair.core.behaviour))
         return None if timeout is None else max(timeout - (monotonic() - begin), 0.0)
 

@@ -111,7 +111,7 @@ def call_helped(pair: Accumulator, batch: Batch) -> Any:
 
 
 def _call_as(pair: Accumulator, batch: Batch) -> Any:
-    CURRENT.set(pair)  # type: ignore[arg-type]
+    CURRENT.set(pair)
     return call(pair, batch)
 
 
@@ -237,6 +237,10 @@ def _answer(pair: Accumulator, seat: Any, generation: int, batch: Batch, given: 
             else:
                 _give_up(pair, generation, part, answers[at])
         seat.parts = [*(seat.parts or ()), *reversed(failed)]
+    if seat.parts is None:
+        task = pair.done(seat, generation, batch, given.state)
+        batch.answer(answers)
+        return task
     pair.finished(seat, generation, batch, given.state)
     batch.answer(answers)
     return pair.next_part(seat, generation)
@@ -360,7 +364,7 @@ def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
     """Answer what came by `tell`, `ask` or a proxy, one after the other."""
     while pair.mail and generation == pair.generation:
         try:
-            envelope = pair.mail.popleft()  # type: ignore[union-attr]
+            envelope = pair.mail.popleft()
         except IndexError:
             break  # it was killed just now, and those who wait have been told
         if is_stop(envelope):

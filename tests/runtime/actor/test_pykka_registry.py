@@ -129,7 +129,7 @@ def test_broadcast_to_a_class_or_its_name(target: Any) -> None:
 def test_broadcast_reaches_workers_as_a_push() -> None:
     seen: list[Any] = []
     worker = af.spawn(lambda batch, state: seen.extend(batch))
-    pykka.ActorRegistry.broadcast("hello", target_class=worker.actor_class)
+    pykka.ActorRegistry.broadcast("hello", target_class=worker.actor_class)  # type: ignore[arg-type]
     worker.push_block("end")
     assert seen == ["hello", "end"]
 

@@ -17,6 +17,7 @@ import pykka
 
 import actorflow as af
 from actorflow.runtime.worker import accumulation
+from actorflow.runtime.worker.helping import help_out
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Queue, Throttle
@@ -105,7 +106,7 @@ class OneLane(ManualLane):
 
 
 class Door:
-    """A lock that tells when somebody has to wait for it."""
+    """A lock that signals when somebody has to wait for it."""
 
     def __init__(self, waited: threading.Semaphore) -> None:
         self._lock = threading.Lock()
@@ -127,7 +128,7 @@ class Door:
 
 
 class Once(ThreadTicket):
-    """A waiter that notices when it is told twice."""
+    """A ticket that counts how often it is resolved."""
 
     __slots__ = ("times",)
 
@@ -149,6 +150,7 @@ class Arena:
         self.lane = OneLane()
         self.clock = VirtualClock()
         self.processed: list[Any] = []
+        self.batches: list[list[Any]] = []
         self.accepted: list[Any] = []
         self.refused: list[Any] = []
         self.tickets: dict[Any, Once] = {}
@@ -200,7 +202,7 @@ class Arena:
             self.do("drain")
 
     def handle(self, batch: list[Any]) -> None:
-        """Be the job."""
+        """Process a batch: the job."""
         if not self._inside.acquire(blocking=False):
             self.wrong.append("the job runs twice at once")
             return
@@ -208,11 +210,12 @@ class Arena:
             if "poison" in batch:
                 raise Poisoned
             self.processed += batch
+            self.batches.append(batch[:])
         finally:
             self._inside.release()
 
     def try_out(self, action: str) -> Callable[[], None]:
-        """Let something happen; return when it is over, or waits for the lock.
+        """Perform an action; return when it is over, or waits for the lock.
 
         What is returned waits for its end.
         """
@@ -240,7 +243,7 @@ class Arena:
     # What may happen.
 
     def do(self, action: str) -> None:
-        """Let something happen."""
+        """Perform an action."""
         self.done.add(action)
         getattr(self, f"_{action}", self._send)(*(() if hasattr(self, f"_{action}") else (action,)))
 
@@ -251,7 +254,7 @@ class Arena:
     def _send(self, action: str) -> None:
         message: Any = {"same": SAME, "poison": "poison"}.get(action) or self._fresh()
         ways: dict[str, Callable[[], Any]] = {
-            "ack": lambda: self.worker.actor.offer(message),
+            "ack": lambda: self.worker.actor.intake.offer(message),
             "block": lambda: self._wait_for(message),
             "help": lambda: self._wait_for(message, helping=True),
         }
@@ -268,12 +271,12 @@ class Arena:
     def _wait_for(self, message: Any, *, helping: bool = False) -> None:
         """Do what `push_block` does before it waits."""
         pair, ticket = self.worker.actor, self._ticket(message)
-        if helping and pair.help(message, ticket):
+        if helping and help_out(pair, message, ticket):
             return
         if pair.core.shape.accepts_all:
             self.worker._append(message, ticket)
         else:
-            pair.offer(message, ticket)
+            pair.intake.offer(message, ticket)
 
     def _ticket(self, message: Any) -> Once:
         return self.tickets.setdefault(message, Once())
@@ -322,7 +325,7 @@ class Arena:
     # What must hold.
 
     def settle(self) -> None:
-        """Let everything happen that is still to come."""
+        """Run everything that is still to come."""
         for _ in range(4):
             self.lane.run()
             self.clock.advance(10 * EVERY)
@@ -333,17 +336,7 @@ class Arena:
         worker, say = self.worker, self.wrong.append
         stopped = self.state in {"stopping", "idling"} or bool(self.done & {"drain", *_LOSING})
         if not stopped:
-            if len(worker):
-                say("it is idle although messages wait")
-            if worker.exit_reason is not None:
-                say(f"it ended: {worker.exit_reason}")
-            else:
-                self.do("push")
-                if len(self.lane) != 1 and self.state not in {"waiting", "lingering"}:
-                    say(f"a push puts it into its lane {len(self.lane)} times")
-                self.settle()
-                self.do("drain")
-                self.settle()
+            self._check_alive()
         if self.lane.most > _MOST:
             say(f"it was in its lane {self.lane.most} times")
         if worker.exit_reason is None:
@@ -361,12 +354,32 @@ class Arena:
             say("it takes messages after its end")
         return self.wrong
 
+    def _check_alive(self) -> None:
+        """Check a worker that nobody has stopped; then stop it."""
+        worker, say = self.worker, self.wrong.append
+        if len(worker):
+            say("it is idle although messages wait")
+        if worker.exit_reason is not None:
+            say(f"it ended: {worker.exit_reason}")
+            return
+        self.do("push")
+        if len(self.lane) != 1 and self.state not in {"waiting", "lingering"}:
+            say(f"a push puts it into its lane {len(self.lane)} times")
+        self.settle()
+        self.do("drain")
+        self.settle()
+
     def _check_messages(self) -> None:
         say = self.wrong.append
         for message in set(self.accepted) | set(self.refused):
-            times, told = self.processed.count(message), self.accepted.count(message)
-            if times > told or (times < told and not self.done & _LOSING):
-                say(f"{message} was accepted {told} times and processed {times} times")
+            times, taken = self.processed.count(message), self.accepted.count(message)
+            if times > taken or (times < taken and not self.done & _LOSING):
+                say(f"{message} was accepted {taken} times and processed {times} times")
+        woken = self.state in {"busy", "stopping"}
+        spoiled = self.done & {"now", "crash", "tell", "ask"}  # mail is served before
+        # It was idle, and the first push has woken it: that message is in flight, alone.
+        if woken and not spoiled and self.batches[:1] != [["m101"]]:
+            say(f"the first batch of {self.batches} should be m101 alone")
         fresh = [message for message in self.processed if type(message) is str]
         if len(fresh) != len(set(fresh)):
             say("repeated")
@@ -375,11 +388,11 @@ class Arena:
         say = self.wrong.append
         for message, ticket in self.tickets.items():
             if ticket.times != 1:
-                say(f"who waits for {message} was told {ticket.times} times")
+                say(f"the ticket of {message} was resolved {ticket.times} times")
             elif ticket.error is None and message not in self.processed:
-                say(f"{message} was not processed, but its waiter was told so")
+                say(f"{message} was not processed, but its caller was answered")
             elif ticket.error is not None and message in self.processed and "now" not in self.done:
-                say(f"{message} was processed, but its waiter was told {ticket.error!r}")
+                say(f"{message} was processed, but its caller got {ticket.error!r}")
         for question in self.questions:
             try:
                 question.get(timeout=0)
@@ -402,7 +415,7 @@ def duel(
     begin: int = 0,
     stride: int = 1,
 ) -> list[str]:
-    """Let something happen while another one stands still at each of its places in turn.
+    """Perform an action while another one stands still at each of its places in turn.
 
     Or at every `stride`-th place. A third thing happens when the first one goes on and has handed
     the token over, if it does. Return what failed.

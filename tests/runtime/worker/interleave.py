@@ -134,7 +134,7 @@ class Paused:
         return self._on_line
 
     def finish(self) -> None:
-        """Let it go on, to its end; what it raised is in `error`."""
+        """Resume it and wait for its end; what it raised is in `error`."""
         self._go.set()
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), f"hangs after a pause at {self.where}"

@@ -1,15 +1,16 @@
-"""Safeguards taken away one at a time, to show that the storms notice."""
+"""Safeguards taken away one at a time, to show that the storms and duels notice."""
 
 from __future__ import annotations
 
-import time
+import inspect
+import textwrap
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.worker import accumulator
 from actorflow.runtime.worker.accumulator import Accumulator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import pytest
 
 
@@ -32,42 +33,92 @@ class NoLock:
         return
 
 
-def without_the_lock(patch: pytest.MonkeyPatch) -> None:
-    """Let everybody drain at the same time."""
-    begin = Accumulator.__init__
+@dataclass(frozen=True)
+class Mutation:
+    """Lines of the accumulator that are replaced: by method, what is there, and what comes."""
 
-    def begin_without(self: Accumulator, *arguments: Any, **options: Any) -> None:
-        begin(self, *arguments, **options)
-        self.lock = NoLock()  # type: ignore[assignment]
+    name: str
+    changes: tuple[tuple[str, str, str], ...]
+    storm: tuple[tuple[str, Any], ...] | None = (("lulls", True),)
+    """The weather in which storms notice, if they do."""
+    duel: tuple[str, ...] | None = ("busy", "run", "push")
+    """The duel that notices, if one does."""
 
-    patch.setattr(Accumulator, "__init__", begin_without)
+    def apply(self, patch: pytest.MonkeyPatch) -> None:
+        """Replace the lines for as long as the patch lasts."""
+        for method in {method for method, _, _ in self.changes}:
+            source = textwrap.dedent(inspect.getsource(getattr(Accumulator, method)))
+            for old, new in [change[1:] for change in self.changes if change[0] == method]:
+                assert old in source, f"{self.name}: {method} has no line {old!r}"
+                source = source.replace(old, new)
+            scope: dict[str, Any] = {}
+            # With the file's name, so that yields and pauses find their places in it.
+            code = compile(source, accumulator.__file__, "exec")
+            exec(code, {**vars(accumulator), "NoLock": NoLock}, scope)  # noqa: S102 - our own code
+            patch.setattr(Accumulator, method, scope[method])
 
-
-def without_looking_again(patch: pytest.MonkeyPatch) -> None:
-    """Go idle without looking at the inbox once more."""
-    patch.setattr(Accumulator, "_has_more", lambda self: False)
-
-
-def with_a_careless_token(patch: pytest.MonkeyPatch) -> None:
-    """Look at the token first and take it later, outside of the lock, where two may see it."""
-    wake = Accumulator.wake
-
-    def wake_carelessly(self: Accumulator, pushed: Sequence[Any]) -> None:
-        if self.stopping is not None or self.exit_reason is not None:
-            wake(self, pushed)
-        elif self.idle:
-            time.sleep(0)
-            self.idle.clear()
-            with self.lock:
-                awake = self._lead()
-            if awake is not None:
-                self.lane.submit(awake)
-
-    patch.setattr(Accumulator, "wake", wake_carelessly)
+    def __str__(self) -> str:
+        return self.name
 
 
-MUTATIONS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
-    without_the_lock,
-    without_looking_again,
-    with_a_careless_token,
+_CLAIM = "self.settings.lane.claim(self.idle)"
+
+MUTATIONS = (
+    Mutation(
+        "everybody passes the lock",
+        (("__init__", "allocate_lock()", "NoLock()"),),
+        duel=None,
+    ),
+    Mutation(
+        "no second look after a batch",
+        (("done", "if not (raw or self.mail):", "if True:"),),
+    ),
+    Mutation(
+        "no second look in the general path",
+        (("_look_again", "if self.core.raw or self.mail:", "if False:"),),
+        storm=None,  # in lulls over "chunk" it takes them up to some dozens of seeds
+        duel=("idling", "help", "push"),
+    ),
+    Mutation(
+        "the token is taken but not handed over",
+        (("wake", _CLAIM, "self.idle.pop()"),),
+        duel=("idle", "push", "look"),
+    ),
+    Mutation(
+        "the token is handed over twice",
+        (("wake", _CLAIM, f"{_CLAIM} and self.settings.lane.submit(self)"),),
+        storm=None,
+        duel=("idle", "push", "look"),
+    ),
+    Mutation(
+        "the token is handed over twice, and active seats are not counted",
+        (
+            ("wake", _CLAIM, f"{_CLAIM} and self.settings.lane.submit(self)"),
+            ("_facts", "running=self.active", "running=0"),
+            ("_facts", "if self.active < limit:", "if True:"),
+        ),
+        storm=(("behaviour", "chunk"),),
+        duel=None,
+    ),
+    Mutation(
+        "nobody catches up with an executor that was woken",
+        (("catch_up", "not self.idle and not self.active", "False"),),
+        storm=None,
+        duel=("busy", "finish", "look"),
+    ),
+    Mutation(
+        "an executor that was cut off goes on",
+        (("done", "generation != self.generation", "False"),),
+        storm=(("stop", "now"),),
+        duel=None,
+    ),
+    Mutation(
+        "the last one in line gets the room",
+        (
+            ("_admit", "blocked[0]", "blocked[-1]"),
+            ("_admit", "blocked.popleft()", "blocked.pop()"),
+        ),
+        storm=(("behaviour", "block"),),
+        duel=None,
+    ),
 )

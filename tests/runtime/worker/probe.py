@@ -1,4 +1,4 @@
-"""Jobs that a test holds in its hand: each batch is seen when it begins, and ends when told."""
+"""Jobs under the control of a test, which sees each batch begin and decides when it ends."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ class Probe:
         self._outcomes.extend(outcomes)
 
     def begun(self) -> Any:
-        """Wait until the next batch begins, and give it."""
+        """Wait until the next batch begins, and return it."""
         return self._begun.get(timeout=PATIENCE)
 
     def let_end(self, count: int = 1) -> None:
-        """Let so many batches end: the one that has begun first, or the next ones."""
+        """Allow so many batches to end: the one that has begun first, or the next ones."""
         for _ in range(count):
             with self._lock:
                 if self.lane != "asyncio":
@@ -100,7 +100,7 @@ class Probe:
                     self._passes += 1
 
     def open(self) -> None:
-        """Let all batches end, those to come too."""
+        """Allow all batches to end, those to come too."""
         self._is_open = True
         self.let_end(100)
 
@@ -142,7 +142,7 @@ class Caller:
         return self
 
     def value(self) -> Any:
-        """Wait, and give what was returned; raise what was raised."""
+        """Wait; return what was returned, or raise what was raised."""
         self.wait()
         if self.error is not None:
             raise self.error
@@ -150,7 +150,7 @@ class Caller:
 
 
 class FakeTicket:
-    """Somebody who waits for a message; it notes how often and how it was resolved."""
+    """A ticket that notes how often and how it was resolved."""
 
     def __init__(self) -> None:
         self.answers: list[BaseException | None] = []
@@ -180,6 +180,6 @@ def until_accumulated(worker: af.WorkerRef, count: int) -> None:
 
 
 def ended(worker: af.WorkerRef) -> Any:
-    """Wait until the worker has ended, and give the reason."""
+    """Wait until the worker has ended, and return the reason."""
     assert worker.actor_stopped.wait(PATIENCE), "the worker did not end"
     return worker.exit_reason

@@ -11,102 +11,36 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
-from actorflow.runtime.worker import accumulator as accumulator_module
-from actorflow.runtime.worker import ref as worker_module
+from actorflow.runtime.worker import intake as intake_module
+from actorflow.runtime.worker import pushes as pushes_module
 from actorflow.runtime.worker.tickets import ThreadTicket
-from behaviours import Bounded, Chunk, Debounce, Expire, Linger, Priority, Queue, Stack, Unique
+from tests.runtime.worker.weather import (
+    BEHAVIOURS,
+    BOUND,
+    BURST,
+    COMPLETE,
+    FATES,
+    IN_ORDER,
+    KEYED,
+    KEYS,
+    PATIENCE,
+    RUSH,
+    Crashed,
+    Producer,
+    Weather,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-PATIENCE = 20.0
-
-KEYS = 7
-BOUND = 64
-_RUSH = 16  # messages that a producer pushes in a row where speed matters
-_BURST = 3  # messages that a producer pushes between two lulls
-
-
-class Crashed(Exception):
-    """What a job raises in the middle of a storm."""
-
-
-@dataclass(frozen=True)
-class Weather:
-    """What a storm is made of."""
-
-    behaviour: str = "queue"
-    seed: int = 0
-    producers: int = 8
-    messages: int = 200
-    """For each producer."""
-    stop: str | None = None
-    """`"drain"`, `"finish"` or `"now"` in the middle; `None` to stop when all is done."""
-    crash: bool = False
-    calm: bool = False
-    """Only plain pushes, in a rush: for millions of messages."""
-    lulls: bool = False
-    """Plain pushes, in bursts: before the next one everything must have been processed."""
-    help: bool = False
-    concurrency: int = 1
-    patience: float = PATIENCE
-    """Seconds that a wait may take; only a storm that has found a bug takes so long."""
-    fold_at: int | None = 16
-    """A smaller FOLD_AT, so that producers fold although they push little."""
-    change: Callable[[af.WorkerRef], None] = lambda worker: None
-    """Called with the worker before the storm begins."""
-
-
-BEHAVIOURS: dict[str, Callable[[], Any]] = {
-    "queue": Queue,
-    "stack": Stack,
-    "unique": Unique,
-    "priority": Priority,
-    "chunk": lambda: Chunk(Queue(), 5),
-    "chunked priority": lambda: Chunk(Priority(), 5),
-    "reject": lambda: Bounded(Queue(), BOUND),
-    "drop_oldest": lambda: Bounded(Queue(), BOUND, when_full="drop_oldest"),
-    "drop_newest": lambda: Bounded(Queue(), BOUND, when_full="drop_newest"),
-    "block": lambda: Bounded(Queue(), 8, when_full="block"),
-    "bounded unique": lambda: Bounded(Unique(), BOUND, when_full="reject"),
-    "linger": lambda: Linger(Queue(), 0.001, size=16),
-    "debounce": lambda: Debounce(Queue(), 0.0005, at_most=0.002),
-    "expire": lambda: Expire(Queue(), 0.002),
-}
-
-_IN_ORDER = {
-    "queue", "chunk", "reject", "drop_oldest", "drop_newest", "block", "linger", "debounce",
-    "expire",
-}  # fmt: skip
-_COMPLETE = {
-    "queue", "stack", "priority", "chunk", "chunked priority", "block", "linger", "debounce",
-}  # fmt: skip
-_KEYED = {"unique", "bounded unique"}
-_FATES = (
-    "processed", "failed", "replaced", "merged", "dropped", "expired", "dead_lettered", "held",
-    "in_flight",
-)  # fmt: skip
-
-
-@dataclass
-class Producer:
-    """One producer: what it sent, in order, and what it was told."""
-
-    number: int
-    sent: list[Any] = field(default_factory=list)
-    refused: set[Any] = field(default_factory=set)
-    unsure: set[Any] = field(default_factory=set)
-    """The worker ended before it said what became of them."""
-    done: int = 0
 
 
 class Storm:
@@ -127,7 +61,7 @@ class Storm:
         self._dice = random.Random(weather.seed)
         self._crash_at = self._dice.randrange(1, 6) if weather.crash else 0
         self._batches = 0
-        self._burst = _RUSH if weather.calm else _BURST if weather.lulls else 0
+        self._burst = RUSH if weather.calm else BURST if weather.lulls else 0
         self._early = {"drain", "finish", "now"} if weather.stop else set()
         self.worker = af.spawn(
             self._job,
@@ -158,7 +92,7 @@ class Storm:
             if self._batches == self._crash_at:
                 raise Crashed
             self.processed += batch
-            if self.weather.calm:
+            if self._burst:  # only plain pushes
                 return None
             self.seen.update(batch)
             return None if self._dice.random() < 0.7 else af.Answers(None, list(batch))
@@ -170,7 +104,7 @@ class Storm:
     # The producers.
 
     def _message(self, producer: int, number: int) -> Any:
-        if self.weather.behaviour in _KEYED:
+        if self.weather.behaviour in KEYED:
             return ((producer, number % KEYS), number)
         return (number % 5, producer, number)
 
@@ -230,7 +164,7 @@ class Storm:
 
     def _stand_in_line(self, messages: list[Any]) -> None:
         """Push several messages of which each has to wait until there is room."""
-        offer = self.worker.actor.try_offer
+        offer = self.worker.actor.intake.try_offer
         for waiter in [offer(message, None, ThreadTicket) for message in messages]:
             if waiter is not None:
                 if not waiter.wait(self.weather.patience):
@@ -292,7 +226,7 @@ class Storm:
     # The storm.
 
     def run(self) -> list[str]:
-        """Let it rage; return what went wrong."""
+        """Run the storm; return what went wrong."""
         threads = [
             threading.Thread(target=self._produce, args=(one,), daemon=True)
             for one in self.producers
@@ -330,7 +264,7 @@ class Storm:
 
     def _check_law(self) -> Any:
         counts = self.worker.statistics()
-        fates = [getattr(counts, fate) for fate in _FATES]
+        fates = [getattr(counts, fate) for fate in FATES]
         if counts.accepted != sum(fates) or min(fates) < 0:
             self.wrong.append(f"the counts do not add up: {counts}")
         return counts
@@ -370,7 +304,7 @@ class Storm:
         weather = self.weather
         by_producer: dict[int, list[Any]] = {one.number: [] for one in self.producers}
         for message in self.processed:
-            at = message[0][0] if weather.behaviour in _KEYED else message[1]
+            at = message[0][0] if weather.behaviour in KEYED else message[1]
             by_producer[at].append(message)
         for one in self.producers:
             self._check_producer(one, by_producer[one.number])
@@ -388,14 +322,14 @@ class Storm:
         foreign = taken - set(one.sent)
         if foreign:
             self.wrong.append(f"never sent: {sorted(foreign)[:5]}")
-        if weather.behaviour in _IN_ORDER and weather.concurrency == 1:
+        if weather.behaviour in IN_ORDER and weather.concurrency == 1:
             numbers = [message[-1] for message in processed]
             if numbers != sorted(numbers):
                 self.wrong.append(f"reordered: producer {one.number}")
         complete = weather.stop in (None, "drain") and not weather.crash
-        if complete and weather.behaviour in _COMPLETE:
-            told = taken | one.refused | one.unsure
-            lost = [message for message in one.sent if message not in told]
+        if complete and weather.behaviour in COMPLETE:
+            known = taken | one.refused | one.unsure
+            lost = [message for message in one.sent if message not in known]
             if lost:
                 self.wrong.append(f"lost: {lost[:5]}")
         if complete and weather.behaviour == "unique" and weather.concurrency == 1:
@@ -422,12 +356,12 @@ class Storm:
             self.wrong.append(f"something is left after the end: {counts}")
         if self.weather.crash or self.weather.stop == "now":
             later = self._check_law()
-            if any(getattr(later, fate) != getattr(counts, fate) for fate in _FATES):
+            if any(getattr(later, fate) != getattr(counts, fate) for fate in FATES):
                 self.wrong.append("the counts change after the end")
             return
         if counts.processed != len(self.processed):
             self.wrong.append(f"{counts.processed} counted, {len(self.processed)} processed")
-        slack = 4 * accumulator_module.FOLD_AT + 5 * self.weather.producers
+        slack = 4 * intake_module.FOLD_AT + 5 * self.weather.producers
         if "Bounded" in repr(self.worker.actor.core.behaviour):
             if self.largest > BOUND:
                 self.wrong.append(f"a batch of {self.largest} with a bound of {BOUND}")
@@ -461,22 +395,33 @@ def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @contextmanager
 def _fold_at(limit: int | None) -> Iterator[None]:
-    before = accumulator_module.FOLD_AT
+    before = intake_module.FOLD_AT
     if limit is not None:
-        accumulator_module.FOLD_AT = limit
-        worker_module.FOLD_AT = limit  # type: ignore[attr-defined]
+        intake_module.FOLD_AT = limit
+        pushes_module.FOLD_AT = limit  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        accumulator_module.FOLD_AT = before
-        worker_module.FOLD_AT = before  # type: ignore[attr-defined]
+        intake_module.FOLD_AT = before
+        pushes_module.FOLD_AT = before  # type: ignore[attr-defined]
 
 
 def run_storm(weather: Weather) -> list[str]:
-    """Let one storm rage on threads of its own; return what went wrong."""
+    """Run one storm on threads of its own; return what went wrong."""
     pool = Pool(core=2, name="storm")
     try:
         with event_loop() as loop, _fold_at(weather.fold_at):
             return Storm(weather, pool, loop).run()
     finally:
         pool.close()
+
+
+@contextmanager
+def hasty_switches() -> Iterator[None]:
+    """Make the interpreter switch between threads as often as it can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

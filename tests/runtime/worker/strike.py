@@ -21,10 +21,11 @@ _EXIT = ["LOAD_CONST", "LOAD_CONST", "LOAD_CONST"]
 
 @cache
 def _closed(code: CodeType) -> frozenset[int]:
-    """Return the offsets between the last instruction of a `with` body and its `__exit__`.
+    """Return the offsets that no signal can strike, but where a trace function could raise.
 
-    The interpreter looks for signals after calls and at backward jumps only, so none can strike
-    there; a trace function that raises there would leave the context open, as no signal does.
+    The interpreter looks for signals after calls and at backward jumps only. So none can strike
+    between the last instruction of a `with` body and its `__exit__`, and none at a NOP, which no
+    exception handler covers (`try:` is one): an exception there would leave the context open.
     """
     steps = [one for one in dis.get_instructions(code) if one.opname not in ("PRECALL", "CACHE")]
     found: set[int] = set()
@@ -32,10 +33,12 @@ def _closed(code: CodeType) -> frozenset[int]:
         names = [one.opname for one in steps[at : at + 4]]
         if names == [*_EXIT, "CALL"] and all(one.argval is None for one in steps[at : at + 3]):
             found.update(range(step.offset, steps[at + 3].offset + 1))
-            if steps[at - 1].opname in ("SWAP", "NOP"):
+            if steps[at - 1].opname == "SWAP":
                 found.add(steps[at - 1].offset)
         elif names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]:
             found.update((step.offset, steps[at + 1].offset))
+        elif step.opname == "NOP":
+            found.add(step.offset)
     return frozenset(found)
 
 

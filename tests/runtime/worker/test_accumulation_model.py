@@ -105,7 +105,7 @@ class CoreMachine(RuleBasedStateMachine):
     # The model.
 
     def model_add(self, message: Message) -> bool:
-        """Add a message as the behaviour should; tell whether it was accepted."""
+        """Add a message as the behaviour should; return whether it was accepted."""
         if self.kind == "unique":
             for at, other in enumerate(self.held):
                 if other.key == message.key:
@@ -129,7 +129,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.raw = []
 
     def model_take(self) -> tuple[Any, list[Message]] | None:
-        """Give the payload that must leave now, and its messages."""
+        """Return the payload that must leave now, and its messages."""
         held = self.held
         if not held or (self.kind == "throttle" and self.now < self.last + 1.0):
             return None
@@ -276,7 +276,7 @@ def compositions(draw: st.DrawFn) -> Any:
 
 
 class Broken(Exception):
-    """What the job raises when told."""
+    """What the job raises on demand."""
 
 
 def check_law(counts: af.WorkerStatistics) -> None:
@@ -296,7 +296,7 @@ def check_law(counts: af.WorkerStatistics) -> None:
 
 
 class WorkerMachine(RuleBasedStateMachine):
-    """A worker of random composition: whatever happens, everybody is told once, nothing is lost."""
+    """A worker of random composition: whatever happens, each caller hears once, nothing is lost."""
 
     @initialize(behaviour=compositions(), idle=st.sampled_from((None, 3.0)))
     def begin(self, behaviour: Any, idle: float | None) -> None:
@@ -356,7 +356,7 @@ class WorkerMachine(RuleBasedStateMachine):
         if waits:
             message.ticket = FakeTicket()
         try:
-            self.worker.actor.offer(message, message.ticket)
+            self.worker.actor.intake.offer(message, message.ticket)
         except af.WorkerStopped:
             assert self._is_closed()
         except af.Full:
@@ -425,10 +425,10 @@ class WorkerMachine(RuleBasedStateMachine):
             answer = message.ticket.answer  # exactly one
             if not self.trackable:
                 # Of a behaviour of the user's own nobody knows what it, or a bound on it, drops,
-                # nor always which messages have left: its callers are told late.
+                # nor always which messages have left: its callers are answered late.
                 assert answer is None or isinstance(answer, (af.WorkerStopped, Broken))
             elif id(message) in handled:
-                # Cut off with `now`, the job ran to its end, but its callers were told before.
+                # Cut off with `now`, the job ran to its end, but its callers were answered before.
                 assert answer is None or isinstance(answer, af.WorkerStopped)
             else:
                 assert isinstance(answer, (af.WorkerStopped, af.Displaced, Broken))

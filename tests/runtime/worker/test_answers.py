@@ -165,7 +165,7 @@ def test_ask_waits_for_room_within_its_timeout(pool_probe: Probe) -> None:
     with pytest.raises(pykka.Timeout):
         worker.ask("late", timeout=0.001)
     waits = Caller(worker.ask, "patient")
-    until(lambda: len(worker.actor._blocked or ()) == 1, "it waits for room")
+    until(lambda: len(worker.actor.intake._blocked or ()) == 1, "it waits for room")
     pool_probe.open()
     assert waits.value() is None
     assert "late" not in [message for batch in pool_probe.batches for message in batch]

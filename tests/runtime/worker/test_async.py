@@ -162,7 +162,9 @@ def test_when_full_blocks_the_task_not_the_loop(probe: Probe) -> None:
         await worker.apush_ack(1)
         await worker.apush_ack(2)
         blocked = [asyncio.create_task(worker.apush_ack(n)) for n in (3, 4)]
-        await asyncio.to_thread(until, lambda: len(worker.actor._blocked or ()) == 2, "two wait")
+        await asyncio.to_thread(
+            until, lambda: len(worker.actor.intake._blocked or ()) == 2, "two wait"
+        )
         assert not any(task.done() for task in blocked)
         probe.open()
         await asyncio.gather(*blocked)
@@ -184,7 +186,7 @@ def test_when_full_the_timeout_raises_full(probe: Probe) -> None:
             await worker.apush_block(3, timeout=0.001)
 
     asyncio.run(main())
-    assert not worker.actor._blocked
+    assert not worker.actor.intake._blocked
     probe.open()
     worker.push_block(4)
     assert [m for batch in probe.batches for m in batch] == [1, 2, 4]
@@ -197,13 +199,13 @@ def test_a_task_cancelled_while_it_waits_for_room_pushes_nothing(probe: Probe) -
         await worker.apush_ack(1)
         await worker.apush_ack(2)
         blocked = asyncio.create_task(worker.apush_ack(3, timeout=None))
-        await asyncio.to_thread(until, lambda: bool(worker.actor._blocked), "it waits")
+        await asyncio.to_thread(until, lambda: bool(worker.actor.intake._blocked), "it waits")
         blocked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await blocked
 
     asyncio.run(main())
-    assert not worker.actor._blocked
+    assert not worker.actor.intake._blocked
     probe.open()
     worker.push_block(4)
     assert [m for batch in probe.batches for m in batch] == [1, 2, 4]

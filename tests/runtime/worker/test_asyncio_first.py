@@ -24,7 +24,7 @@ async def eventually(condition: Any, what: str) -> None:
 
 def blocked(worker: af.WorkerRef) -> int:
     """Return how many pushers stand in line for room."""
-    return len(worker.actor._blocked or ())
+    return len(worker.actor.intake._blocked or ())
 
 
 async def full(probe: Probe, **options: Any) -> af.WorkerRef:

@@ -188,7 +188,7 @@ def test_on_start_that_raises_reaches_whoever_spawns(error: BaseException) -> No
         def handle(self, batch: Any) -> None: ...
 
     class AsyncFails(af.Executor):
-        async def on_start(self) -> None:  # type: ignore[override]
+        async def on_start(self) -> None:
             raise error
 
         def handle(self, batch: Any) -> None: ...

@@ -416,7 +416,7 @@ def test_m19_200_blocked_pushers_are_woken_in_order_as_many_as_there_is_room_for
     callers = []
     for number in range(10, 210):
         callers.append(Caller(worker.push, number))
-        until(lambda n=number: len(worker.actor._blocked or ()) == n - 9, "it waits")
+        until(lambda n=number: len(worker.actor.intake._blocked or ()) == n - 9, "it waits")
     assert attempts <= 201  # only the first one tried; the others stand in line
     attempts = 0
     probe.let_end()
@@ -441,7 +441,7 @@ def test_m19_a_pusher_that_gives_up_lets_the_next_one_in() -> None:
     with pytest.raises(af.Full):
         worker.push_ack("late", timeout=0.001)
     next_one = Caller(worker.push_ack, "next")
-    until(lambda: len(worker.actor._blocked or ()) == 1, "it waits")
+    until(lambda: len(worker.actor.intake._blocked or ()) == 1, "it waits")
     probe.open()
     next_one.value()
     worker.stop()

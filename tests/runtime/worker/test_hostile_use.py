@@ -369,14 +369,14 @@ def test_run_refuses_what_is_no_tree_and_deadlines_that_are_none() -> None:
         af.run(af.Supervisor(), deadline=math.nan)
 
 
-def test_run_puts_handlers_back_if_a_signal_cannot_be_heeded() -> None:
+def test_run_puts_handlers_back_if_a_signal_cannot_be_handled() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(OSError, match=r"."):
         af.run(af.Supervisor(), signals=(signal.SIGTERM, signal.SIGKILL))
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-# What is told, and when.
+# What is reported, and when.
 
 
 class Unprintable(tuple[Any, ...]):

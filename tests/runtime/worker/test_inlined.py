@@ -15,9 +15,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import actorflow as af
+from actorflow.runtime.worker.helping import help_out
 from actorflow.runtime.worker.machine import PairState, StopMode
 from actorflow.runtime.worker.spec import make
-from actorflow.testing import VirtualClock, ManualLane
+from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Queue, Stack
 
 
@@ -118,7 +119,7 @@ class Twin:
         batch, timing = pair.batch, pair.timing
         return {
             "state": pair.state,
-            "token": len(pair.idle),
+            "token": bool(pair.idle),
             "raw": [getattr(one, "message", one) for one in core.raw],
             "marks": len(core.marks),
             "batch": batch and (batch.payload, batch.size, batch.reason, len(batch.tickets or ())),
@@ -197,7 +198,7 @@ def test_help_in_the_main_thread_equals_help_by_the_table(
 
     def help_with(twin: Twin) -> None:
         if twin.pair.mode is None:
-            helped.append(twin.pair.help(twin.number(), None))
+            helped.append(help_out(twin.pair, twin.number(), None))
 
     help_with(short)
     thread = threading.Thread(target=help_with, args=(by_table,))

@@ -175,15 +175,16 @@ def test_m1_the_state_is_assigned_where_the_table_is_applied_and_where_it_is_inl
                 targets = node.targets if isinstance(node, ast.Assign) else []
                 flat = [t for one in targets for t in (getattr(one, "elts", None) or [one])]
                 for target in flat:
-                    owner = getattr(target, "value", None)
-                    if isinstance(target, ast.Attribute) and target.attr == "state":
-                        if isinstance(owner, ast.Name) and owner.id in ("self", "pair"):
-                            places.add((path.stem, function.name))
-    inlined = {"_begin_line", "done", "open", "retire", "_help_in_main_thread", "_finish_help"}
+                    owner = getattr(getattr(target, "value", None), "id", None)
+                    if getattr(target, "attr", None) == "state" and owner in ("self", "pair"):
+                        places.add((path.stem, function.name))
+    inlined = {"_begin_line", "done", "open", "retire"}
+    helping = {"_begin_help", "_end_help", "_finish_help"}
     assert places == {
         ("accumulator", "__init__"),
         ("accumulator", "apply"),
         *(("accumulator", name) for name in inlined),
+        *(("helping", name) for name in helping),
         ("life", "forked"),  # there is no thread in the child that could apply anything
     }
 
@@ -319,6 +320,7 @@ def test_the_page_prints_the_table() -> None:
 def test_a_stronger_stop_replaces_a_weaker_one_never_the_reverse() -> None:
     drain, finish, now = StopMode.DRAIN, StopMode.FINISH, StopMode.NOW
     assert [m.stronger_than(None) for m in (drain, finish, now)] == [True] * 3
-    assert now.stronger_than(finish) and finish.stronger_than(drain)
+    assert now.stronger_than(finish)
+    assert finish.stronger_than(drain)
     assert not any(m.stronger_than(m) for m in StopMode)
     assert not drain.stronger_than(now)

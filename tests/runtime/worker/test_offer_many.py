@@ -70,7 +70,7 @@ def test_an_idle_worker_gets_them_as_one_batch(lane: ManualLane) -> None:
     batches: list[Any] = []
     worker = af.spawn(lambda batch, _: batches.append(batch), executor=lane)
     pairs = pairs_of(1, 2, 3)
-    assert worker.actor.offer_many(pairs) == []
+    assert worker.actor.intake.offer_many(pairs) == []
     assert heard(pairs) == [[], [], []], "nobody is told before it is done"
     lane.run()
     assert batches == [[1, 2, 3]]
@@ -84,7 +84,7 @@ def test_a_busy_worker_keeps_them_in_the_order_of_arrival(probe: Probe) -> None:
     assert probe.begun() == [0]
     worker.push(1)
     pairs = pairs_of(2, 3)
-    assert worker.actor.offer_many(pairs) == []
+    assert worker.actor.intake.offer_many(pairs) == []
     worker.push(4)
     probe.open()
     worker.push_block(5, timeout=PATIENCE)
@@ -98,7 +98,7 @@ def test_a_busy_worker_takes_them_without_another_push(probe: Probe) -> None:
     worker.push(0)
     assert probe.begun() == [0]
     ticket = ThreadTicket()
-    assert worker.actor.offer_many([(1, ticket)]) == []
+    assert worker.actor.intake.offer_many([(1, ticket)]) == []
     probe.open()
     assert ticket.wait(PATIENCE)
     assert [message for batch in probe.batches for message in batch] == [0, 1]
@@ -106,7 +106,7 @@ def test_a_busy_worker_takes_them_without_another_push(probe: Probe) -> None:
 
 def test_none_at_all_wakes_nobody(lane: ManualLane) -> None:
     worker = af.spawn(lambda batch, state: state, executor=lane)
-    assert worker.actor.offer_many([]) == []
+    assert worker.actor.intake.offer_many([]) == []
     assert len(lane) == 0
     worker.stop()
 
@@ -117,7 +117,7 @@ def test_what_is_refused_is_given_back_and_its_ticket_left_alone(lane: ManualLan
         lambda batch, _: batches.append(batch), executor=lane, behaviour=Bounded(Queue(), 2)
     )
     pairs = pairs_of("a", "b", "c", "d")
-    refused = worker.actor.offer_many(pairs)
+    refused = worker.actor.intake.offer_many(pairs)
     assert [ticket for ticket, _ in refused] == [ticket for _, ticket in pairs[2:]]
     assert all(isinstance(error, Full) for _, error in refused)
     lane.run()
@@ -131,7 +131,7 @@ def test_one_that_is_malformed_is_refused_alone(lane: ManualLane) -> None:
     batches: list[Any] = []
     worker = af.spawn(lambda batch, _: batches.append(batch), executor=lane, behaviour=Unique)
     pairs = pairs_of(("a", 1), 7, ("b", 1), ("a", 2))
-    ((ticket, error),) = worker.actor.offer_many(pairs)
+    ((ticket, error),) = worker.actor.intake.offer_many(pairs)
     assert ticket is pairs[1][1]
     assert isinstance(error, Malformed)
     lane.run()
@@ -145,7 +145,7 @@ def test_where_others_would_wait_for_room_it_refuses(probe: Probe) -> None:
     worker.push(0)
     assert probe.begun() == [0]
     pairs = pairs_of(1, 2)
-    ((ticket, error),) = worker.actor.offer_many(pairs)
+    ((ticket, error),) = worker.actor.intake.offer_many(pairs)
     assert ticket is pairs[1][1]
     assert isinstance(error, WouldBlock)
     probe.open()
@@ -158,15 +158,15 @@ def test_a_worker_that_stops_takes_none(probe: Probe) -> None:
     worker.push(0)
     assert probe.begun() == [0]
     waiting = pairs_of(1, 2)
-    assert worker.actor.offer_many(waiting) == []
+    assert worker.actor.intake.offer_many(waiting) == []
     worker.stop(drain=False, block=False)
     late = pairs_of(3)
     with pytest.raises(WorkerStopped):
-        worker.actor.offer_many(late)
+        worker.actor.intake.offer_many(late)
     probe.open()
     worker.stop()
     with pytest.raises(WorkerStopped):
-        worker.actor.offer_many(late)
+        worker.actor.intake.offer_many(late)
     assert heard(waiting) == [[WorkerStopped], [WorkerStopped]]
     assert heard(late) == [[]]
     assert probe.batches == [[0]]
@@ -179,7 +179,7 @@ def test_each_hears_what_the_job_raised(lane: ManualLane) -> None:
 
     worker = af.spawn(job, executor=lane, on_failure="isolate")
     pairs = pairs_of("a", "bad", "b")
-    worker.actor.offer_many(pairs)
+    worker.actor.intake.offer_many(pairs)
     lane.run()
     assert heard(pairs) == [DONE, [ValueError], DONE]
     worker.stop()
@@ -194,16 +194,16 @@ def test_they_leave_when_their_time_has_come(lane: ManualLane, clock: VirtualClo
         behaviour=Linger(Queue(), 5.0, 4),
     )
     first = pairs_of(1, 2)
-    worker.actor.offer_many(first)
+    worker.actor.intake.offer_many(first)
     lane.run()
     assert batches == []
     clock.advance(5.0)
     lane.run()
     assert batches == [(5.0, [1, 2])]
-    worker.actor.offer_many(pairs_of(3))
+    worker.actor.intake.offer_many(pairs_of(3))
     lane.run()
     full = pairs_of(4, 5, 6)  # the fourth ends the wait at once
-    worker.actor.offer_many(full)
+    worker.actor.intake.offer_many(full)
     lane.run()
     assert batches[1:] == [(5.0, [3, 4, 5, 6])]
     assert heard([*first, *full]) == [DONE] * 5
@@ -221,7 +221,7 @@ def test_many_threads_lose_nothing() -> None:
             pairs = pairs_of(*((thread, 3 * number + each) for each in range(3)))
             with lock:
                 all_pairs.extend(pairs)
-            assert worker.actor.offer_many(pairs) == []
+            assert worker.actor.intake.offer_many(pairs) == []
 
     threads = [threading.Thread(target=offer, args=(number,)) for number in range(4)]
     for thread in threads:

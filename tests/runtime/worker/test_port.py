@@ -97,8 +97,8 @@ def test_a_launched_worker_outlives_a_crash_and_is_revived() -> None:
     port.revive()
     port.finish()
     port.worker.stop(timeout=PATIENCE)
-    assert port.has_ended
     assert not crashed.acquire(blocking=False), "only of executors that the worker outlives"
+    assert port.has_ended
 
 
 def test_only_a_worker_without_anything_to_do_retires() -> None:

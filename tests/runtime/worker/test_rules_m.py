@@ -1,4 +1,4 @@
-"""The rules of the pair, M1 to M24, one by one.
+"""The rules of the pair one by one: M1 to M16; the others are in test_rules_m17.py.
 
 M1 to M4, M6, M8, M9 and M11 are checked for the table itself in test_machine.py, M13 (interrupts)
 in test_interrupts.py, M14 (threads that cannot start) in tests/runtime/lanes, forks of lanes in
@@ -8,9 +8,6 @@ tests/runtime/test_fork.py. Here the rules are seen from outside.
 from __future__ import annotations
 
 import dataclasses
-import logging
-import os
-import threading
 from typing import Any
 
 import pytest
@@ -21,8 +18,7 @@ import actorflow as af
 from actorflow.runtime.worker.machine import PairState, StopMode
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Bounded, Coalesce, Linger, Queue, Unique
-from tests.runtime.test_fork import in_child
-from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, until_accumulated
+from tests.runtime.worker.probe import Caller, Probe, until_accumulated
 
 
 @pytest.fixture
@@ -57,10 +53,10 @@ def test_m3_a_push_takes_the_slow_path_exactly_when_it_must(lane: ManualLane) ->
 
 def test_m3_the_token_is_out_while_all_seats_are_busy(lane: ManualLane) -> None:
     worker = af.spawn(lambda _batch, _state: None, executor=lane, concurrency=2)
-    worker.actor.offer(1)
+    worker.actor.intake.offer(1)
     assert worker.actor.idle, "there is room for a second batch"
     for message in (2, 3):
-        worker.actor.offer(message)
+        worker.actor.intake.offer(message)
     assert not worker.actor.idle
     lane.run()
     assert worker.actor.idle
@@ -253,7 +249,8 @@ def test_m12_what_a_key_function_raises_is_an_event_and_leaves_the_lock_free(
 
 
 def test_m15_each_batch_knows_why_it_left(lane: ManualLane) -> None:
-    clock, seen = VirtualClock(), []
+    clock = VirtualClock()
+    seen: list[str] = []
 
     def job(_batch: Any, _state: Any) -> None:
         batch = af.current_batch()
@@ -261,9 +258,13 @@ def test_m15_each_batch_knows_why_it_left(lane: ManualLane) -> None:
         seen.append(batch.reason.value)
 
     worker = af.spawn(job, executor=lane, clock=clock, behaviour=Linger(Queue(), 1.0, size=2))
-    for step in ("push", "push", "run", "push", "wait", "run", "push", "stop"):
-        {"push": lambda: worker.push(1), "run": lane.run, "wait": lambda: clock.advance(1.0),
-         "stop": worker.stop}[step]()  # fmt: skip
+    worker.push_many([1, 2])
+    lane.run()
+    worker.push(3)
+    clock.advance(1.0)
+    lane.run()
+    worker.push(4)
+    worker.stop()
     assert seen == ["size", "time", "drain"]
     assert worker.statistics().reasons == {"size": 1, "time": 1, "drain": 1}
 
@@ -284,7 +285,7 @@ def test_m15_each_batch_knows_why_it_left(lane: ManualLane) -> None:
     ),
     st.sampled_from(["drop", "isolate", "retry"]),
 )
-def test_m16_the_statistics_add_up_after_every_step(
+def test_m16_the_statistics_add_up_after_every_step(  # noqa: C901 - a list of steps
     steps: list[str], behaviour: Any, on_failure: str
 ) -> None:
     lane, clock, failures = ManualLane(), VirtualClock(), [0]
@@ -315,258 +316,3 @@ def test_m16_the_statistics_add_up_after_every_step(
         law(worker)
     worker.stop(now=True)
     law(worker)
-
-
-def test_m17_answers_go_to_their_own_callers_and_an_exception_fails_one(lane: ManualLane) -> None:
-    def job(batch: list[int], state: Any) -> af.Answers:
-        return af.Answers(state, [n * 2 if n % 2 else ValueError(n) for n in batch])
-
-    worker = af.spawn(job, executor=lane)
-    worker.push(1)
-    futures = [worker.ask(n, block=False) for n in (1, 2, 3)]
-    lane.run()
-    assert [futures[0].get(timeout=0), futures[2].get(timeout=0)] == [2, 6]
-    with pytest.raises(ValueError, match="2"):
-        futures[1].get(timeout=0)
-    assert (worker.statistics().processed, worker.statistics().failed) == (3, 1)
-    worker.stop()
-
-
-def test_m18_what_was_merged_shares_an_answer_and_what_was_replaced_has_none(
-    lane: ManualLane,
-) -> None:
-    def job(batch: list[Any], state: Any) -> af.Answers:
-        return af.Answers(state, batch)
-
-    merging = af.spawn(
-        job, executor=lane, behaviour=Coalesce(key=lambda _: 1, merge=lambda a, b: a + b)
-    )
-    replacing = af.spawn(job, executor=lane, behaviour=Unique(key=lambda _: 1))
-    for worker in (merging, replacing):
-        worker.push(0)
-        asked = [worker.ask(n, block=False) for n in (1, 2)]
-        lane.run()
-        if worker is merging:
-            assert [one.get(timeout=0) for one in asked] == [3, 3]
-        else:
-            with pytest.raises(af.Replaced):
-                asked[0].get(timeout=0)
-            assert asked[1].get(timeout=0) == 2
-        worker.stop()
-
-
-def test_m19_blocked_pushers_are_woken_in_order_as_many_as_there_is_room_for(
-    pool_probe: Probe,
-) -> None:
-    worker = pool_probe.spawn(behaviour=Bounded(Queue(), 2, when_full="block"))
-    worker.push("busy")
-    pool_probe.begun()
-    for message in (1, 2):
-        worker.push(message)
-    callers = []
-    for message in range(3, 8):
-        callers.append(Caller(worker.push, message))
-        waiting = worker.actor
-        pause = threading.Event()
-        while len(waiting._blocked or ()) < len(callers):
-            pause.wait(0.0005)
-    for expected in ([1, 2], [3, 4], [5, 6], [7]):
-        pool_probe.let_end()
-        assert pool_probe.begun() == expected
-    for caller in callers:
-        caller.value()
-
-
-def test_m20_watchers_hear_once_after_the_change_and_never_under_the_lock(lane: ManualLane) -> None:
-    seen: list[Any] = []
-    worker = af.spawn(nothing, executor=lane)
-    pair = worker.actor
-
-    def notice(who: str) -> Any:
-        return lambda _ref, reason: seen.append((who, pair.state, pair.lock.locked(), reason))
-
-    worker.watch(notice("worker"))
-    pair.life.executor.watch(notice("executor"))
-    worker.stop()
-    worker.stop(now=True)
-    assert sorted(seen, key=lambda one: str(one[0])) == [
-        (who, PairState.DEAD, False, af.Normal()) for who in ("executor", "worker")
-    ]
-
-
-def test_m21_a_log_handler_may_push_to_the_worker_that_logs(lane: ManualLane) -> None:
-    worker = af.spawn(nothing, executor=lane, behaviour=Bounded(Unique(key=len), 1))
-    locked = []
-
-    class Handler(logging.Handler):
-        def emit(self, _record: logging.LogRecord) -> None:
-            locked.append(worker.actor.lock.locked())
-            try:
-                worker.push([1])
-            except af.WorkerStopped:
-                locked.append(False)
-
-    handler = Handler()
-    logging.getLogger("actorflow").addHandler(handler)
-    try:
-        worker.push([1])
-        worker.push(7)  # has no length
-        worker.push(8)
-        lane.run()
-        worker.push([1])
-        worker.stop(now=True)
-    finally:
-        logging.getLogger("actorflow").removeHandler(handler)
-    assert locked
-    assert not any(locked)
-
-
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        raise ValueError("no text")
-
-    __repr__ = __str__
-
-
-def test_m22_an_error_that_cannot_be_printed_is_an_error_with_a_text(lane: ManualLane) -> None:
-    error = Unprintable()
-
-    def job(_batch: Any, _state: Any) -> None:
-        raise error
-
-    worker = af.spawn(job, executor=lane)
-    asked = worker.ask(1, block=False)
-    lane.run()
-    with pytest.raises(Unprintable):
-        asked.get(timeout=0)
-    with pytest.raises(af.WorkerCrashed, match="Unprintable"):
-        worker.push(2)
-
-
-@pytest.mark.parametrize(
-    "error", [af.WorkerStopped("mine"), af.Dropped("mine"), af.Rejected("mine"), af.Full(3)]
-)
-def test_m23_our_own_errors_raised_by_a_job_are_errors_of_the_job(
-    pool_probe: Probe, error: Exception
-) -> None:
-    pool_probe.then(error)
-    pool_probe.open()
-    worker = pool_probe.spawn()
-    with pytest.raises(type(error)) as caught:
-        worker.push_block(1)
-    assert caught.value is error
-    assert ended(worker) == af.Crash(error)
-
-
-def test_a_revival_of_a_pair_that_was_stopped_meanwhile_does_not_hang(lane: ManualLane) -> None:
-    class Job(af.Executor):
-        def on_start(self) -> None:
-            pass
-
-        def handle(self, batch: Any) -> None:
-            raise ValueError(batch)
-
-    with af.Supervisor([af.Child("a", af.Worker("a", Job))], max_restarts=0) as tree:
-        worker = tree.which_children()[0].ref
-        life = worker.actor.life
-        life.kill()
-        caller = Caller(life.revive)
-        assert caller.done.wait(PATIENCE)
-        assert isinstance(caller.error, af.StartFailed)
-
-
-forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-
-
-@forks
-@pytest.mark.parametrize(
-    "options", ["", "executor='thread'", "behaviour=af_unique", "concurrency=2"]
-)
-def test_m24_every_worker_of_the_parent_is_dead_in_a_child_and_says_so(options: str) -> None:
-    in_child(
-        f"""
-        from behaviours import Unique
-        af_unique = Unique(key=str)
-        busy, go_on = threading.Event(), threading.Event()
-
-        def job(batch, state):
-            busy.set()
-            assert go_on.wait(30)
-
-        worker = af.spawn(job, name="parent's", {options})
-        worker.push(1)
-        assert busy.wait(20)
-        worker.push(2)
-        holds = threading.Thread(target=worker.actor.lock.acquire)
-        holds.start()
-        holds.join()  # as if another thread were inside while this one forks
-
-        def check():
-            text = "it runs in the parent process, and this is a forked child"
-            calls = [worker.push, worker.push_block, worker.push_ack, worker.ask, worker.tell,
-                     worker.executor.ask, lambda message: worker.push_many([message])]
-            for call in calls:
-                try:
-                    call(3)
-                except af.WorkerStopped as error:
-                    assert text in str(error), error
-                else:
-                    raise AssertionError(call)
-            assert not worker.is_alive()
-            assert not worker.stop(), worker.exit_reason
-            assert not worker.stop(now=True)
-            assert worker.statistics().accepted == 2
-            assert af.whereis("parent's") is None
-            with af.spawn(lambda batch, state: None, name="parent's") as other:
-                other.push_block(1)
-
-        fork(check)
-        worker.actor.lock.release()
-        go_on.set()
-        worker.push_block(4)
-        worker.stop()
-        """
-    )
-
-
-@forks
-def test_m24_every_actor_of_the_parent_is_dead_in_a_child_and_says_so() -> None:
-    in_child(
-        """
-        import pykka
-
-        class Greeter(af.Actor):
-            def on_receive(self, message):
-                return message
-
-        def supervised():
-            tree = af.Supervisor([af.Child("w", af.Worker("w", lambda batch, state: None))])
-            return tree.start() if hasattr(tree, "start") else tree.__enter__()
-
-        greeter, tree = Greeter.start(), supervised()
-        assert greeter.ask("a") == "a"
-
-        def check():
-            text = "it runs in the parent process, and this is a forked child"
-            assert not pykka.ActorRegistry.get_all()
-            for call in (greeter.ask, greeter.tell):
-                try:
-                    call("b")
-                except pykka.ActorDeadError as error:
-                    assert text in str(error), error
-                else:
-                    raise AssertionError(call)
-            assert not greeter.is_alive()
-            greeter.stop()
-            assert not tree.is_alive()
-            tree.stop()
-            other = Greeter.start()
-            assert other.ask("c") == "c"
-            other.stop()
-
-        fork(check)
-        assert greeter.ask("d") == "d"
-        greeter.stop()
-        tree.stop()
-        """
-    )

@@ -82,7 +82,7 @@ def test_a_worker_spec_refuses_what_spawn_would_refuse() -> None:
     with pytest.raises(af.BadJob):
         af.Worker("a", lambda: None)
     with pytest.raises(af.BadOption, match="did you mean 'behaviour'"):
-        af.Worker("a", noop, behavior=None)
+        af.Worker("a", noop, behavior=None)  # type: ignore[call-arg]
 
 
 def test_one_that_does_not_start_stops_those_before_it() -> None:

@@ -82,7 +82,7 @@ def test_who_waits_for_an_expired_message_is_told(notes: Notes) -> None:
     worker = notes.spawn(behaviour=Expire(Queue, 5.0))
     worker.push("first")  # taken at once, but the lane has not run yet
     ticket = FakeTicket()
-    worker.actor.offer("old", ticket)
+    worker.actor.intake.offer("old", ticket)
     notes.clock.advance(10.0)
     worker.push("young")
     notes.wait(0.0)

@@ -1,0 +1,272 @@
+"""How messages get in where a plain push is not enough: a verdict, a ticket, a wait for room.
+
+A part of the accumulator, made when first needed: it shares the accumulator's lock and its private
+names. Nothing here runs in the main thread except through the shelter (see `accumulator.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import get_ident
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.errors import Full, LoopBlocked, WouldBlock, WouldDeadlock
+from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.worker import runner
+from actorflow.runtime.worker.machine import IDLE
+from actorflow.runtime.worker.tickets import ThreadTicket
+from behaviours.base import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actorflow.runtime.worker.accumulator import Accumulator
+    from actorflow.runtime.worker.batch import Ticket
+
+__all__ = ["FOLD_AT", "NEVER", "Intake"]
+
+NEVER = sys.maxsize
+FOLD_AT = 512
+"""Raw messages at which a producer has them folded, for behaviours that shrink or have a bound.
+
+A bound can be exceeded by what is raw: at most `4 * FOLD_AT` messages, and for each producer what
+it pushes in one call. What is handed to the job, and what `push_ack` accepts, is within the bound.
+"""
+
+
+class Intake:
+    """Takes messages in for one accumulator."""
+
+    __slots__ = ("_blocked", "_folding", "_pair")
+
+    def __init__(self, pair: Accumulator) -> None:
+        self._pair = pair
+        self._blocked: deque[tuple[Any, Ticket | None, Any]] | None = None
+        self._folding = False
+
+    @property
+    def is_blocking(self) -> bool:
+        """Whether pushers wait for room."""
+        return bool(self._blocked)
+
+    def offer(
+        self, message: Any, ticket: Ticket | None = None, timeout: float | None = None
+    ) -> float | None:
+        """Accumulate one message; return once that is done, with what is left of `timeout`.
+
+        Raises:
+            Rejected: the behaviour refuses it.
+            WorkerStopped: the worker has ended or is stopping.
+            WouldDeadlock: it would wait for room that only this caller can make.
+            LoopBlocked: it would have to wait for room, and an event loop with it.
+
+        """
+        pair = self._pair
+        waiter = SHELTER.run(self.try_offer, message, ticket, ThreadTicket, pair.is_current())
+        if waiter is None:
+            return timeout
+        clock = pair.settings.clock
+        begin = clock.now()
+        try:
+            if _in_event_loop():
+                msg = (
+                    f"{pair!r} is full, and waiting for room here would block the event loop; "
+                    "write `await worker.apush(message)`"
+                )
+                raise LoopBlocked(msg)  # noqa: TRY301 - leaves the line like any other error
+            in_time = pair.settings.lane.wait(waiter, timeout)
+        except BaseException:
+            self.forget_blocked(waiter)
+            raise
+        if not in_time and self.forget_blocked(waiter):
+            raise Full(len(pair.core.behaviour))
+        if waiter.error is not None:
+            raise waiter.error
+        return None if timeout is None else max(timeout - (clock.now() - begin), 0.0)
+
+    def try_offer(
+        self,
+        message: Any,
+        ticket: Ticket | None,
+        make: Callable[[], Any],
+        own: bool = False,  # noqa: FBT001, FBT002 - passed on by the shelter
+    ) -> Any | None:
+        """Accumulate one message, or return what to wait for until it has been.
+
+        A pusher that has to wait stands in line, in order of arrival: whoever makes room adds
+        its message for it. Not in the main thread. `own`: the pair's own job pushes.
+        """
+        pair = self._pair
+        pair._refuse_own_functions()
+        waiter = None
+        with pair.lock:
+            pair._refuse_if_closed()
+            effects = pair.catch_up()
+            core = pair.core
+            now = pair._now()
+            pair._owner = get_ident()
+            try:
+                core.fold(now)
+                if self._blocked:
+                    waiter = make()
+                else:
+                    try:
+                        core.offer(message, ticket, now)
+                    except WouldBlock:
+                        core.unoffer()
+                        waiter = make()
+                        self._blocked = deque()
+            finally:
+                pair._owner = 0
+            if waiter is not None:
+                if own:
+                    msg = "it is full, and its own job waits for room that nobody else makes"
+                    raise WouldDeadlock(f"{pair!r} would wait for itself: {msg}")
+                self._blocked.append((message, ticket, waiter))  # type: ignore[union-attr]
+            pair._look(effects)
+        pair.conclude(effects)
+        return waiter
+
+    def offer_many(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
+        """Accumulate messages with their tickets together; return those that are refused.
+
+        An idle worker gets them as one batch. Never waits for room: a behaviour that asks for
+        that refuses instead. Not in the main thread.
+
+        Raises:
+            WorkerStopped: the worker has ended or is stopping; none was taken.
+
+        """
+        pair = self._pair
+        if pair._plain:
+            self._offer_line(pairs)
+            return []
+        pair._refuse_own_functions()
+        with pair.lock:
+            pair._refuse_if_closed()
+            effects = pair.catch_up()
+            now = pair._now()
+            pair._owner = get_ident()
+            try:
+                pair.core.fold(now)
+                refused = pair.core.offer_many(pairs, now)
+            finally:
+                pair._owner = 0
+            pair._look(effects)
+        pair.conclude(effects)
+        return refused
+
+    def _offer_line(self, pairs: Sequence[tuple[Any, Ticket]]) -> None:
+        """Like `offer_many`, for a plain line: it refuses nothing, and folding can wait."""
+        pair = self._pair
+        core = pair.core
+        with pair.lock:
+            pair._refuse_if_closed()
+            idle = pair.state is IDLE and pair.idle and not (core.raw or pair.mail or pair.active)
+            if not idle or not pairs:
+                core.mark(len(pairs))
+                core.raw.extend([Item(message, (ticket,)) for message, ticket in pairs])
+                return
+            pair.since = pair.settings.clock.now()
+            payload = [message for message, _ in pairs]
+            tickets = list(enumerate([ticket for _, ticket in pairs]))
+            if core.shape.turns:
+                payload.reverse()
+                tickets = [(len(pairs) - 1 - at, ticket) for at, ticket in tickets]
+            else:
+                tickets.reverse()
+            pair.first = pair._begin_line(payload, tickets)
+        pair.settings.lane.submit(pair)
+
+    def forget_blocked(self, waiter: Any) -> bool:
+        """Leave the line of those who wait for room; return whether it was still in line."""
+        return bool(SHELTER.run(self._forget_blocked, waiter))
+
+    def _forget_blocked(self, waiter: Any) -> bool:
+        pair = self._pair
+        with pair.lock:
+            for entry in self._blocked or ():
+                if entry[2] is waiter:
+                    self._blocked.remove(entry)  # type: ignore[union-attr]
+                    return True
+        return False
+
+    def admit(self, now: float) -> None:
+        """Add the messages of blocked pushers, in order, as long as there is room."""
+        pair = self._pair
+        blocked = self._blocked
+        while blocked:
+            message, ticket, waiter = blocked[0]
+            error: Exception | None = None
+            try:
+                pair.core.offer(message, ticket, now)
+            except WouldBlock:
+                pair.core.unoffer()
+                return
+            except Exception as refusal:  # noqa: BLE001 - the pusher is told
+                error = refusal
+            blocked.popleft()
+            waiter.resolve(error)
+
+    def take_blocked(self) -> list[Any]:
+        """Return those who wait for room, and forget them. Under the lock."""
+        blocked, self._blocked = self._blocked, None
+        return [waiter for _, _, waiter in blocked or ()]
+
+    def fold_early(self) -> None:
+        """Fold on behalf of a producer, so that what shrinks stays small. Thread-safe.
+
+        One producer folds at a time and the others go on appending. Waiting for the lock would
+        make a convoy: each waiter that is woken holds it while it waits for the interpreter.
+        """
+        pair = self._pair
+        pair._refuse_own_functions()
+        if in_main_thread():
+            if pair.core.raw_count() > 4 * FOLD_AT:
+                SHELTER.run(self._fold_now)
+            elif not self._folding:
+                self._folding = True  # should an interrupt strike now, the length decides, above
+                SHELTER.post(self._fold_now)
+            return
+        if not self._folding:
+            self._fold_now()
+        while pair.core.raw_count() > 4 * FOLD_AT and pair.exit_reason is None:
+            runner.pause()
+            self._fold_now()
+
+    def _fold_now(self) -> None:
+        pair = self._pair
+        self._folding = True  # here, where no interrupt can leave it set for good
+        effects = None
+        try:
+            if pair.lock.acquire(blocking=False):
+                try:
+                    if pair.mode is None and pair.exit_reason is None:
+                        effects = pair.catch_up()
+                        pair._fold(pair._now())
+                finally:
+                    pair.lock.release()
+        finally:
+            self._folding = False
+        if effects is not None:
+            pair.conclude(effects)
+
+    def ring(self) -> None:
+        """Look whether what has just arrived lets a waiting batch leave. Thread-safe."""
+        pair = self._pair
+        pair.ring_at = NEVER  # one look for all; the timer remains, should this be interrupted
+        pair._refuse_own_functions()
+        SHELTER.run(pair._on_due)
+
+    def refused(self, message: Any, error: Exception) -> None:
+        """Log a message that was refused and for which nobody waits."""
+        pair = self._pair
+        pair.core.note_refusal((message,), error)
+        pair.life.report()
+
+
+def _in_event_loop() -> bool:
+    """Return whether this thread is running an event loop."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
