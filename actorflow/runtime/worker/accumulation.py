@@ -244,7 +244,7 @@ class Accumulation:
 
         """
         behaviour = self.behaviour
-        self._note_time(now)
+        self.note_time(now)
         self.folded += 1
         tickets = () if ticket is None else (ticket,)
         if ticket is not None:
@@ -270,7 +270,7 @@ class Accumulation:
         elif loose is not None:
             self._settle_loose()
 
-    def _note_time(self, now: float) -> None:
+    def note_time(self, now: float) -> None:
         """Tell a behaviour with time when the next message arrives."""
         if self.shape.timed:
             self.behaviour.ready_at(now)
@@ -295,7 +295,7 @@ class Accumulation:
                 except Exception as error:  # noqa: BLE001 - concerns this message alone
                     refused.append((ticket, error))
             return refused
-        self._note_time(now)
+        self.note_time(now)
         self.folded += len(pairs)
         for _, ticket in pairs:
             self._await((ticket,))
@@ -461,9 +461,13 @@ class Accumulation:
         self._gone = self._loose = None
         for ticket in (waiting or {}).values():
             ticket.resolve(error)
-        behaviour = self.behaviour
-        self.behaviour = _Ended(behaviour)
-        left = len(behaviour) if self.shape.tracks else self._outstanding()
+        self.behaviour = ended = _Ended(self.behaviour)
+        tally = ended.total
+        gone = tally.replaced + tally.merged + tally.dropped + tally.expired
+        handed = self.processed + self.failed + self.dead_lettered + self.in_flight
+        handed = max(handed, self.handed)  # a plain line counts the one, a bare core the other
+        # By the books, because a behaviour that failed may not know what it holds.
+        left = self.folded - self.rejected - self.lost - gone - handed
         self.lost += left
         return left
 
