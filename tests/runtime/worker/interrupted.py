@@ -38,7 +38,7 @@ from behaviours import (
 from tests.runtime.worker.law import check_law
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 PATIENCE = 20.0
 """Seconds after which a round counts as hanging."""
@@ -239,8 +239,15 @@ def split_hand_over() -> None:
         put(token)
         return True
 
-    for module in (pool, thread, loop):
+    def slowly(function: Callable[[Any], object], items: Iterable[Any]) -> Iterator[object]:
+        for item in items:
+            for _ in range(300):
+                pass
+            yield function(item)
+
+    for module in (thread, loop):
         vars(module)["hand_over"] = hand_over
+    vars(pool)["map"] = slowly  # there it is inlined
 
 
 def fold_unsheltered() -> None:
