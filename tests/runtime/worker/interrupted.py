@@ -38,7 +38,7 @@ from behaviours import (
 from tests.runtime.worker.law import check_law
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
 PATIENCE = 20.0
 """Seconds after which a round counts as hanging."""
@@ -239,19 +239,7 @@ def split_hand_over() -> None:
             pass
         return claim(self, [token])
 
-<<<<<<< HEAD
     Pool.claim = claim_in_steps  # type: ignore[method-assign]
-=======
-    def slowly(function: Callable[[Any], object], items: Iterable[Any]) -> Iterator[object]:
-        for item in items:
-            for _ in range(300):
-                pass
-            yield function(item)
-
-    for module in (thread, loop):
-        vars(module)["hand_over"] = hand_over
-    vars(pool)["map"] = slowly  # there it is inlined
->>>>>>> machine
 
 
 def fold_unsheltered() -> None:
