@@ -32,7 +32,7 @@ from actorflow.runtime.worker import runner
 from actorflow.runtime.worker.accumulation import Accumulation
 from actorflow.runtime.worker.batch import Batch
 from actorflow.runtime.worker.idleness import Idleness
-from actorflow.runtime.worker.intake import NEVER, Intake
+from actorflow.runtime.worker.intake import FOLD_AT, NEVER, Intake
 from actorflow.runtime.worker.life import Life
 from actorflow.runtime.worker.machine import (
     CALL_ON_IDLE,
@@ -116,7 +116,7 @@ class Accumulator:
     """Envelopes for the executor, which are served between two batches."""
     timing: Timing | None = None
     ring_at: int = NEVER
-    """While waiting: the length of `raw` at which a push makes the accumulator look again."""
+    """The length of `raw` at which a push makes the accumulator of a timed behaviour look again."""
     actor_ref: Any
     """The worker's ref."""
     _life: Life | None = None
@@ -146,6 +146,8 @@ class Accumulator:
         self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
         self._owner = 0
         self._timer: Timer | None = None
+        if self.core.shape.timed:
+            self._cancel_timer()
         # A pair that runs one batch at a time is its own seat.
         self.first: Task | None = None
         self.batch: Batch | None = None
@@ -784,11 +786,13 @@ class Accumulator:
         due = self.core.due
         if due is not None:
             more = self.core.behaviour.until_full()
-            self.ring_at = NEVER if more is None else more * self.core.shape.width
+            if more is not None:
+                self.ring_at = min(self.ring_at, more * self.core.shape.width)
             self._timer = self.settings.clock.call_at(due, self._on_due)
 
     def _cancel_timer(self) -> None:
-        self.ring_at = NEVER
+        shape = self.core.shape
+        self.ring_at = FOLD_AT * shape.width if shape.folds else NEVER
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -20,7 +20,7 @@ from actorflow.runtime.errors import (
 )
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.worker import runner
-from actorflow.runtime.worker.machine import IDLE
+from actorflow.runtime.worker.machine import IDLE, WAITING
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.base import Item
 
@@ -263,11 +263,14 @@ class Intake:
             pair.conclude(effects)
 
     def ring(self) -> None:
-        """Look whether what has just arrived lets a waiting batch leave. Thread-safe."""
+        """Let a waiting batch leave if enough has arrived; fold what is long. Thread-safe."""
         pair = self._pair
-        pair.ring_at = NEVER  # one look for all; the timer remains, should this be interrupted
-        pair._refuse_own_functions()
-        SHELTER.run(pair._on_due)
+        if pair.state is WAITING:
+            pair._refuse_own_functions()
+            pair.ring_at = NEVER  # one look for all; the timer remains, should this be interrupted
+            SHELTER.run(pair._on_due)
+        elif pair.core.shape.folds:
+            self.fold_early()
 
     def refused(self, message: Any, error: Exception) -> None:
         """Log a message that was refused and for which nobody waits."""

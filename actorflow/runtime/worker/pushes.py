@@ -74,11 +74,8 @@ class LingeringWorkerRef(WorkerRef):
         super()._append(message, ticket)
 
     def _look(self) -> None:
-        raw, pair = self._raw, self.actor
-        if len(raw) >= pair.ring_at:
-            pair.intake.ring()
-        elif len(raw) > FOLD_AT and pair.core.shape.folds:
-            pair.intake.fold_early()
+        if len(self._raw) >= self.actor.ring_at:
+            self.actor.intake.ring()
 
 
 class StampingWorkerRef(WorkerRef):
@@ -102,8 +99,6 @@ class StampingWorkerRef(WorkerRef):
             self.actor.wake((message,))
         elif len(raw) >= self.actor.ring_at:
             self.actor.intake.ring()
-        elif len(raw) > 2 * FOLD_AT and self.actor.core.shape.folds:
-            self.actor.intake.fold_early()
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """See `WorkerRef.push_many`."""
@@ -116,11 +111,8 @@ class StampingWorkerRef(WorkerRef):
         return stamped
 
     def _look(self) -> None:
-        raw, pair = self._raw, self.actor
-        if len(raw) >= pair.ring_at:
-            pair.intake.ring()
-        elif len(raw) > 2 * FOLD_AT and pair.core.shape.folds:
-            pair.intake.fold_early()
+        if len(self._raw) >= self.actor.ring_at:
+            self.actor.intake.ring()
 
 
 class BlockingWorkerRef(WorkerRef):

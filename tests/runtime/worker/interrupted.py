@@ -21,7 +21,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import actorflow as af
-from actorflow.runtime.lanes import loop, pool, thread
+from actorflow.runtime.lanes.pool import Pool
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.worker import accumulator
 from behaviours import (
@@ -227,20 +227,19 @@ class Round:
 
 
 def split_hand_over() -> None:
-    """Take the token first and put it later."""
+    """Take the token first and put it into the lane's queue later."""
+    claim = Pool.claim
 
-    def hand_over(tokens: list[Any], put: Callable[[Any], object]) -> bool:
+    def claim_in_steps(self: Pool, idle: list[Any]) -> bool:
         try:
-            token = tokens.pop()
+            token = idle.pop()
         except IndexError:
             return False
         for _ in range(300):  # a window that a signal finds within some rounds
             pass
-        put(token)
-        return True
+        return claim(self, [token])
 
-    for module in (pool, thread, loop):
-        vars(module)["hand_over"] = hand_over
+    Pool.claim = claim_in_steps  # type: ignore[method-assign]
 
 
 def fold_unsheltered() -> None:

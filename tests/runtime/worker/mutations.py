@@ -7,8 +7,8 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.worker import accumulator
 from actorflow.runtime.worker.accumulator import Accumulator
+from actorflow.runtime.worker.intake import Intake
 
 if TYPE_CHECKING:
     import pytest
@@ -47,15 +47,17 @@ class Mutation:
     def apply(self, patch: pytest.MonkeyPatch) -> None:
         """Replace the lines for as long as the patch lasts."""
         for method in {method for method, _, _ in self.changes}:
-            source = textwrap.dedent(inspect.getsource(getattr(Accumulator, method)))
+            owner = Accumulator if hasattr(Accumulator, method) else Intake
+            module: Any = inspect.getmodule(owner)
+            source = textwrap.dedent(inspect.getsource(getattr(owner, method)))
             for old, new in [change[1:] for change in self.changes if change[0] == method]:
                 assert old in source, f"{self.name}: {method} has no line {old!r}"
                 source = source.replace(old, new)
             scope: dict[str, Any] = {}
             # With the file's name, so that yields and pauses find their places in it.
-            code = compile(source, accumulator.__file__, "exec")
-            exec(code, {**vars(accumulator), "NoLock": NoLock}, scope)  # noqa: S102 - our own code
-            patch.setattr(Accumulator, method, scope[method])
+            code = compile(source, module.__file__, "exec")
+            exec(code, {**vars(module), "NoLock": NoLock}, scope)  # noqa: S102 - our own code
+            patch.setattr(owner, method, scope[method])
 
     def __str__(self) -> str:
         return self.name
@@ -115,8 +117,8 @@ MUTATIONS = (
     Mutation(
         "the last one in line gets the room",
         (
-            ("_admit", "blocked[0]", "blocked[-1]"),
-            ("_admit", "blocked.popleft()", "blocked.pop()"),
+            ("admit", "blocked[0]", "blocked[-1]"),
+            ("admit", "blocked.popleft()", "blocked.pop()"),
         ),
         storm=(("behaviour", "block"),),
         duel=None,
