@@ -518,10 +518,7 @@ class Accumulator:
 
     def _schedule_seat(self, event: Event, effects: Effects) -> bool:
         """Apply an event with one free seat; return whether it has something to do."""
-        if self._seats is not None:
-            seat: Any = self._seats.pop() if self._seats else None
-        else:
-            seat = self if self.first is None and not self.active else None
+        seat = self._free_seat()
         self.apply(event, effects, seat)
         if seat is None:
             return False
@@ -530,6 +527,11 @@ class Accumulator:
             return False
         effects.seats.append(seat)
         return True
+
+    def _free_seat(self) -> Any:
+        if self._seats is not None:
+            return self._seats.pop() if self._seats else None
+        return self if self.first is None and not self.active else None
 
     def _fill(self, effects: Effects) -> None:
         """Start more batches while there is room for them. Under the lock."""
@@ -583,12 +585,12 @@ class Accumulator:
             self._fold(now, lead if woken else None)
             if woken and self.mail:
                 self.lead = 0  # mail is served first, and then what has woken the executor, alone
-        held = bool(len(core.behaviour))
+        held, ready = self._readiness(event, now)
         facts = Facts(
             running=self.active,
             limit=limit,
             held=held,
-            ready=held and core.ready(now),
+            ready=ready,
             mail=bool(self.mail),
             supervised=self.is_supervised,
             first=self._life is None or not self._life.restarts,
@@ -596,6 +598,20 @@ class Accumulator:
             mode=self.mode,
         )
         return facts, now
+
+    def _readiness(self, event: Event, now: float) -> tuple[bool, bool]:
+        """Return whether messages are held, and whether some may leave. Under the lock.
+
+        A behaviour that raises must not keep the pair from crashing or stopping: it counts as
+        ready there, and fails once more when a batch is taken from it.
+        """
+        try:
+            held = bool(len(self.core.behaviour))
+            return held, held and self.core.ready(now)
+        except Exception:
+            if event in _FOLDS:
+                raise
+            return True, True
 
     def apply(self, event: Event, effects: Effects, seat: Any = None) -> None:
         """Let the machine decide, and perform the steps that need the lock. Under the lock.
@@ -612,15 +628,40 @@ class Accumulator:
                 self.state = transition.state
                 again = self._perform(transition.steps, effects, seat, now, woken=woken)
             except Exception as error:  # noqa: BLE001 - of a behaviour
-                if seat is None or self.state is DEAD:
-                    self.core.note_refusal((), error)
-                    return
-                if self.mode is None:
-                    self.idle.clear()
-                self._begin_task(seat, Failed(error))
-                if self.mode is None:
-                    self.state = RUNNING
+                self._fail(seat, error)
                 return
+
+    def _fail(self, seat: Any, error: Exception) -> None:
+        """Let a seat crash with what the behaviour raised. Under the lock.
+
+        Without a free seat it is only reported: those that are at work meet it when they go on.
+        """
+        if seat is None or self.state is DEAD:
+            self.core.note_refusal((), error)
+            return
+        if self.mode is None:
+            self.idle.clear()
+            self.state = RUNNING
+        self._begin_task(seat, Failed(error))
+
+    def prepare(self, now: float, effects: Effects) -> Exception | None:
+        """Fold what is raw on behalf of a producer; if the behaviour raises, the pair crashes.
+
+        Return what it raised: the producer has nothing to do with it. Under the lock.
+        """
+        self._owner = get_ident()
+        try:
+            self.core.fold(now)
+            self.core.note_time(now)
+        except Exception as error:  # noqa: BLE001 - of a behaviour
+            seat = self._free_seat()
+            self._fail(seat, error)
+            if seat is not None:
+                effects.seats.append(seat)
+            return error
+        finally:
+            self._owner = 0
+        return None
 
     def _perform(  # noqa: C901 - one branch for each step
         self,

@@ -11,7 +11,13 @@ from _thread import get_ident
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.errors import Full, LoopBlocked, WouldBlock, WouldDeadlock
+from actorflow.runtime.errors import (
+    Full,
+    LoopBlocked,
+    WorkerCrashed,
+    WouldBlock,
+    WouldDeadlock,
+)
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.worker import runner
 from actorflow.runtime.worker.machine import IDLE, WAITING
@@ -105,12 +111,12 @@ class Intake:
             effects = pair.catch_up()
             core = pair.core
             now = pair._now()
+            failure = pair.prepare(now, effects)
             pair._owner = get_ident()
             try:
-                core.fold(now)
-                if self._blocked:
+                if self._blocked and failure is None:
                     waiter = make()
-                else:
+                elif failure is None:
                     try:
                         core.offer(message, ticket, now)
                     except WouldBlock:
@@ -124,8 +130,12 @@ class Intake:
                     msg = "it is full, and its own job waits for room that nobody else makes"
                     raise WouldDeadlock(f"{pair!r} would wait for itself: {msg}")
                 self._blocked.append((message, ticket, waiter))  # type: ignore[union-attr]
-            pair._look(effects)
+            if failure is None:
+                pair._look(effects)
         pair.conclude(effects)
+        if failure is not None:
+            msg = f"{pair!r} did not take the message, because its behaviour failed"
+            raise WorkerCrashed(msg) from failure
         return waiter
 
     def offer_many(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
@@ -244,7 +254,7 @@ class Intake:
                 try:
                     if pair.mode is None and pair.exit_reason is None:
                         effects = pair.catch_up()
-                        pair._fold(pair._now())
+                        pair.prepare(pair._now(), effects)
                 finally:
                     pair.lock.release()
         finally:

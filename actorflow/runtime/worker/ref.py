@@ -111,10 +111,12 @@ class WorkerRef(Ref[Any]):
             WorkerStopped: the worker has ended, or is stopping.
 
         """
+        if timeout is not None:
+            _checked(timeout)
         if self.actor.core.shape.accepts_all:
             self.push(message)
         else:
-            self.actor.intake.offer(message, None, _checked(timeout))
+            self.actor.intake.offer(message, None, timeout)
 
     def push_block(self, message: Any, timeout: float | None = DEFAULT_TIMEOUT) -> None:
         """Send a message and return once the batch that holds it was processed.
@@ -242,6 +244,8 @@ class WorkerRef(Ref[Any]):
             WorkerStopped: the worker has ended, or is stopping.
 
         """
+        if timeout is not None:
+            _checked(timeout)
         if self.actor.core.shape.accepts_all:
             self.push(message)
         else:

@@ -7,6 +7,7 @@ import logging
 import pickle
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,7 @@ from actorflow.runtime.worker.dead_letters import DeadLetters
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Bounded, Chunk, Linger, Queue, Unique
 from tests.runtime.worker.law import check_law
-from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, until
+from tests.runtime.worker.probe import Caller, Probe, ended, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,42 +48,31 @@ def test_a_flood_of_malformed_messages_is_refused_in_linear_time() -> None:
 def test_dead_letters_stand_threads_that_bury_purge_and_retry_at_once() -> None:
     pushed: list[int] = []
     letters = DeadLetters(pushed.append, limit=50)
-    wrong: list[BaseException] = []
-    purged = [0] * 2
     done = threading.Event()
-
-    def guarded(function: Callable[[], None]) -> None:
-        try:
-            function()
-        except BaseException as error:  # noqa: BLE001 - reported by the test
-            wrong.append(error)
 
     def bury(first: int) -> None:
         for number in range(first, first + 2_000):
             letters.bury(number, ValueError(number))
 
-    def purge(own: int) -> None:
+    def purge() -> int:
+        count = 0
         while not done.is_set():
-            purged[own] += letters.purge()
+            count += letters.purge()
+        return count
 
-    def retry() -> None:
+    def retry() -> int:
         while not done.is_set():
             letters.retry()
             list(letters)
+        return 0
 
-    buriers = [threading.Thread(target=guarded, args=(lambda n=n: bury(n),)) for n in (0, 10_000)]
-    others = [threading.Thread(target=guarded, args=(lambda n=n: purge(n),)) for n in (0, 1)]
-    others.append(threading.Thread(target=guarded, args=(retry,)))
-    for thread in (*buriers, *others):
-        thread.start()
-    for thread in buriers:
-        thread.join(PATIENCE)
+    others = [Caller(purge), Caller(purge), Caller(retry)]
+    for burier in [Caller(bury, first) for first in (0, 10_000)]:
+        burier.value()
     done.set()
-    for thread in others:
-        thread.join(PATIENCE)
-    assert not wrong
+    purged = sum(other.value() for other in others)
     assert len(pushed) == len(set(pushed))
-    assert len(pushed) + sum(purged) + letters.forgotten + len(letters) == 4_000
+    assert len(pushed) + purged + letters.forgotten + len(letters) == 4_000
 
 
 # Poison, for jobs that end later.
@@ -256,10 +246,8 @@ class Pushing(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.seen += 1
         for verb in (self.worker.push, self.worker.push_ack):
-            try:
+            with suppress(af.ActorflowError):
                 verb(("log", record.getMessage()))
-            except af.ActorflowError:
-                pass
         self.worker.statistics()
         len(self.worker)
 
@@ -413,15 +401,15 @@ def test_m19_200_blocked_pushers_are_woken_in_order_as_many_as_there_is_room_for
     for number in range(10):
         worker.push(number)
     attempts = 0
-    callers = []
+    callers: list[Caller] = []
     for number in range(10, 210):
         callers.append(Caller(worker.push, number))
-        until(lambda n=number: len(worker.actor.intake._blocked or ()) == n - 9, "it waits")
+        until(lambda: len(worker.actor.intake._blocked or ()) == len(callers), "it waits")
     assert attempts <= 201  # only the first one tried; the others stand in line
     attempts = 0
     probe.let_end()
     probe.begun()
-    until(lambda: callers[0].done.is_set(), "the first is woken")
+    until(callers[0].done.is_set, "the first is woken")
     assert sum(caller.done.is_set() for caller in callers) == 1
     probe.open()
     for caller in callers:
