@@ -166,7 +166,6 @@ def ours(kind: type) -> bool:
 
 
 TOO_LARGE = {
-    "actorflow.runtime.worker.accumulator.Accumulator": 55,
     "actorflow.application.Engine": 45,
     "actorflow.flows.procedures.": 57,
 }

@@ -102,9 +102,28 @@ class Accumulator:
     """Takes messages for one executor. See the module for how it works."""
 
     __slots__ = (
-        "__dict__", "__weakref__", "_owner", "_plain", "_timer", "active",
-        "actor_ref", "batch", "core", "first", "generation", "handle", "idle", "lead", "lock",
-        "parts", "settings", "since", "span", "spawned", "state", "value",
+        "__dict__",
+        "__weakref__",
+        "_lead",
+        "_owner",
+        "_plain",
+        "_since",
+        "_spawned",
+        "_timer",
+        "active",
+        "actor_ref",
+        "batch",
+        "core",
+        "first",
+        "generation",
+        "handle",
+        "idle",
+        "lock",
+        "parts",
+        "settings",
+        "span",
+        "state",
+        "value",
     )  # fmt: skip
 
     # What most pairs never need has a default in the class, and costs an instance nothing.
@@ -114,8 +133,8 @@ class Accumulator:
     """How it stops, once it has been asked to."""
     mail: deque[Any] | tuple[()] = ()
     """Envelopes for the executor, which are served between two batches."""
-    timing: Timing | None = None
-    ring_at: int = NEVER
+    _timing: Timing | None = None
+    _ring_at: int = NEVER
     """The length of `raw` at which a push makes the accumulator of a timed behaviour look again."""
     actor_ref: Any
     """The worker's ref."""
@@ -139,9 +158,9 @@ class Accumulator:
         """Seats that are at work, or about to be."""
         self.generation = 0
         """Changes when the executor is cut off: what an older one comes to is ignored."""
-        self.lead = 1
+        self._lead = 1
         """How many messages the push that took the token has appended."""
-        self.since = self.spawned = settings.clock.now()
+        self._since = self._spawned = settings.clock.now()
         """When a batch was last taken, or the executor was woken since (if time plays no role)."""
         self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
         self._owner = 0
@@ -208,7 +227,7 @@ class Accumulator:
             if self.core.shape.timed:
                 SHELTER.run(self._wake_timed)
             else:
-                self.since = self.settings.clock.now()
+                self._since = self.settings.clock.now()
                 self.settings.lane.claim(self.idle)
             if self._takes_messages():
                 return
@@ -228,7 +247,7 @@ class Accumulator:
                 self.schedule(PUSHED, effects)
         self.conclude(effects)
 
-    def bar(self) -> None:
+    def _bar(self) -> None:
         """Put the token in place for good: each push takes the slow path. Under the lock.
 
         A producer that has found the pair alive a moment ago may still take a token, and puts it
@@ -318,7 +337,7 @@ class Accumulator:
                 return task
             core = self.core
             if self._plain and self.state is IDLE and not (self.active or self.mail):
-                count, self.lead = self.lead, 1
+                count, self._lead = self._lead, 1
                 raw = core.raw
                 payload = raw[:count]
                 if payload:
@@ -342,7 +361,7 @@ class Accumulator:
         self.active = 1
         self.state = RUNNING
         self.idle.clear()
-        since = self.since
+        since = self._since
         self.span = (since, since, self.settings.clock.now())
         self.batch = batch = Batch(payload, count, tickets)
         return batch
@@ -363,9 +382,9 @@ class Accumulator:
             self.value = state
             core = self.core
             core.processed += batch.size
-            timing = self.timing
+            timing = self._timing
             if timing is None:
-                timing = self.timing = Timing()
+                timing = self._timing = Timing()
             timing.finished(core.batches, batch.size, seat.span, end)
             line = self._plain and self.state is RUNNING
             if line and not (self.mail or len(core.behaviour)):
@@ -380,8 +399,8 @@ class Accumulator:
                         core.folded += count
                         core.in_flight = count
                         core.batches += 1
-                        self.span = (self.since, end, end)
-                        self.since = end
+                        self.span = (self._since, end, end)
+                        self._since = end
                         # Marks come before their items: looked at after the cut, none is missed.
                         tickets = core.unwrap(payload) if core.marks else None
                         self.batch = task = Batch(payload, count, tickets)
@@ -396,9 +415,9 @@ class Accumulator:
                         self.idle.pop()
                     except IndexError:
                         return None  # a producer has handed the token over meanwhile
-                    self.since = end  # what is there has arrived just now
+                    self._since = end  # what is there has arrived just now
                     if self.mail:
-                        self.lead = NEVER
+                        self._lead = NEVER
                         effects = Effects()
                         task = self._next(seat, PUSHED, effects)
                         break
@@ -431,9 +450,9 @@ class Accumulator:
                 self.value = state
                 self.core.processed += batch.size
                 self.core.in_flight -= batch.size
-                if self.timing is None:
-                    self.timing = Timing()
-                self.timing.finished(self.core.batches, batch.size, seat.span, end)
+                if self._timing is None:
+                    self._timing = Timing()
+                self._timing.finished(self.core.batches, batch.size, seat.span, end)
 
     def lost(self, generation: int, batch: Batch, *, buried: bool) -> bool:
         """Account for messages that failed; return whether they are still in flight."""
@@ -505,7 +524,7 @@ class Accumulator:
         self.state = IDLE
         self.idle.append(self)
 
-    def schedule_start(self, effects: Effects) -> None:
+    def _schedule_start(self, effects: Effects) -> None:
         """Submit a seat that calls `on_start`. Under the lock."""
         self._begin_task(self, Order.ON_START)
         effects.seats.append(self)
@@ -545,7 +564,7 @@ class Accumulator:
             if not self._schedule_seat(event, effects):
                 return
 
-    def catch_up(self) -> Effects:
+    def _catch_up(self) -> Effects:
         """Begin for an executor that was woken but has not begun. Under the lock.
 
         The messages that woke it are in flight for whoever looks next, as they are for the one
@@ -560,16 +579,16 @@ class Accumulator:
 
     def _look(self, effects: Effects) -> None:
         """Do what messages that were just accumulated make possible. Under the lock."""
-        self.lead = NEVER
+        self._lead = NEVER
         if self.state is IDLE:
             if not self.core.shape.timed:
-                self.since = self.settings.clock.now()
+                self._since = self.settings.clock.now()
             self.schedule(PUSHED, effects)
         elif self.state is WAITING:
             self.schedule(DUE, effects)
         elif self._seats:
             self._fill(effects)
-        self.lead = 1
+        self._lead = 1
 
     def _facts(self, event: Event) -> tuple[Facts, float]:
         """Fold what is raw and return what the machine must know. Under the lock."""
@@ -578,13 +597,13 @@ class Accumulator:
         limit = self._limit()
         lead = 0
         if self.active < limit:
-            lead, self.lead = self.lead, 1
+            lead, self._lead = self._lead, 1
         takes_more = self.mode is None and self.exit_reason is None
         if lead and core.raw and takes_more and event in _FOLDS:
             woken = event is PUSHED and self.state is IDLE
             self._fold(now, lead if woken else None)
             if woken and self.mail:
-                self.lead = 0  # mail is served first, and then what has woken the executor, alone
+                self._lead = 0  # mail is served first, and then what has woken the executor, alone
         held, ready = self._readiness(event, now)
         facts = Facts(
             running=self.active,
@@ -687,7 +706,7 @@ class Accumulator:
                 again = self._look_again()
             elif step is SET_TIMER:
                 self._set_timer()
-                if len(self.core.raw) >= self.ring_at and self.mode is None:
+                if len(self.core.raw) >= self._ring_at and self.mode is None:
                     again = DUE  # those who pushed meanwhile could not know
             elif step is CANCEL_TIMER:
                 self._cancel_timer()
@@ -699,9 +718,9 @@ class Accumulator:
         """Perform a step that is not taken for every batch. Under the lock."""
         if step is CLOSE:
             if self.mode is None:  # else the stop has closed it: what is raw now came too late
-                self.close()
+                self._close()
         elif step is CUT_OFF:
-            self.cut_off(effects)
+            self._cut_off(effects)
         elif step is TELL_EXECUTOR:
             effects.executor_gone = True
         elif step is TELL_ALL:
@@ -735,13 +754,13 @@ class Accumulator:
         if self.mode is StopMode.DRAIN and batch.reason in (Reason.IDLE, Reason.FLUSH):
             batch.reason = Reason.DRAIN
         if batch.reason is not Reason.IDLE:
-            if self.timing is None:
-                self.timing = Timing()
-            self.timing.count_reason(batch.reason)
+            if self._timing is None:
+                self._timing = Timing()
+            self._timing.count_reason(batch.reason)
         moment = self.settings.clock.now()
         seat.span = self._span(batch.size, moment, woken=woken)
         if not woken:  # else others may have pushed since then, and wait for the next batch
-            self.since = moment
+            self._since = moment
         seat.batch = batch
         core.in_flight += batch.size
         self._begin_task(seat, batch)
@@ -749,7 +768,7 @@ class Accumulator:
 
     def _span(self, size: int, moment: float, *, woken: bool) -> tuple[float, float, float]:
         """Return between which moments the messages of a batch arrived, and when it is taken."""
-        low, high, first = self.since, moment, self.core.oldest_at
+        low, high, first = self._since, moment, self.core.oldest_at
         if first > low:  # the arrival of the first one is known, and the others follow evenly
             low = min(first, moment)
             high = low + (moment - low) * (size - 1) / max(size, 1)
@@ -764,8 +783,8 @@ class Accumulator:
                 self.idle.pop()
             except IndexError:
                 return None  # a producer has handed the token over meanwhile
-            self.lead = NEVER
-            self.since = self.settings.clock.now()  # they have arrived just now
+            self._lead = NEVER
+            self._since = self.settings.clock.now()  # they have arrived just now
             return PUSHED
         if self.state is IDLE and self._idle_timeout() is not None:
             if self._idleness is None:
@@ -777,7 +796,7 @@ class Accumulator:
         subject = None if self._life is None else self._life.subject
         return self.settings.idle_timeout if subject is None else subject.idle_timeout
 
-    def forget_plainness(self) -> None:
+    def _forget_plainness(self) -> None:
         """Take the general path from now on: there is an idle timeout to watch."""
         self._plain = self._plain and self._idle_timeout() is None
 
@@ -787,12 +806,12 @@ class Accumulator:
         if due is not None:
             more = self.core.behaviour.until_full()
             if more is not None:
-                self.ring_at = min(self.ring_at, more * self.core.shape.width)
+                self._ring_at = min(self._ring_at, more * self.core.shape.width)
             self._timer = self.settings.clock.call_at(due, self._on_due)
 
     def _cancel_timer(self) -> None:
         shape = self.core.shape
-        self.ring_at = FOLD_AT * shape.width if shape.folds else NEVER
+        self._ring_at = FOLD_AT * shape.width if shape.folds else NEVER
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -804,7 +823,7 @@ class Accumulator:
             self.schedule(DUE, effects)
         self.conclude(effects)
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Take in what came before the end, and hold nothing back. Under the lock.
 
         The token is in place by now: whoever pushes later is refused.
@@ -817,7 +836,7 @@ class Accumulator:
         except Exception as error:  # noqa: BLE001 - a broken behaviour must not keep anyone waiting
             core.note_refusal((), error)
 
-    def cut_off(self, effects: Effects) -> None:
+    def _cut_off(self, effects: Effects) -> None:
         """Ignore what is under way from now on. Under the lock."""
         self.generation += 1
         core = self.core
@@ -834,7 +853,7 @@ class Accumulator:
         if self._seats is not None:
             self._seats = list(self._every)
 
-    def forget_timers(self) -> None:
+    def _forget_timers(self) -> None:
         """Cancel what was to happen later. Under the lock."""
         self._cancel_timer()
         if self._idleness is not None:
@@ -847,17 +866,13 @@ class Accumulator:
         if effects.executor_gone or effects.dead or effects.cut or self.core.has_refusals:
             self.life.conclude(effects)
 
-    def effects(self) -> Effects:
-        """Return an empty record of what is to be done outside the lock."""
-        return Effects()
-
-    def ahead(self) -> int:
+    def _ahead(self) -> int:
         """Return how many raw messages are in flight, because they have woken the executor.
 
         Under the lock.
         """
         if self.state is IDLE and not self.idle and not self.active:
-            return min(self.lead, self.core.raw_count())
+            return min(self._lead, self.core.raw_count())
         return 0
 
     def status(self) -> PairState:
@@ -905,13 +920,13 @@ class Accumulator:
         if life is not None:
             life.over()
 
-    def unlink(self) -> None:
+    def _unlink(self) -> None:
         """Forget what refers back to this pair, which has ended."""
         self.idle[:] = _DEAD_TOKENS
         self.value = self.handle = self.actor_ref = None
         self.__dict__.pop("_life", None)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """Mark the pair as dead in a forked child. In its only thread."""
         self.lock = allocate_lock()
         self.life.forked()

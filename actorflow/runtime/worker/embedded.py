@@ -218,7 +218,7 @@ class Workers:
             msg = f"{message!r} answers no call that is out; give each result back once"
             raise ActorflowError(msg)
         worker.current = None
-        core, batch = worker.core, call._tickets  # noqa: SLF001 - made in this module
+        core, batch = worker.core, call._tickets
         state, error, answers = message.state, message.error, None
         if error is None and isinstance(state, Answers):
             problem = state.problem(batch.messages(), 1)

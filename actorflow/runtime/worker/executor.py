@@ -161,7 +161,7 @@ class ExecutorActor(Lifespan):
     def receive(self, message: Any) -> Any:
         """Let the executor answer a message, or do what a proxy means. In the lane's thread."""
         if isinstance(message, _PROXY):
-            return pykka.Actor._handle_receive(self._subject, message)  # type: ignore[arg-type] # noqa: SLF001 # fmt: skip
+            return pykka.Actor._handle_receive(self._subject, message)  # type: ignore[arg-type] # fmt: skip
         return self._subject.handle_message(message)
 
     def refuse_asked(self) -> None:

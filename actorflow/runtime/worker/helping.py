@@ -32,7 +32,7 @@ def help_out(pair: Accumulator, message: Any, ticket: Ticket | None) -> bool:
         pair._refuse_if_closed()
         if pair.state is not IDLE or not pair.idle or pair.core.raw or pair.mail:
             return False
-        pair.since = pair.settings.clock.now()
+        pair._since = pair.settings.clock.now()
         task: Task | None
         if pair._plain:
             task = pair._begin_line([message], None if ticket is None else [(0, ticket)])
@@ -93,9 +93,9 @@ def _help_in_main_thread(  # noqa: C901 - steps that an interrupt can strike bet
                             _end_help(pair)
                             raise
                         # Last: an interrupt costs this measurement, and nothing else.
-                        if pair.timing is None:
-                            pair.timing = Timing()
-                        pair.timing.finished(batches, 1, (begun, begun, begun), end)
+                        if pair._timing is None:
+                            pair._timing = Timing()
+                        pair._timing.finished(batches, 1, (begun, begun, begun), end)
         if pair.batch is batch or core.raw or pair.mail:
             SHELTER.run(_finish_help, pair, batch, generation, outcome, processed)
     except BaseException:  # not `finally`, which an interrupt could strike before it begins
@@ -110,7 +110,7 @@ def _begin_help(pair: Accumulator, batch: Batch, folded: int, batches: int) -> f
     pair.batch = batch
     pair.state, pair.active, pair.core.in_flight = RUNNING, 1, 1
     pair.core.folded, pair.core.batches = folded, batches
-    now = pair.since = pair.settings.clock.now()
+    now = pair._since = pair.settings.clock.now()
     pair.span = (now, now, now)
     pair.idle.clear()
     return now

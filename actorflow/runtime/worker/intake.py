@@ -108,7 +108,7 @@ class Intake:
         waiter = None
         with pair.lock:
             pair._refuse_if_closed()
-            effects = pair.catch_up()
+            effects = pair._catch_up()
             core = pair.core
             now = pair._now()
             failure = pair.prepare(now, effects)
@@ -155,7 +155,7 @@ class Intake:
         pair._refuse_own_functions()
         with pair.lock:
             pair._refuse_if_closed()
-            effects = pair.catch_up()
+            effects = pair._catch_up()
             now = pair._now()
             pair._owner = get_ident()
             try:
@@ -178,7 +178,7 @@ class Intake:
                 core.mark(len(pairs))
                 core.raw.extend([Item(message, (ticket,)) for message, ticket in pairs])
                 return
-            pair.since = pair.settings.clock.now()
+            pair._since = pair.settings.clock.now()
             payload = [message for message, _ in pairs]
             tickets = list(enumerate([ticket for _, ticket in pairs]))
             if core.shape.turns:
@@ -253,7 +253,7 @@ class Intake:
             if pair.lock.acquire(blocking=False):
                 try:
                     if pair.mode is None and pair.exit_reason is None:
-                        effects = pair.catch_up()
+                        effects = pair._catch_up()
                         pair.prepare(pair._now(), effects)
                 finally:
                     pair.lock.release()
@@ -267,7 +267,7 @@ class Intake:
         pair = self._pair
         if pair.state is WAITING:
             pair._refuse_own_functions()
-            pair.ring_at = NEVER  # one look for all; the timer remains, should this be interrupted
+            pair._ring_at = NEVER  # one look for all; the timer remains, should this be interrupted
             SHELTER.run(pair._on_due)
         elif pair.core.shape.folds:
             self.fold_early()

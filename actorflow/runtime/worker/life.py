@@ -51,6 +51,7 @@ from actorflow.runtime.worker.machine import (
     Event,
     StopMode,
 )
+from actorflow.runtime.worker.seat import Effects
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.accumulator import Accumulator
     from actorflow.runtime.worker.batch import Batch
     from actorflow.runtime.worker.executor import Executor
-    from actorflow.runtime.worker.seat import Effects
 
     Notice = Callable[[Any, ExitReason], object]
 
@@ -155,7 +155,7 @@ class Life:
         settings = pair.settings
         self.subject = settings.make_subject(self._first_state())
         pair.handle = settings.handle_of(self.subject)
-        pair.forget_plainness()
+        pair._forget_plainness()
         if self.subject is None:
             pair.value = self._first_state()
         if self.supervised and not self.durable:
@@ -185,12 +185,12 @@ class Life:
     def _begin(self, event: Event) -> None:
         pair = self._pair
         with pair.lock:
-            effects = pair.effects()
+            effects = Effects()
             if event is REVIVED:
                 pair.apply(event, effects)
             if pair.state is STARTING:
                 if self._started is not None:
-                    pair.schedule_start(effects)
+                    pair._schedule_start(effects)
                 else:
                     pair.schedule(STARTED, effects)
         pair.conclude(effects)
@@ -209,11 +209,11 @@ class Life:
         with pair.lock:
             if generation != pair.generation:
                 return
-            effects = pair.effects()
+            effects = Effects()
             self._executor_reason = reason
             if not (self.supervised and self.restarts) or pair.mode is not None:
                 pair.exit_reason = reason
-            pair.cut_off(effects)
+            pair._cut_off(effects)
             pair.apply(START_FAILED, effects)
         failure = StartFailed(repr(pair), reason.describe())
         failure.__cause__ = reason.exception if isinstance(reason, Crash) else None
@@ -239,12 +239,12 @@ class Life:
         with pair.lock:
             if generation != pair.generation:
                 return
-            effects = pair.effects()
+            effects = Effects()
             effects.error = error
             self._executor_reason = reason
             if not self.supervised or pair.mode is not None:
                 pair.exit_reason = pair.exit_reason or reason
-                pair.bar()
+                pair._bar()
             pair.apply(CRASHED, effects)
         log.error(
             "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
@@ -322,7 +322,7 @@ class Life:
                 msg = f"{pair!r} is {pair.state.value}, not parked, so there is nothing to resume"
                 raise NotParked(msg)
             self._crashes = None
-            effects = pair.effects()
+            effects = Effects()
             pair.apply(RESUMED, effects)
         pair.conclude(effects)
 
@@ -344,7 +344,7 @@ class Life:
         pair = self._pair
         settings = pair.settings
         with pair.lock:
-            effects = pair.effects()
+            effects = Effects()
             if event is ABANDON and pair.active and settings.owns_thread:
                 settings.renew_lane()
             if pair.state not in (ALONE, DEAD):
@@ -387,14 +387,14 @@ class Life:
         with pair.lock:
             if pair.exit_reason is not None:
                 return False
-            effects = pair.catch_up()
+            effects = pair._catch_up()
             if mode.stronger_than(pair.mode):
                 first = pair.mode is None
                 pair.mode = mode
                 self._reason = reason or self._reason or Normal()
                 if first:
-                    pair.bar()
-                    pair.close()
+                    pair._bar()
+                    pair._close()
             if not effects.seats:
                 pair.schedule(STOP, effects)
             else:
@@ -416,8 +416,8 @@ class Life:
         with pair.lock:
             if generation != pair.generation:
                 return
-            effects = pair.effects()
-            pair.cut_off(effects)
+            effects = Effects()
+            pair._cut_off(effects)
             pair.apply(ENDED, effects)
         pair.conclude(effects)
 
@@ -476,7 +476,7 @@ class Life:
         error = self.dead_error()
         discarded = 0
         with pair.lock:
-            pair.forget_timers()
+            pair._forget_timers()
             try:
                 discarded = pair.core.abandon(error)
             except Exception as failure:  # noqa: BLE001 - a broken behaviour keeps nobody waiting

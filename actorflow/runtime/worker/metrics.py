@@ -154,10 +154,10 @@ def statistics(pair: Accumulator) -> WorkerStatistics:
     now = pair.settings.clock.now()
     core, life = pair.core, pair.life
     with pair.lock:
-        ahead = pair.ahead()  # first: messages may arrive meanwhile, but none leaves
+        ahead = pair._ahead()  # first: messages may arrive meanwhile, but none leaves
         counts = core.counts()
-        timing = pair.timing
-        since = max(pair.since, core.oldest_at) if len(core.behaviour) else pair.since
+        timing = pair._timing
+        since = max(pair._since, core.oldest_at) if len(core.behaviour) else pair._since
         batches, restarts = core.batches, life.restarts
         books = (core.processed, core.failed, core.dead_lettered, core.in_flight)
         reasons = dict(timing.reasons) if timing is not None else {}
@@ -183,7 +183,7 @@ def statistics(pair: Accumulator) -> WorkerStatistics:
         batches=batches + bool(ahead),
         batch_sizes={} if timing is None else timing.sizes(),
         reasons=by_reason,
-        busy=(0.0 if timing is None else timing.busy) / max(now - pair.spawned, 1e-9),
+        busy=(0.0 if timing is None else timing.busy) / max(now - pair._spawned, 1e-9),
         oldest_age=max(now - since, 0.0) if held else 0.0,
         latency_p50=times[0],
         latency_p99=times[1],

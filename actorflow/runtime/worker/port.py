@@ -17,6 +17,7 @@ from actorflow.runtime.worker.machine import (
     STOP,
     StopMode,
 )
+from actorflow.runtime.worker.seat import Effects
 from actorflow.runtime.worker.spec import launch, make
 
 if TYPE_CHECKING:
@@ -101,11 +102,11 @@ class Port:
                 return False
             if len(pair.core) or pair.settings.has_on_stop:
                 return False
-            effects = pair.effects()
+            effects = Effects()
             pair.mode = StopMode.FINISH
             pair.apply(STOP, effects)
         pair.conclude(effects)
-        pair.unlink()
+        pair._unlink()
         return True
 
     def finish(self) -> None:

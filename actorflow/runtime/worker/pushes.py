@@ -58,7 +58,7 @@ class LingeringWorkerRef(WorkerRef):
         raw.append(message)
         if self._idle:
             pair.wake((message,))
-        elif len(raw) >= pair.ring_at:
+        elif len(raw) >= pair._ring_at:
             pair.intake.ring()
 
     def push_many(self, messages: Iterable[Any]) -> None:
@@ -74,7 +74,7 @@ class LingeringWorkerRef(WorkerRef):
         super()._append(message, ticket)
 
     def _look(self) -> None:
-        if len(self._raw) >= self.actor.ring_at:
+        if len(self._raw) >= self.actor._ring_at:
             self.actor.intake.ring()
 
 
@@ -97,7 +97,7 @@ class StampingWorkerRef(WorkerRef):
         raw.extend((self._now(), message))
         if self._idle:
             self.actor.wake((message,))
-        elif len(raw) >= self.actor.ring_at:
+        elif len(raw) >= self.actor._ring_at:
             self.actor.intake.ring()
 
     def push_many(self, messages: Iterable[Any]) -> None:
@@ -111,7 +111,7 @@ class StampingWorkerRef(WorkerRef):
         return stamped
 
     def _look(self) -> None:
-        if len(self._raw) >= self.actor.ring_at:
+        if len(self._raw) >= self.actor._ring_at:
             self.actor.intake.ring()
 
 

@@ -94,7 +94,7 @@ class WorkerRef(Ref[Any]):
             return
         self._raw.extend(self._stamped(messages))
         if self._idle:
-            self.actor.lead = len(messages)
+            self.actor._lead = len(messages)
             self.actor.wake(messages)
 
     def _stamped(self, messages: list[Any]) -> list[Any]:
@@ -204,7 +204,7 @@ class WorkerRef(Ref[Any]):
         """Return a future of what a proxy means: it sees the accumulator, not the job."""
         ticket = FutureTicket()
         try:
-            answer = pykka.Actor._handle_receive(self.actor, message)  # type: ignore[arg-type] # noqa: SLF001
+            answer = pykka.Actor._handle_receive(self.actor, message)  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - raised by the future
             ticket.resolve(error)
         else:
@@ -215,7 +215,7 @@ class WorkerRef(Ref[Any]):
         """Send a message like `push`: pykka's word for it."""
         if isinstance(message, _PROXY):
             self._proxied(message)
-        elif type(message) is messages._ActorStop:  # noqa: SLF001 - what pykka's own stop sends
+        elif type(message) is messages._ActorStop:
             self.stop(block=False)
         else:
             self.push(message)
@@ -365,7 +365,7 @@ class WorkerRef(Ref[Any]):
     def __len__(self) -> int:
         """Return how many messages are accumulated now."""
         with self.actor.lock:
-            ahead = self.actor.ahead()  # first: messages may arrive meanwhile, but none leaves
+            ahead = self.actor._ahead()  # first: messages may arrive meanwhile, but none leaves
             return len(self.actor.core) - ahead
 
     def __bool__(self) -> bool:
@@ -524,7 +524,7 @@ class _Inbox:
         """Push what is in the envelope; an answer goes to whoever waits for it."""
         if envelope.reply_to is None:
             self._worker.tell(envelope.message)
-        elif type(envelope.message) is messages._ActorStop:  # noqa: SLF001 - see `tell`
+        elif type(envelope.message) is messages._ActorStop:
             self._worker.watch(lambda _ref, _reason: envelope.reply_to.set(None))
             self._worker.stop(block=False)
         else:

@@ -170,7 +170,7 @@ def _report_lost() -> None:
 def _after_fork() -> None:
     """Mark the parent's workers as dead in a forked child: their threads are not here."""
     for pair in _pairs():
-        pair.forked()
+        pair._forked()
         ROSTER.discard(pair)
         if pair.settings.name is not None:
             forget_name(pair.settings.name, pair.actor_ref)

@@ -254,7 +254,7 @@ def resolve_many(outcomes: Iterable[tuple[Any, ...]]) -> None:
     for outcome in outcomes:
         ticket = outcome[0]
         if type(ticket) is AsyncTicket:
-            loops.setdefault(ticket._loop, []).append(outcome)  # noqa: SLF001
+            loops.setdefault(ticket._loop, []).append(outcome)
         else:
             ticket.resolve(*outcome[1:])
     for loop, own in loops.items():
@@ -266,4 +266,4 @@ def resolve_many(outcomes: Iterable[tuple[Any, ...]]) -> None:
 
 def _settle_all(outcomes: list[tuple[Any, ...]]) -> None:
     for outcome in outcomes:
-        outcome[0]._settle(*outcome[1:])  # noqa: SLF001
+        outcome[0]._settle(*outcome[1:])

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
 from actorflow.runtime.lanes.shelter import SHELTER
-from actorflow.runtime.worker import accumulator
+from actorflow.runtime.worker import intake
 from behaviours import (
     Bounded,
     Coalesce,
@@ -251,7 +251,10 @@ def fold_unsheltered() -> None:
                 return function(*arguments)
             return SHELTER.run(function, *arguments)
 
-    vars(accumulator)["SHELTER"] = Unsheltered()
+        def post(self, function: Callable[[], Any]) -> None:
+            self.run(function)
+
+    vars(intake)["SHELTER"] = Unsheltered()
 
 
 MUTATIONS: dict[str, Callable[[], None]] = {

@@ -104,7 +104,7 @@ MUTATIONS = (
     ),
     Mutation(
         "nobody catches up with an executor that was woken",
-        (("catch_up", "not self.idle and not self.active", "False"),),
+        (("_catch_up", "not self.idle and not self.active", "False"),),
         storm=None,
         duel=("busy", "finish", "look"),
     ),

@@ -116,7 +116,7 @@ class Twin:
     def look(self) -> dict[str, Any]:
         """Return all that the twins must have in common."""
         pair, core = self.pair, self.pair.core
-        batch, timing = pair.batch, pair.timing
+        batch, timing = pair.batch, pair._timing
         return {
             "state": pair.state,
             "token": bool(pair.idle),
@@ -134,7 +134,7 @@ class Twin:
             "mode": pair.mode,
             "ended": type(pair.exit_reason),
             "mail": len(pair.mail),
-            "times": (pair.since, pair.span),
+            "times": (pair._since, pair.span),
             "sizes": timing and timing.sizes(),
             "seen": self.batches,
             "answered": [future._queue.qsize() if hasattr(future, "_queue") else None
