@@ -248,8 +248,8 @@ def _same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Return whether options come to the same settings. By identity: users own `__eq__`."""
     if not some and not others:
         return True
-    if some.get("concurrency", 1) != 1:
-        return False  # then the state is looked at, too
+    if some.get("concurrency", 1) != 1 or not others.keys() <= DEFAULTS.keys():
+        return False  # the state is looked at, too; or there are options to refuse
     return all(
         some.get(name, default) is others.get(name, default)
         for name, default in DEFAULTS.items()
