@@ -24,9 +24,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.actor.current import CURRENT
+from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import WouldDeadlock
 from actorflow.runtime.exits import Normal
-from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.lanes.token import shelter
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker import runner
 from actorflow.runtime.worker.accumulation import Accumulation
@@ -135,7 +137,7 @@ class Accumulator:
     """Envelopes for the executor, which are served between two batches."""
     _timing: Timing | None = None
     _ring_at: int = NEVER
-    """The length of `raw` at which a push makes the accumulator of a timed behaviour look again."""
+    """The length of `raw` at which a push makes the accumulator look, or fold."""
     actor_ref: Any
     """The worker's ref."""
     _life: Life | None = None
@@ -165,8 +167,8 @@ class Accumulator:
         self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
         self._owner = 0
         self._timer: Timer | None = None
-        if self.core.shape.timed:
-            self._cancel_timer()
+        if self.core.shape.folds:
+            self._calm()
         # A pair that runs one batch at a time is its own seat.
         self.first: Task | None = None
         self.batch: Batch | None = None
@@ -225,7 +227,10 @@ class Accumulator:
             raise self._deadlock()
         if self._takes_messages():
             if self.core.shape.timed:
-                SHELTER.run(self._wake_timed)
+                if in_main_thread() and self.settings.clock is SYSTEM:
+                    shelter(self.idle, _wake_claimed)  # the pusher goes on
+                else:
+                    SHELTER.run(self._wake_timed)
             else:
                 self._since = self.settings.clock.now()
                 self.settings.lane.claim(self.idle)
@@ -573,7 +578,7 @@ class Accumulator:
         effects = Effects()
         if self.state is IDLE and not self.idle and not self.active:
             self.schedule(PUSHED, effects)
-            if self._seats is None:
+            if self._seats is None and not self.core.shape.timed:
                 effects.seats.clear()  # it is in its lane already
         return effects
 
@@ -809,9 +814,13 @@ class Accumulator:
                 self._ring_at = min(self._ring_at, more * self.core.shape.width)
             self._timer = self.settings.clock.call_at(due, self._on_due)
 
-    def _cancel_timer(self) -> None:
+    def _calm(self) -> None:
+        """Let pushes ring when there is much to fold, or not at all."""
         shape = self.core.shape
         self._ring_at = FOLD_AT * shape.width if shape.folds else NEVER
+
+    def _cancel_timer(self) -> None:
+        self._calm()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -956,3 +965,14 @@ class Accumulator:
             effects = Effects()
             self.schedule(MAIL, effects)
         self.conclude(effects)
+
+
+def _wake_claimed(pair: Accumulator) -> None:
+    """Begin, or set the timer, for a pair whose token was handed to the shelter."""
+    with pair.lock:
+        effects = Effects()
+        if pair.state is IDLE and not pair.active and pair._takes_messages():
+            pair.schedule(PUSHED, effects)
+        elif pair.state is RUNNING and pair._seats:
+            pair._fill(effects)
+    pair.conclude(effects)

@@ -11,6 +11,7 @@ from _thread import get_ident
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import (
     Full,
     LoopBlocked,
@@ -44,12 +45,11 @@ it pushes in one call. What is handed to the job, and what `push_ack` accepts, i
 class Intake:
     """Takes messages in for one accumulator."""
 
-    __slots__ = ("_blocked", "_folding", "_pair")
+    __slots__ = ("_blocked", "_pair")
 
     def __init__(self, pair: Accumulator) -> None:
         self._pair = pair
         self._blocked: deque[tuple[Any, Ticket | None, Any]] | None = None
-        self._folding = False
 
     @property
     def is_blocking(self) -> bool:
@@ -233,32 +233,40 @@ class Intake:
         pair = self._pair
         pair._refuse_own_functions()
         if in_main_thread():
-            if pair.core.raw_count() > 4 * FOLD_AT:
-                SHELTER.run(self._fold_now)
-            elif not self._folding:
-                self._folding = True  # should an interrupt strike now, the length decides, above
+            if pair.core.raw_count() >= 4 * FOLD_AT:
+                SHELTER.run(self._fold_blocking)
+            else:
+                # Should an interrupt strike now, the next fold is due at this length.
+                pair._ring_at = 4 * FOLD_AT * pair.core.shape.width
                 SHELTER.post(self._fold_now)
             return
-        if not self._folding:
-            self._fold_now()
+        self._fold_now()
         while pair.core.raw_count() > 4 * FOLD_AT and pair.exit_reason is None:
             runner.pause()
             self._fold_now()
 
     def _fold_now(self) -> None:
+        """Fold, unless somebody else has the lock."""
+        if self._pair.lock.acquire(blocking=False):
+            self._fold_locked()
+
+    def _fold_blocking(self) -> None:
+        self._pair.lock.acquire()
+        self._fold_locked()
+
+    def _fold_locked(self) -> None:
+        """Fold, and release the lock. Others only append meanwhile."""
         pair = self._pair
-        self._folding = True  # here, where no interrupt can leave it set for good
         effects = None
+        pair._ring_at = 4 * FOLD_AT * pair.core.shape.width
         try:
-            if pair.lock.acquire(blocking=False):
-                try:
-                    if pair.mode is None and pair.exit_reason is None:
-                        effects = pair._catch_up()
-                        pair.prepare(pair._now(), effects)
-                finally:
-                    pair.lock.release()
+            if pair.mode is None and pair.exit_reason is None:
+                effects = pair._catch_up()
+                pair.prepare(pair._now(), effects)
         finally:
-            self._folding = False
+            if pair.state is not WAITING:
+                pair._calm()
+            pair.lock.release()
         if effects is not None:
             pair.conclude(effects)
 
@@ -268,7 +276,10 @@ class Intake:
         if pair.state is WAITING:
             pair._refuse_own_functions()
             pair._ring_at = NEVER  # one look for all; the timer remains, should this be interrupted
-            SHELTER.run(pair._on_due)
+            if in_main_thread() and pair.settings.clock is SYSTEM:
+                SHELTER.post(pair._on_due)  # the pusher goes on
+            else:
+                SHELTER.run(pair._on_due)
         elif pair.core.shape.folds:
             self.fold_early()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import LoopBlocked, WorkerStopped, WouldDeadlock
-from actorflow.runtime.worker.intake import FOLD_AT
 from actorflow.runtime.worker.ref import WorkerRef
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class FoldingWorkerRef(WorkerRef):
         raw.append(message)
         if self._idle:
             self.actor.wake((message,))
-        elif len(raw) > FOLD_AT:
+        elif len(raw) >= self.actor._ring_at:
             self.actor.intake.fold_early()
 
     def push_many(self, messages: Iterable[Any]) -> None:
@@ -41,7 +40,7 @@ class FoldingWorkerRef(WorkerRef):
         self._look()
 
     def _look(self) -> None:
-        if len(self._raw) > FOLD_AT:
+        if len(self._raw) >= self.actor._ring_at:
             self.actor.intake.fold_early()
 
 

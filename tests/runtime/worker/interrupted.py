@@ -247,7 +247,7 @@ def fold_unsheltered() -> None:
 
     class Unsheltered:
         def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-            if function.__name__ == "_fold_now":
+            if function.__name__ in ("_fold_now", "_fold_blocking"):
                 return function(*arguments)
             return SHELTER.run(function, *arguments)
 

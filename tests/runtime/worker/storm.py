@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
+from actorflow.runtime.worker import accumulator as accumulator_module
 from actorflow.runtime.worker import intake as intake_module
-from actorflow.runtime.worker import pushes as pushes_module
 from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.runtime.worker.weather import (
     BEHAVIOURS,
@@ -398,12 +398,12 @@ def _fold_at(limit: int | None) -> Iterator[None]:
     before = intake_module.FOLD_AT
     if limit is not None:
         intake_module.FOLD_AT = limit
-        pushes_module.FOLD_AT = limit  # type: ignore[attr-defined]
+        accumulator_module.FOLD_AT = limit  # type: ignore[attr-defined]
     try:
         yield
     finally:
         intake_module.FOLD_AT = before
-        pushes_module.FOLD_AT = before  # type: ignore[attr-defined]
+        accumulator_module.FOLD_AT = before  # type: ignore[attr-defined]
 
 
 def run_storm(weather: Weather) -> list[str]:

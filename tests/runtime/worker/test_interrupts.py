@@ -15,7 +15,7 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.worker import accumulator as accumulator_module
-from actorflow.runtime.worker import pushes
+from actorflow.runtime.worker import intake
 from behaviours import Bounded, Linger, Queue, Unique
 from tests.runtime.worker.interrupted import BEHAVIOURS
 from tests.runtime.worker.law import check_law
@@ -228,7 +228,7 @@ SCENES: dict[str, Scene] = {
 @pytest.fixture
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have producers fold after a few messages."""
-    for module in (accumulator_module, pushes):
+    for module in (accumulator_module, intake):
         monkeypatch.setattr(module, "FOLD_AT", 2)
 
 
