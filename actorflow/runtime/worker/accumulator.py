@@ -24,7 +24,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import WouldDeadlock
 from actorflow.runtime.exits import Normal
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
@@ -227,7 +226,7 @@ class Accumulator:
             raise self._deadlock()
         if self._takes_messages():
             if self.core.shape.timed:
-                if in_main_thread() and self.settings.clock is SYSTEM:
+                if self.settings.hands_off and in_main_thread():
                     shelter(self.idle, _wake_claimed)  # the pusher goes on
                 else:
                     SHELTER.run(self._wake_timed)

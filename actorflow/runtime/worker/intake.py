@@ -11,7 +11,6 @@ from _thread import get_ident
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import (
     Full,
     LoopBlocked,
@@ -276,7 +275,7 @@ class Intake:
         if pair.state is WAITING:
             pair._refuse_own_functions()
             pair._ring_at = NEVER  # one look for all; the timer remains, should this be interrupted
-            if in_main_thread() and pair.settings.clock is SYSTEM:
+            if pair.settings.hands_off and in_main_thread():
                 SHELTER.post(pair._on_due)  # the pusher goes on
             else:
                 SHELTER.run(pair._on_due)
