@@ -99,9 +99,9 @@ class Settings:
     """
 
     __slots__ = (
-        "asynchronous", "breaker", "checks", "clock", "concurrency", "executor", "handle", "hands_off",
-        "has_on_start", "has_on_stop", "help", "idle_timeout", "job", "lane", "name", "policy",
-        "reruns", "verbose",
+        "asynchronous", "breaker", "checks", "clock", "concurrency", "executor", "handle",
+        "hands_off", "has_on_start", "has_on_stop", "help", "idle_timeout", "job", "lane", "name",
+        "policy", "reruns", "verbose",
     )  # fmt: skip
 
     def __init__(self, job: Any, given: WorkerOptions, what: str = "spawn") -> None:
