@@ -271,7 +271,7 @@ class Accumulation:
             self._settle_loose()
 
     def note_time(self, now: float) -> None:
-        """Tell a behaviour with time when the next message arrives."""
+        """Pass the time of the next arrival to a behaviour that needs it."""
         if self.shape.timed:
             self.behaviour.ready_at(now)
             if not len(self.behaviour):

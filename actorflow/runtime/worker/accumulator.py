@@ -507,7 +507,7 @@ class Accumulator:
         return 1 if self._exclusive else self.settings.concurrency
 
     def _leave(self, seat: Any) -> None:
-        """Give back a seat that has nothing to do. Under the lock."""
+        """Return a seat that has nothing to do. Under the lock."""
         if self._seats is not None:
             self._seats.append(seat)
 
@@ -577,7 +577,8 @@ class Accumulator:
         effects = Effects()
         if self.state is IDLE and not self.idle and not self.active:
             self.schedule(PUSHED, effects)
-            if self._seats is None and not self.core.shape.timed:
+            sheltered = self.core.shape.timed and self.settings.hands_off
+            if self._seats is None and not sheltered:
                 effects.seats.clear()  # it is in its lane already
         return effects
 
