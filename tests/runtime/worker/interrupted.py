@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
 from actorflow.runtime.lanes.shelter import SHELTER
-from actorflow.runtime.worker import intake
+from actorflow.runtime.worker import accumulator, intake
 from behaviours import (
     Bounded,
     Coalesce,
@@ -255,6 +255,8 @@ def fold_unsheltered() -> None:
             self.run(function)
 
     vars(intake)["SHELTER"] = Unsheltered()
+    for module in (intake, accumulator):  # folds are short, so let there be many
+        vars(module)["FOLD_AT"] = 32
 
 
 MUTATIONS: dict[str, Callable[[], None]] = {
