@@ -94,7 +94,7 @@ _ORDERS = {
 
 
 _SPARE = 64
-"""Tokens of a pair that takes no more messages. See `Accumulator.bar`."""
+"""Tokens of a pair that takes no more messages. See `Accumulator._bar`."""
 
 _DEAD_TOKENS: list[Any] = [Nobody()] * _SPARE
 

@@ -11,6 +11,7 @@ import pytest
 import actorflow as af
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Bounded, Chunk, Coalesce, Expire, Queue, Unique
+from tests.runtime.worker.law import Latest, Sampled
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until, until_accumulated
 
 
@@ -101,39 +102,6 @@ def test_m18_a_part_of_a_chunk_is_answered_when_its_turn_comes() -> None:
 
 
 # M18 for behaviours of the user's own.
-
-
-class Latest:
-    """Holds the newest message only, and does not list what it holds."""
-
-    def __init__(self) -> None:
-        self.held: list[Any] = []
-
-    def add(self, message: Any) -> None:
-        self.held = [message]
-
-    def take(self) -> list[Any]:
-        held, self.held = self.held, []
-        return held
-
-    def __len__(self) -> int:
-        return len(self.held)
-
-
-class Sampled(Latest):
-    """Keeps every third message and forgets the others at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen = 0
-
-    def add(self, message: Any) -> None:
-        self.seen += 1
-        if self.seen % 3 == 1:
-            self.held.append(message)
-
-    def __iter__(self) -> Any:
-        return iter(self.held)
 
 
 @pytest.mark.parametrize("behaviour", [Latest, lambda: Bounded(Latest, 5)])
