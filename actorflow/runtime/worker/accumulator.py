@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.errors import WouldDeadlock
 from actorflow.runtime.exits import Normal
-from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
-from actorflow.runtime.lanes.token import shelter
+from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker import runner
 from actorflow.runtime.worker.accumulation import Accumulation
@@ -226,10 +225,7 @@ class Accumulator:
             raise self._deadlock()
         if self._takes_messages():
             if self.core.shape.timed:
-                if self.settings.hands_off and in_main_thread():
-                    shelter(self.idle, _wake_claimed)  # the pusher goes on
-                else:
-                    SHELTER.run(self._wake_timed)
+                SHELTER.run(self._wake_timed)
             else:
                 self._since = self.settings.clock.now()
                 self.settings.lane.claim(self.idle)
@@ -577,8 +573,7 @@ class Accumulator:
         effects = Effects()
         if self.state is IDLE and not self.idle and not self.active:
             self.schedule(PUSHED, effects)
-            sheltered = self.core.shape.timed and self.settings.hands_off
-            if self._seats is None and not sheltered:
+            if self._seats is None:
                 effects.seats.clear()  # it is in its lane already
         return effects
 
@@ -965,14 +960,3 @@ class Accumulator:
             effects = Effects()
             self.schedule(MAIL, effects)
         self.conclude(effects)
-
-
-def _wake_claimed(pair: Accumulator) -> None:
-    """Begin, or set the timer, for a pair whose token was handed to the shelter."""
-    with pair.lock:
-        effects = Effects()
-        if pair.state is IDLE and not pair.active and pair._takes_messages():
-            pair.schedule(PUSHED, effects)
-        elif pair.state is RUNNING and pair._seats:
-            pair._fill(effects)
-    pair.conclude(effects)

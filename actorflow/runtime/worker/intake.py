@@ -275,10 +275,7 @@ class Intake:
         if pair.state is WAITING:
             pair._refuse_own_functions()
             pair._ring_at = NEVER  # one look for all; the timer remains, should this be interrupted
-            if pair.settings.hands_off and in_main_thread():
-                SHELTER.post(pair._on_due)  # the pusher goes on
-            else:
-                SHELTER.run(pair._on_due)
+            SHELTER.run(pair._on_due)
         elif pair.core.shape.folds:
             self.fold_early()
 

@@ -100,7 +100,7 @@ class Settings:
 
     __slots__ = (
         "asynchronous", "breaker", "checks", "clock", "concurrency", "executor", "handle",
-        "hands_off", "has_on_start", "has_on_stop", "help", "idle_timeout", "job", "lane", "name",
+        "has_on_start", "has_on_stop", "help", "idle_timeout", "job", "lane", "name",
         "policy", "reruns", "verbose",
     )  # fmt: skip
 
@@ -140,8 +140,6 @@ class Settings:
             raise BadOption(msg)
         self.verbose = bool(options["verbose"])
         self.lane = _lane(options["executor"], kind, self.name)
-        # With a lane or a clock of the caller's own, a push has done its part when it returns.
-        self.hands_off = self.clock is SYSTEM and isinstance(options["executor"], str)
         self.help = bool(options["help"])
         if self.help and not (self.lane.can_help and self.concurrency == 1):
             msg = (
