@@ -11,6 +11,7 @@ __all__ = [
     "NotStorable",
     "StoreBroken",
     "StoreBusy",
+    "StoreConflict",
     "StoreFull",
     "StoreRefused",
     "TaskFailed",
@@ -40,6 +41,10 @@ class StoreBroken(ActorflowError):
 
 class StoreRefused(ActorflowError):
     """The store could not take it now; nothing of it is stored. It may work later."""
+
+
+class StoreConflict(ActorflowError):
+    """A change can never be committed, because of the id that the message names."""
 
 
 class StoreFull(StoreRefused):
