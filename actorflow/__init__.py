@@ -74,7 +74,7 @@ from actorflow.runtime.worker.spec import Worker, spawn
 if TYPE_CHECKING:
     from actorflow.application import Engine
     from actorflow.bench.trace import record
-    from actorflow.engine.tasker import HOLD
+    from actorflow.engine.tasks.tasker import HOLD
     from actorflow.flows.service.taskers import FlowTask
     from actorflow.runtime.prometheus import Collector
 
@@ -162,7 +162,7 @@ _LATER = {
     "Collector": "actorflow.runtime.prometheus",
     "Engine": "actorflow.application",
     "FlowTask": "actorflow.flows.service.taskers",
-    "HOLD": "actorflow.engine.tasker",
+    "HOLD": "actorflow.engine.tasks.tasker",
     "record": "actorflow.bench.trace",
 }
 

@@ -49,7 +49,7 @@ def application() -> typer.Typer:
 
         commands(arguments or [], prog_name="actorflow flow")
 
-    from actorflow.engine.commands import mount  # noqa: PLC0415 - only for the command line
+    from actorflow.engine.operations.commands import mount  # noqa: PLC0415 - only for the command line
 
     mount(app)
     return app

@@ -98,7 +98,7 @@ def trace(
     store: Annotated[str, typer.Option(help="The store; it may be in use.")],
 ) -> None:
     """Print every message of an execution, run by run."""
-    from actorflow.engine.stores.finding import open_store  # noqa: PLC0415
+    from actorflow.engine.stores.opening import open_store  # noqa: PLC0415
     from actorflow.flows.service.trace import trace_lines  # noqa: PLC0415
     from actorflow.flows.service.view import FlowExecution  # noqa: PLC0415
 

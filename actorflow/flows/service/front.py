@@ -356,7 +356,7 @@ class Flows:
         """
         known = qualified(domain, name)
         if isinstance(do, str):
-            from actorflow.engine.remote import http_tasker  # noqa: PLC0415 - loads urllib
+            from actorflow.engine.tasks.http import http_tasker  # noqa: PLC0415 - loads urllib
 
             do = http_tasker(do, options.get("timeout"))
         BareEngine.tasker(self._engine, known, adapt(do), **options)

@@ -11,7 +11,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.tasker import HOLD, Task
+from actorflow.engine.tasks.tasker import HOLD, Task
 from actorflow.flows.errors import FlowError, UnknownTasker, check_payload
 from actorflow.runtime.errors import near
 

@@ -43,7 +43,7 @@ def _telling(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _look(where: str) -> Store:
-    from actorflow.engine.stores.finding import open_store  # noqa: PLC0415
+    from actorflow.engine.stores.opening import open_store  # noqa: PLC0415
 
     return open_store(where, read_only=True)
 
@@ -104,7 +104,7 @@ def ps(
 def show(store: str, execution: str) -> None:
     """Show all that is stored of one execution, as JSON."""
     from actorflow.engine.errors import UnknownExecution  # noqa: PLC0415
-    from actorflow.engine.transfer import readable  # noqa: PLC0415
+    from actorflow.engine.operations.export import readable  # noqa: PLC0415
     from actorflow.runtime.errors import near  # noqa: PLC0415
 
     found = _look(store)
@@ -154,7 +154,7 @@ def purge(store: str, days: float = 30.0, *, dead: bool = False) -> None:
 
 def export(store: str) -> None:
     """Write a store to stdout as JSON lines, also while its engine runs."""
-    from actorflow.engine.transfer import export_lines  # noqa: PLC0415
+    from actorflow.engine.operations.export import export_lines  # noqa: PLC0415
 
     found = _look(store)
     for line in export_lines(found):
@@ -165,8 +165,8 @@ def export(store: str) -> None:
 def import_(store: str) -> None:
     """Make a new store of JSON lines from stdin."""
     from actorflow.engine.errors import StoreBroken  # noqa: PLC0415
-    from actorflow.engine.stores.finding import open_store, scheme_of  # noqa: PLC0415
-    from actorflow.engine.transfer import import_lines  # noqa: PLC0415
+    from actorflow.engine.operations.export import import_lines  # noqa: PLC0415
+    from actorflow.engine.stores.opening import open_store, scheme_of  # noqa: PLC0415
 
     if scheme_of(store) is None and Path(store).exists():
         msg = f"{store} is there already: an import makes a new store"

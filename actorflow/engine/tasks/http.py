@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import TaskFailed
-from actorflow.engine.tasker import HOLD, Task
+from actorflow.engine.tasks.tasker import HOLD, Task
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import actorflow as af
 from actorflow.cli import application
-from actorflow.engine.stores.finding import open_store, scheme_of
 from actorflow.engine.stores.memory import MemoryStore
-from actorflow.engine.stores.sqlite import SqliteStore
+from actorflow.engine.stores.opening import open_store, scheme_of
+from actorflow.engine.stores.sqlite.store import SqliteStore
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SHELF = '''
 
 from pathlib import Path
 
-from actorflow.engine.stores.sqlite import SqliteStore
+from actorflow.engine.stores.sqlite.store import SqliteStore
 
 opened = []
 

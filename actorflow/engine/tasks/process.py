@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from actorflow.engine.errors import TaskFailed, text_of
-from actorflow.engine.tasker import Task
+from actorflow.engine.tasks.tasker import Task
 from actorflow.runtime.errors import BadJob
 
 if TYPE_CHECKING:

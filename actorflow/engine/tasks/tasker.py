@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.engine.stores.protocol import TaskRow
-    from actorflow.engine.tasks import Taskers
+    from actorflow.engine.tasks.board import Taskers
     from actorflow.runtime.lanes.lane import Lane
 
 __all__ = ["HOLD", "Task", "Tasker"]
@@ -189,7 +189,7 @@ class Tasker:
     ) -> None:
         given: Any = do
         if isinstance(given, str):
-            from actorflow.engine.remote import http_tasker  # noqa: PLC0415 - loads urllib
+            from actorflow.engine.tasks.http import http_tasker  # noqa: PLC0415 - loads urllib
 
             given = http_tasker(given, timeout)
         if not callable(given):
@@ -203,7 +203,7 @@ class Tasker:
         self.backoff = backoff or Backoff(initial=1.0, maximum=300.0, jitter=0.1)
         self.processes: Any = None
         if executor == "process":
-            from actorflow.engine.processes import ProcessTasker  # noqa: PLC0415 - loads processes
+            from actorflow.engine.tasks.process import ProcessTasker  # noqa: PLC0415 - loads processes
 
             given = self.processes = ProcessTasker(name, given)
         self.do = given

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine import bodies
 from actorflow.engine.errors import TaskTimeout, text_of
 from actorflow.engine.stores.protocol import Change
-from actorflow.engine.tasker import HOLD, Tasker
+from actorflow.engine.tasks.tasker import HOLD, Tasker
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.log import log
 from behaviours.errors import brief

@@ -11,8 +11,8 @@ import threading
 from math import inf
 from typing import TYPE_CHECKING
 
+from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.stores.protocol import Change
-from actorflow.engine.writer import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

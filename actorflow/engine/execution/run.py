@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.errors import Cancelled
-from actorflow.engine.failpoints import failpoint
+from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.kind import Outcome, Status
 from actorflow.engine.stores.protocol import Change, TaskRow, TimerRow
 from actorflow.runtime.errors import WorkerStopped
@@ -23,7 +23,7 @@ from actorflow.runtime.worker.deferred import Deferred
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from actorflow.engine.host import Live, Stored
+    from actorflow.engine.execution.host import Live, Stored
 
 __all__ = ["BUDGET", "Run", "answered"]
 
@@ -215,7 +215,7 @@ class Run:
 
     def _go_on(self, change: Change, count: int) -> None:
         """Run what the budget left over: next in this execution, but after other executions."""
-        from actorflow.engine.host import Stored  # noqa: PLC0415 - the two know each other
+        from actorflow.engine.execution.host import Stored  # noqa: PLC0415 - the two know each other
 
         left = change.rows[:count]
         self.batch = [bodies.decode(row.body) for row in left]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from actorflow.engine.engine import Engine
-    from actorflow.engine.letters import Letters
+    from actorflow.engine.operations.dead_letters import Letters
 
 __all__ = ["DurableWorker", "WorkerKind"]
 

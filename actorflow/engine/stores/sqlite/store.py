@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import StoreBroken, StoreFull, StoreRefused
-from actorflow.engine.failpoints import failpoint
-from actorflow.engine.stores.locking import FileLock, sync_folder
+from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.stores.protocol import Change, DeadRow, ExecutionRow, MessageRow
-from actorflow.engine.stores.statements import (
+from actorflow.engine.stores.sqlite.lock import FileLock, sync_folder
+from actorflow.engine.stores.sqlite.schema import (
     CHUNK,
     CREATE,
     TABLES,
@@ -31,7 +31,7 @@ from actorflow.engine.stores.statements import (
     select_text,
     spans,
 )
-from actorflow.engine.stores.wal import sync_log, verify_log
+from actorflow.engine.stores.sqlite.wal import sync_log, verify_log
 from actorflow.runtime.errors import BadOption, near
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def open_store(
         from actorflow.engine.stores.memory import MemoryStore  # noqa: PLC0415 - only where used
 
         return MemoryStore()
-    from actorflow.engine.stores.sqlite import SqliteStore  # noqa: PLC0415 - loads sqlite3
+    from actorflow.engine.stores.sqlite.store import SqliteStore  # noqa: PLC0415 - loads sqlite3
 
     return SqliteStore(where, durability=durability, check=check, read_only=read_only)
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.errors import EngineClosed, UnknownKind, text_of
+from actorflow.engine.execution.run import Run, answered
 from actorflow.engine.kind import Status
-from actorflow.engine.run import Run, answered
 from actorflow.engine.stores.protocol import Change, DeadRow
 from actorflow.runtime.errors import Displaced, StopTimeout, WorkerStopped, near
 from actorflow.runtime.lanes.pool import POOL
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from actorflow.engine.engine import Engine
+    from actorflow.engine.execution.writer import Append, Writer
     from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, TaskRow
-    from actorflow.engine.writer import Append, Writer
     from actorflow.runtime.clock import Timer
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.worker.deferred import Deferred
