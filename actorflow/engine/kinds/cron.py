@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from actorflow.engine import bodies
-from actorflow.engine.kind import Outcome, Outgoing, SetTimer
+from actorflow.engine.kind import Message, Options, Outcome, Outgoing, SetTimer, TimerFired
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
+
+    from actorflow.engine.kind import Context, Envelope
 
 __all__ = ["CronKind", "next_time"]
 
@@ -71,34 +73,29 @@ class CronKind:
     """The kind of execution that a schedule is."""
 
     name = "cron"
+    quick = True
 
-    def __init__(self, clock: Any) -> None:
-        self._clock = clock
-
-    def options(self, _execution: str) -> dict[str, Any]:
-        """Give nothing: a schedule is an ordinary worker."""
-        return {}
+    def options(self, _execution: str) -> Options:
+        """Return the defaults: a schedule is an ordinary worker."""
+        return Options()
 
     def decode(self, data: bytes | None) -> Any:
-        """Give what is to be sent when, and to whom."""
+        """Return what is to be sent when, and to whom."""
         return None if data is None else bodies.decode(data)
 
     def encode(self, state: Any) -> bytes:
-        """Make bytes of that."""
+        """Return that as bytes."""
         return bodies.encode(state)
 
-    def run(
-        self, _execution: str, state: Any, batch: list[Any], _keep_going: Callable[[], bool]
-    ) -> Outcome:
+    def run(self, context: Context, state: Any, batch: Sequence[Envelope]) -> Outcome:
         """Set the first timer, or send the message and set the next."""
         outcome = Outcome(state=state)
-        for message in batch:
-            if "set" in message:
-                outcome.state = message["set"]
-            elif outcome.state is not None:
+        for envelope in batch:
+            if type(envelope) is Message:
+                outcome.state = envelope.body["set"]
+            elif type(envelope) is TimerFired and outcome.state is not None:
                 told = outcome.state
                 outcome.messages = [Outgoing(told["to"], told["body"], told["kind"])]
         plan = outcome.state
-        due = next_time(plan["cron"], self._clock.now(), plan["zone"])
-        outcome.timers = [SetTimer("tick", due, {"tick": due})]
+        outcome.timers = [SetTimer("tick", next_time(plan["cron"], context.now, plan["zone"]))]
         return outcome

@@ -226,8 +226,8 @@ class Change:
     clear: bool = False
     """Remove all messages, timers, tasks and watches of the execution, before anything is added."""
     consumed: Sequence[MessageId] = ()
-    """Messages of the execution that `pending` must not return again. A carrier may record them with
-    the state and trim them later."""
+    """Messages of the execution that `pending` must not return again. A carrier may record them
+    with the state and trim them later."""
     attempted: Sequence[MessageId] = ()
     """Messages of the execution whose `attempts` grow by one."""
     messages: Sequence[NewMessage] = ()
@@ -261,7 +261,7 @@ class Change:
     rows: Sequence[MessageRow | Duplicate] = field(default=(), compare=False)
     """One for each of `messages`."""
     extra: Sequence[MessageRow] = field(default=(), compare=False)
-    """The messages that `fired`, `answers` and `revived` led to, in this order, as far as they did."""
+    """The messages that `fired`, `answers` and `revived` led to, in this order."""
 
 
 # What is read.
@@ -321,9 +321,10 @@ class Store(Protocol):
     def commit(self, changes: Sequence[Change]) -> Future[None] | None:
         """Commit many changes at once, all of those that are not refused, or none.
 
-        Each change says afterwards whether it was `committed`, its `refusal` or its new `revision`,
-        and its `rows`. A store whose `traits.in_flight` is more than 1 may return a future instead,
-        which ends when it is decided; commits are decided in the order in which they were asked for.
+        Each change says afterwards whether it was `committed`, its `refusal` or its new
+        `revision`, and its `rows`. A store whose `traits.in_flight` is more than 1 may return a
+        future instead, which ends when it is decided; commits are decided in the order in which
+        they were asked for.
 
         Raises:
             StoreFull: there is no room; nothing was changed. It may work later.
@@ -407,9 +408,9 @@ class Store(Protocol):
         """Return how much is stored for each of some executions."""
 
     def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
-        """Forget some executions that ended before a moment; return how many: less than limit, if all.
+        """Forget some executions that ended before a moment; return how many.
 
-        With them go their history and dead letters. Keys (`NewMessage.key`) that are older than
+        If these are less than `limit`, there are no more. With them go their history and dead letters. Keys (`NewMessage.key`) that are older than
         `keys_before` go, too. In the thread that commits. O(limit log n).
         """
 
