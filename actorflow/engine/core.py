@@ -296,7 +296,9 @@ class Core:
         self.refuse_if_closed()
         change = Change(
             at=self.clock.now(),
-            creates=[NewExecution(check_id(name, "an execution"), kind, parent) for name, _ in launches],
+            creates=[
+                NewExecution(check_id(name, "an execution"), kind, parent) for name, _ in launches
+            ],
             new_only=True,
             messages=[
                 NewMessage(name, "message", bodies.encode(message)) for name, message in launches
@@ -309,12 +311,12 @@ class Core:
                 done.resolve(error)
             elif change.refusal is None:
                 self.host.deliver_rows(change.rows, {})
-                done.resolve(None, True)
+                done.resolve(answer=True)
             elif change.refusal.reason == "clash":
                 name = change.refusal.execution
                 done.resolve(KindMismatch(f"there is an execution {name!r} of another kind"))
             else:
-                done.resolve(None, False)
+                done.resolve(answer=False)
 
         may_block = threading.current_thread() is not _MAIN
         self.writer.submit(change, committed, may_block=may_block)
@@ -345,7 +347,7 @@ class Core:
         """Ask an execution to end, or end it; `done` learns whether it was still there."""
         row = self.row(execution)
         if row.status in ENDED:
-            done.resolve(None, False)
+            done.resolve(answer=False)
             return
         body = self._wish(row, target)
         if body is not None:
@@ -385,7 +387,7 @@ class Core:
                 if again is not None and again.status not in ENDED:
                     self._end(again, done)
                     return
-                done.resolve(None, False)
+                done.resolve(answer=False)
                 return
             if error is None:
                 live = self.host.find(name)
@@ -398,10 +400,36 @@ class Core:
                 self.watchers.tell(name)
                 if live is not None:
                     self.host.settle(live)
-            done.resolve(error, True)
+            done.resolve(error, answer=True)
 
         self.refuse_if_closed()
         self.writer.submit(change, committed)
+
+    def reopen(self, execution: str, kind: str) -> None:
+        """Make an execution active again that has ended, if there is one of that kind."""
+        row = self.store.execution(execution)
+        if row is None or row.kind != kind or row.status not in ENDED:
+            return
+        change = Change(
+            execution,
+            kind=kind,
+            expected=row.revision,
+            state=row.state,
+            version=row.version,
+            at=self.clock.now(),
+        )
+        done = ThreadTicket()
+
+        def committed(change: Change, error: Exception | None) -> None:
+            live = self.host.find(execution)
+            if live is not None and change.committed:
+                live.loaded = False
+                live.status = Status.ACTIVE
+            done.resolve(error)
+
+        self.refuse_if_closed()
+        self.writer.submit(change, committed)
+        self.wait_for(done, None, execution)
 
     def cancel_later(self, execution: str, rows: Sequence[MessageRow]) -> None:
         """Cancel an execution as its parent asked for, in a lane. In the writer's thread."""

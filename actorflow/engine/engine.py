@@ -164,9 +164,7 @@ class Engine:
         if row is not None and row.kind != worker.KIND:
             msg = f"execution {name!r} is of kind {row.kind!r}, not a worker: choose another name"
             raise KindMismatch(msg)
-        given = Job(
-            job, state=state, behaviour=behaviour, throttle=throttle, on_failure=on_failure
-        )
+        given = Job(job, state=state, behaviour=behaviour, throttle=throttle, on_failure=on_failure)
         self._workers.add(name, given)
         if core.resumed:
             core.in_writer(lambda: core.host.read_now(name))
@@ -212,7 +210,7 @@ class Engine:
         next_time(cron, core.clock.now(), zone)
         id_ = f"cron:{check_id(name, 'a schedule')}"
         plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": _WORKER, "body": message}
-        core.revive(id_)
+        core.reopen(id_, CronKind.name)
         self.send(id_, {"set": plan}, kind=CronKind.name)
 
     # Executions of any kind.
@@ -277,7 +275,9 @@ class Engine:
         self._send(execution, body, kind, key, stored)
         await self.core.await_for(stored, None, body)
 
-    def _send(self, execution: str, body: Any, kind: str | None, key: str | None, stored: Any) -> None:
+    def _send(
+        self, execution: str, body: Any, kind: str | None, key: str | None, stored: Any
+    ) -> None:
         check_id(execution, "an execution")
         if kind is not None:
             check_id(kind, "a kind")

@@ -234,8 +234,8 @@ class Kind(Protocol):
     - `version` (1): of the states. `upgrade(data, version) -> bytes` makes a state of this version
       from an older one. A state of a newer version waits for newer code.
     - `knows(execution)`: whether there is code for this one; until then its messages wait.
-    - `quick` (False): `options` and the behaviour run no code of a user, so the engine need not
-      call them in a lane.
+    - `quick(execution)`: whether its `options` and its behaviour run no code of a user, so that the
+      engine need not call them in a lane.
     - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default.
     - `cancel(target) -> body | None`: the message that asks an execution to end, or the part of it
       that `target` names; `None` just ends it, which is the default.

@@ -361,7 +361,9 @@ class Host:
         """Read messages again that are stored and could not be handed over."""
         names = list(executions)
         if error is not None:
-            log.error("the store cannot be read; trying again", executions=names[:10], exc_info=error)
+            log.error(
+                "the store cannot be read; trying again", executions=names[:10], exc_info=error
+            )
         core = self._core
         for name in names:
             live = self._live.get(name)
@@ -516,7 +518,9 @@ class Host:
         """
         if self._sweep is not None:
             self._sweep.cancel()
-        ports = [(live.id, live.port) for live in list(self._live.values()) if live.port is not None]
+        ports = [
+            (live.id, live.port) for live in list(self._live.values()) if live.port is not None
+        ]
         for _, port in ports:
             port.finish()
         end = monotonic() + timeout

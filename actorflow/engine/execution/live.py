@@ -21,7 +21,7 @@ from actorflow.runtime.log import log
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.runner import current_batch
 from behaviours import Queue
-from behaviours.base import adapt
+from behaviours.base import adapt, release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,12 @@ class Ticket:
     __slots__ = ("id", "item", "live", "open", "task", "waiter")
 
     def __init__(
-        self, live: Live, id: Any, item: Any, waiter: Any = None, task: TaskRow | None = None  # noqa: A002
+        self,
+        live: Live,
+        id: Any,  # noqa: A002 - what it is
+        item: Any,
+        waiter: Any = None,
+        task: TaskRow | None = None,
     ) -> None:
         self.live = live
         self.id = id
@@ -133,12 +138,13 @@ class Live:
         self.late: dict[Any, Any] = {}
         """Who waits for messages that were not handed over yet, by their ids."""
         self.unstored = False
-        """Whether it may get messages that are not stored: none of them can displace a stored one."""
+        """Whether it may get messages that are not stored: these can displace none that is."""
         self.options = Options()
         self.port: Port | None = None
         self._door: deque[tuple[list[tuple[Any, Ticket]], Sequence[Any]]] | None = None
         self._gate: list[None] = [None]  # the token of whoever lets messages in
-        if getattr(kind, "quick", False):
+        quick = getattr(kind, "quick", None)
+        if quick is not None and quick(execution):
             self._open()
         else:
             self._door = deque()
@@ -147,6 +153,7 @@ class Live:
         """Make the worker. Calls the kind, and perhaps a user's factory of behaviours."""
         options = self.options = self.kind.options(self.id)
         behaviour = adapt(Queue if options.behaviour is None else options.behaviour)
+        release(behaviour)  # its owner is the worker
         traits = behaviour.traits
         self.unstored = not (traits.shrinks or traits.bounded or traits.expires)
         given: Any = {

@@ -445,9 +445,7 @@ class Writer:
         if len(reached) < len(change.messages):
             change.messages = reached
 
-    def _reject(
-        self, append: Append, error: Exception, accepted: list[Append | _Request]
-    ) -> None:
+    def _reject(self, append: Append, error: Exception, accepted: list[Append | _Request]) -> None:
         """Tell whoever waits; what nobody waits for becomes a dead letter."""
         del self._unstored[:1]
         waiting = append.waiting

@@ -73,7 +73,10 @@ class CronKind:
     """The kind of execution that a schedule is."""
 
     name = "cron"
-    quick = True
+
+    def quick(self, _execution: str) -> bool:
+        """Return True: no code of a user runs in its inbox."""
+        return True
 
     def options(self, _execution: str) -> Options:
         """Return the defaults: a schedule is an ordinary worker."""

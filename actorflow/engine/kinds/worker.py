@@ -19,7 +19,7 @@ from actorflow.runtime.errors import BadOption
 from actorflow.runtime.worker.failure import failure_policy
 from actorflow.runtime.worker.jobs import kind_of
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
-from behaviours import Throttle
+from behaviours import Queue, Stack, Throttle
 from behaviours.base import adapt
 
 if TYPE_CHECKING:
@@ -105,6 +105,10 @@ class WorkerKind:
     def knows(self, execution: str) -> bool:
         """Return whether there is a job for an execution; until then its messages wait."""
         return execution in self._jobs
+
+    def quick(self, execution: str) -> bool:
+        """Return whether the behaviour is one that runs no code of a user."""
+        return self._jobs[execution].behaviour in (Queue, Stack)
 
     def options(self, execution: str) -> Options:
         """Return the options that the user chose."""

@@ -312,7 +312,9 @@ class Board:
     def _end(self, row: TaskRow, ended: TaskEnded) -> None:
         """Deliver the answer to its execution, or store it where that is not live."""
         core = self._core
-        if core.writer.quiet and core.host.offer(row.execution, ended, task=row):
+        # A `TaskStarted` is stored, so the answer must not overtake it.
+        quick = not row.tell_start and core.writer.quiet
+        if quick and core.host.offer(row.execution, ended, task=row):
             return
         self.store_answer(row, *pack(ended))
 
@@ -320,9 +322,7 @@ class Board:
         """Replace a task by a message to its execution. Any thread."""
         core = self._core
         message = NewMessage(row.execution, type, body)
-        change = Change(
-            row.execution, at=core.clock.now(), answers=(Answer(row.id, message),)
-        )
+        change = Change(row.execution, at=core.clock.now(), answers=(Answer(row.id, message),))
 
         def committed(change: Change, error: Exception | None) -> None:
             if error is None:
