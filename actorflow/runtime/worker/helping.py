@@ -32,10 +32,14 @@ def help_out(pair: Accumulator, message: Any, ticket: Ticket | None) -> bool:
         pair._refuse_if_closed()
         if pair.state is not IDLE or not pair.idle or pair.core.raw or pair.mail:
             return False
+        if pair._seats is not None:
+            return False
         pair._since = pair.settings.clock.now()
         task: Task | None
-        if pair._plain:
-            task = pair._begin_line([message], None if ticket is None else [(0, ticket)])
+        if pair._line:
+            task = pair._batch([message], None if ticket is None else [(0, ticket)])
+            pair._begin_line(pair, task)
+            pair.idle.clear()
         else:
             pair._owner = get_ident()
             try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.worker.helping import help_out
 from actorflow.runtime.worker.machine import (
     ALONE,
@@ -74,7 +74,9 @@ class Port:
             WorkerStopped: the worker has ended or is stopping; none was taken.
 
         """
-        return SHELTER.run(self._pair.intake.offer_many, pairs)  # type: ignore[no-any-return]
+        if in_main_thread():
+            return SHELTER.run(self._pair.intake.offer_many, pairs)  # type: ignore[no-any-return]
+        return self._pair.intake.offer_many(pairs)
 
     def help(self, message: Any) -> None:
         """Push a message; if the worker is idle, process it in this very thread.
