@@ -334,18 +334,18 @@ class Accumulator:
         """Return a free seat with something to do, where there are several. Under the lock."""
         core = self.core
         working = self.state is IDLE or self.state is RUNNING
-        if self._line and self._seats and working and not (self.mail or self._exclusive):
-            if len(core.raw) <= LONG and not len(core.behaviour):
-                count = NEVER if self.active else self._lead
-                self._lead = 1
-                batch = self._cut(count)
-                if batch is not None:
-                    seat = self._seats.pop()
-                    self._begin_line(seat, batch)
-                    seat.first = batch
-                    if self._keep_room():
-                        self._fill(effects)
-                    return seat
+        at_rest = not (self.mail or self._exclusive or len(core.behaviour))
+        if self._line and self._seats and working and at_rest and len(core.raw) <= LONG:
+            count = NEVER if self.active else self._lead
+            self._lead = 1
+            batch = self._cut(count)
+            if batch is not None:
+                seat = self._seats.pop()
+                self._begin_line(seat, batch)
+                seat.first = batch
+                if self._keep_room():
+                    self._fill(effects)
+                return seat
         self.schedule(PUSHED, effects)
         return effects.seats.pop(0) if effects.seats else None
 
@@ -392,7 +392,7 @@ class Accumulator:
         """
         core = self.core
         raw, portion = core.raw, core.portion
-        payload = raw[: count if count < portion else portion]
+        payload = raw[: min(count, portion)]
         if not payload:
             return None
         del raw[: len(payload)]
@@ -423,7 +423,9 @@ class Accumulator:
             return self._look_again() is not None
         return True
 
-    def done(self, seat: Any, generation: int, batch: Batch, state: Any) -> Task | None:
+    def done(  # noqa: C901 - the hot path, inlined on purpose
+        self, seat: Any, generation: int, batch: Batch, state: Any
+    ) -> Task | None:
         """Account for a batch that was processed, and return what the seat does next.
 
         Only the lane calls this. The callers of the batch are told afterwards, so that a woken
@@ -455,11 +457,11 @@ class Accumulator:
                 task, effects = self._after(seat)
             elif raw:
                 self._lead = 1
-                seat.batch = task = self._cut(NEVER)
+                seat.batch = task = cut = self._cut(NEVER)
                 seat.span = (self._since, end, end)
                 self._since = end
-                if task.reason is not _IDLE:
-                    self._count_reason(task.reason)
+                if cut is not None and cut.reason is not _IDLE:
+                    self._count_reason(cut.reason)
                 if self._seats is None or not self._keep_room():
                     return task
                 effects = Effects()

@@ -167,9 +167,6 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
         elif type(outcome) is Deferred and outcome.resolved:  # no need to leave the loop
             error, result = outcome.error, outcome.result
             outcome = _final(pair, result) if error is None else _Raised(error)
-        elif type(outcome) is Deferred:
-            outcome.then(partial(_resolved, pair, seat, generation, batch))
-            return None
         else:
             _wait(outcome, partial(_settled_later, pair, seat, generation, batch))
             return None
@@ -220,7 +217,7 @@ def _final(pair: Accumulator, outcome: Any) -> Any:
     return outcome
 
 
-def _resolved(
+def _resolved(  # noqa: PLR0917 - the last two are what a `Deferred` passes
     pair: Accumulator,
     seat: Any,
     generation: int,
