@@ -111,6 +111,7 @@ class Accumulator:
         "_plain",
         "_since",
         "_spawned",
+        "_timeless",
         "_timer",
         "active",
         "actor_ref",
@@ -168,6 +169,8 @@ class Accumulator:
         """Whether batches are cut from `raw`, without the behaviour and the table."""
         self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
         """Whether all that is raw is one batch, too."""
+        self._timeless = not self.core.shape.timed
+        """Whether what is held may always leave."""
         self._owner = 0
         self._timer: Timer | None = None
         if self.core.shape.folds:
@@ -341,7 +344,7 @@ class Accumulator:
             batch = self._cut(count)
             if batch is not None:
                 seat = self._seats.pop()
-                self._begin_line(seat, batch)
+                self._begin_line(seat, batch, self.settings.clock.now())
                 seat.first = batch
                 if self._keep_room():
                     self._fill(effects)
@@ -362,7 +365,7 @@ class Accumulator:
                 count, self._lead = self._lead, 1
                 batch = self._cut(count)
                 if batch is not None:
-                    self._begin_line(self, batch)
+                    self._begin_line(self, batch, self.settings.clock.now())
                     self.idle.clear()
                     return batch
             effects = Effects()
@@ -370,9 +373,8 @@ class Accumulator:
         self.conclude(effects)
         return task
 
-    def _begin_line(self, seat: Any, batch: Batch) -> None:
+    def _begin_line(self, seat: Any, batch: Batch, now: float) -> None:
         """Let a seat run a batch that was cut from a line, after a push. Under the lock."""
-        now = self.settings.clock.now()
         since = self._since
         if self.state is IDLE:  # so it has just arrived, and what comes now waits since then
             seat.span = (since, since, now)
@@ -708,6 +710,9 @@ class Accumulator:
         again: Event | None = event
         while again is not None:
             try:
+                if (again is DONE or again is PUSHED) and seat is not None and self._is_common():
+                    again = self._go_on(again, seat)
+                    continue
                 facts, now = self._facts(again)
                 woken = self.state is IDLE
                 transition = advance(self.state, again, facts)
@@ -716,6 +721,33 @@ class Accumulator:
             except Exception as error:  # noqa: BLE001 - of a behaviour
                 self._fail(seat, error)
                 return
+
+    def _is_common(self) -> bool:
+        """Return whether `_go_on` does what the table says after PUSHED and DONE."""
+        working = self.state is RUNNING or self.state is IDLE
+        room = self.active < self.settings.concurrency and not self._exclusive
+        return self._timeless and working and room and not self.mail
+
+    def _go_on(self, event: Event, seat: Any) -> Event | None:
+        """Apply PUSHED or DONE as the table does where nobody stops, writes mail or has to wait.
+
+        Return the event that has to be looked at next. Under the lock.
+        """
+        core = self.core
+        woken = self.state is IDLE
+        lead, self._lead = self._lead, 1
+        if lead and core.raw:
+            self._fold(0.0, lead if woken else None)
+        if event is DONE and core.shape.folds:
+            self._calm()
+        if len(core.behaviour):
+            self.state = RUNNING
+            self.idle.clear()
+            return None if self._take(seat, 0.0, woken=woken) else DONE
+        self.state = RUNNING if self.active else IDLE
+        if not self.idle:
+            self.idle.append(self)
+        return self._look_again()
 
     def _fail(self, seat: Any, error: Exception) -> None:
         """Let a seat crash with what the behaviour raised. Under the lock.
@@ -965,7 +997,7 @@ class Accumulator:
                 if self.core.raw or self.mail or self.active or len(self.core.behaviour):
                     return False
                 if (self._intake is not None and self._intake.is_blocking) or (
-                    life is not None and (life.is_watched or life.supervised)
+                    life is not None and (life.is_watched or (life.supervised and not life.durable))
                 ):
                     return False
                 self.exit_reason = NORMAL
@@ -991,8 +1023,7 @@ class Accumulator:
             life.over()
 
     def _unlink(self) -> None:
-        """Forget what refers back to this pair, which has ended."""
-        self.idle[:] = _DEAD_TOKENS
+        """Forget what refers back to this pair, which has retired."""
         self.value = self.handle = self.actor_ref = None
         self.__dict__.pop("_life", None)
 

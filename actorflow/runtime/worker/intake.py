@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.accumulator import Accumulator
     from actorflow.runtime.worker.batch import Ticket
 
-__all__ = ["FOLD_AT", "Intake"]
+__all__ = ["FOLD_AT", "Intake", "offer_line"]
 
 FOLD_AT = 512
 """Raw messages at which a producer has them folded, for behaviours that shrink or have a bound.
@@ -149,7 +149,7 @@ class Intake:
 
         """
         pair = self._pair
-        if pair._line and self._offer_line(pairs):
+        if pair._line and offer_line(pair, pairs):
             return []
         pair._refuse_own_functions()
         with pair.lock:
@@ -165,42 +165,6 @@ class Intake:
             pair._look(effects)
         pair.conclude(effects)
         return refused
-
-    def _offer_line(self, pairs: Sequence[tuple[Any, Ticket]]) -> bool:
-        """Like `offer_many`, for a plain line that is at rest or busy; return whether it is.
-
-        It refuses nothing, and folding can wait.
-        """
-        pair = self._pair
-        core = pair.core
-        effects = None
-        with pair.lock:
-            if pair.mode is not None or pair.exit_reason is not None:
-                raise pair.life.dead_error()
-            seats = pair._seats
-            if not pair.idle:
-                if pair.state is IDLE or seats:
-                    return False  # it was woken, and has not begun
-                core.mark(len(pairs))
-                core.raw.extend([Item(message, (ticket,)) for message, ticket in pairs])
-                return True
-            if core.raw or pair.mail or len(core.behaviour) or not 0 < len(pairs) <= core.portion:
-                return False
-            if pair.state is IDLE:
-                pair._since = pair.settings.clock.now()
-            batch = pair._batch(*_as_payload(pairs, turned=bool(core.shape.turns)))
-            seat = pair if seats is None else seats.pop()
-            pair._begin_line(seat, batch)
-            seat.first = batch
-            if seats is None:
-                pair.idle.clear()
-            elif pair._keep_room():
-                effects = Effects()
-                pair._fill(effects)
-        pair.settings.lane.submit(seat)
-        if effects is not None:
-            pair.conclude(effects)
-        return True
 
     def forget_blocked(self, waiter: Any) -> bool:
         """Leave the line of those who wait for room; return whether it was still in line."""
@@ -298,6 +262,43 @@ class Intake:
         pair = self._pair
         pair.core.note_refusal((message,), error)
         pair.life.report()
+
+
+def offer_line(pair: Accumulator, pairs: Sequence[tuple[Any, Ticket]]) -> bool:
+    """Like `Intake.offer_many`, for a line that is at rest or busy; return whether it is.
+
+    It refuses nothing, and folding can wait. Not in the main thread.
+    """
+    core = pair.core
+    effects = None
+    with pair.lock:
+        if pair.mode is not None or pair.exit_reason is not None:
+            raise pair.life.dead_error()
+        seats = pair._seats
+        if not pair.idle:
+            if pair.state is IDLE or seats:
+                return False  # it was woken, and has not begun
+            core.mark(len(pairs))
+            core.raw.extend([Item(message, (ticket,)) for message, ticket in pairs])
+            return True
+        if core.raw or pair.mail or len(core.behaviour) or not 0 < len(pairs) <= core.portion:
+            return False
+        now = pair.settings.clock.now()
+        if pair.state is IDLE:
+            pair._since = now
+        batch = pair._batch(*_as_payload(pairs, turned=bool(core.shape.turns)))
+        seat = pair if seats is None else seats.pop()
+        pair._begin_line(seat, batch, now)
+        seat.first = batch
+        if seats is None:
+            pair.idle.clear()
+        elif pair._keep_room():
+            effects = Effects()
+            pair._fill(effects)
+    pair.settings.lane.submit(seat)
+    if effects is not None:
+        pair.conclude(effects)
+    return True
 
 
 def _as_payload(

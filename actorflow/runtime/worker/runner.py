@@ -80,9 +80,11 @@ def _perform(
             task = _do(pair, seat, generation, task)
             continue
         outcome = call(pair, task)
-        if type(outcome) is Deferred and not outcome.resolved:
-            outcome.then(partial(_resolved, pair, seat, generation, task))
-            return
+        if type(outcome) is Deferred:
+            if not outcome.resolved:
+                outcome.then(partial(_resolved, pair, seat, generation, task))
+                return
+            outcome = _result_of(pair, outcome)  # no need to leave the loop
         if not _is_state(pair, seat, outcome):
             task = _settle(pair, seat, generation, task, outcome)
             continue
@@ -164,9 +166,8 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
         if type(outcome) is CoroutineType and not pair.settings.asynchronous:
             outcome.close()
             outcome = _Raised(BadJob(_NEVER_AWAITED.format(pair.settings.title)))
-        elif type(outcome) is Deferred and outcome.resolved:  # no need to leave the loop
-            error, result = outcome.error, outcome.result
-            outcome = _final(pair, result) if error is None else _Raised(error)
+        elif type(outcome) is Deferred and outcome.resolved:
+            outcome = _result_of(pair, outcome)
         else:
             _wait(outcome, partial(_settled_later, pair, seat, generation, batch))
             return None
@@ -208,6 +209,13 @@ _NEVER_AWAITED = (
     "{} is a plain function that returned a coroutine, which nobody awaits; give the coroutine "
     "function itself, or make the job an async def"
 )
+
+
+def _result_of(pair: Accumulator, deferred: Deferred) -> Any:
+    """Return what a `Deferred` that is resolved came to."""
+    if deferred.error is not None:
+        return _Raised(deferred.error)
+    return None if deferred.result is None else _final(pair, deferred.result)
 
 
 def _final(pair: Accumulator, outcome: Any) -> Any:

@@ -22,7 +22,7 @@ from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import make
 from actorflow.runtime.worker.tickets import FutureTicket
 from actorflow.testing import ManualLane, VirtualClock
-from behaviours import Chunk, Queue, Stack
+from behaviours import Bounded, Chunk, Queue, Stack, Unique
 from behaviours.base import Item
 
 
@@ -82,7 +82,7 @@ class Twin:
         if plain:
             self.pair.open()
         else:
-            self.pair._plain = self.pair._line = False
+            self.pair._plain = self.pair._line = self.pair._timeless = False
             self.pair.life.launch()
         self.pair.idle.racers = list(racers)
 
@@ -185,10 +185,16 @@ def chunk(size: int) -> Any:
 
 
 LINES: dict[str, Any] = {"queue": Queue, "stack": Stack, "ones": chunk(1), "twos": chunk(2)}
+OTHERS: dict[str, Any] = {
+    "unique": lambda: Unique(lambda number: number % 3),
+    "bounded": lambda: Bounded(Queue(), 3, when_full="drop_oldest"),
+    "chunked": lambda: Chunk(Unique(lambda number: number % 3), 1),
+}
+BEHAVIOURS = LINES | OTHERS
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
 @given(
     life=st.lists(
         st.sampled_from(
@@ -213,10 +219,16 @@ LINES: dict[str, Any] = {"queue": Queue, "stack": Stack, "ones": chunk(1), "twos
 @example(life=["offer 3", "run", "offer", "resolve"], script=["defer"], racers=["append"])
 @example(life=["offer", "run", "offer", "run", "resolve", "push"], script=["defer"] * 2, racers=[])
 def test_the_short_cuts_equal_the_table(
-    line: str, concurrency: int, life: list[str], script: list[str], racers: list[str]
+    behaviour: str, concurrency: int, life: list[str], script: list[str], racers: list[str]
 ) -> None:
     short, by_table = (
-        Twin(LINES[line], plain=plain, script=script, racers=racers, concurrency=concurrency)
+        Twin(
+            BEHAVIOURS[behaviour],
+            plain=plain,
+            script=script,
+            racers=racers,
+            concurrency=concurrency,
+        )
         for plain in (True, False)
     )
     assert short.look() == by_table.look()
