@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.parser import parse
+from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver, ScriptedLoader
 
 if TYPE_CHECKING:

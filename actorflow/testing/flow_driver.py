@@ -14,15 +14,17 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.execution import Execution, decode, encode, launch_message
-from actorflow.flows.executor import MAX_MESSAGES, run
-from actorflow.flows.failure import UnknownTasker
-from actorflow.flows.outcome import Observer
-from actorflow.flows.values import MISSING, to_text
+from actorflow.flows.errors import UnknownTasker
+from actorflow.flows.execution.codec import decode, encode
+from actorflow.flows.execution.environment import Observer
+from actorflow.flows.execution.run import MAX_MESSAGES, run
+from actorflow.flows.execution.state import Execution, launch_message
+from actorflow.flows.procedures.registry import all_procedures
+from actorflow.flows.values.values import MISSING, to_text
 
 if TYPE_CHECKING:
-    from actorflow.flows.execution import Status
-    from actorflow.flows.outcome import Outcome
+    from actorflow.flows.execution.outcome import Outcome
+    from actorflow.flows.execution.state import Status
 
 Message = dict[str, Any]
 NATO = ("alpha", "bravo", "alice", "bob")
@@ -170,6 +172,7 @@ class FlowDriver(Observer):
         outcome = run(
             self.state,
             inbox,
+            procedures=all_procedures(),
             now=self.now,
             max_messages=self.max_messages,
             loader=self.loader,

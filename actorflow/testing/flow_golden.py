@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.parser import parse
+from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver, ScriptedLoader, Seen
 from actorflow.testing.golden_values import (
     RECORDED_FLOW_ERROR,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from actorflow.flows.node import Node
+    from actorflow.flows.execution.node import Node
 
 Json = Any
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine.cron import next_time
+from actorflow.engine.kinds.cron import next_time
 from actorflow.runtime.errors import BadOption
 from tests.engine.kinds import PATIENCE, quiet
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.execution import Status
-from actorflow.flows.parser import parse
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.execution.messages.traps import triggers_from_elsewhere
+from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.state import Status
+from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import NameTaken, procedure, unregister
 from actorflow.flows.procedures.simple import Simple, simple
-from actorflow.flows.traps import triggers_from_elsewhere
 from actorflow.testing.flow_driver import FlowDriver, ScriptedLoader
 
 

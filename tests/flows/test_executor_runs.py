@@ -8,12 +8,13 @@ import random
 import msgspec
 import pytest
 
-from actorflow.flows.execution import Execution, Status, decode, encode, launch_message
-from actorflow.flows.executor import run
-from actorflow.flows.failure import BadPayload, MessageRefused, check_payload
-from actorflow.flows.node import child_id, child_nid, suffix_of
-from actorflow.flows.parser import parse
+from actorflow.flows.errors import BadPayload, MessageRefused, check_payload
+from actorflow.flows.execution.codec import decode, encode
+from actorflow.flows.execution.node import child_id, child_nid, suffix_of
+from actorflow.flows.execution.state import Execution, Status, launch_message
+from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver, ScriptedTaskers
+from tests.flows.driving import run
 
 TWO_TASKS = "sequence\n  task 'alice' 'a'\n  task 'bob' 'b'\n"
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.flows.execution import Status
-from actorflow.flows.parser import parse
+from actorflow.flows.execution.state import Status
+from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.gathering import read_rule
 from actorflow.testing.flow_driver import ScriptedLoader
 from tests.flows.driving import drive, shown

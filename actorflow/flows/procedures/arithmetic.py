@@ -6,14 +6,14 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from actorflow.flows.failure import FlowError
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.showing import as_text
-from actorflow.flows.values import Value, integral, is_reference, kind_name, truthy
+from actorflow.flows.values.rendering import as_text
+from actorflow.flows.values.values import Value, integral, is_reference, kind_name, truthy
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message
+    from actorflow.flows.execution.node import Message
 
 
 _LEAST, _GREATEST = -(2**63), 2**64 - 1

@@ -5,22 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows import lookup
-from actorflow.flows.failure import FlowError
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution import names
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import (
-    MISSING,
-    Value,
-    is_reference,
-    kind_name,
-    parse_path,
-    path_text,
-    truthy,
-)
+from actorflow.flows.values.paths import parse_path, path_text
+from actorflow.flows.values.values import MISSING, Value, is_reference, kind_name, truthy
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Tree
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.language.tree import Tree
 
 _SPLAT = re.compile(r"\A(.*)__(_|\d+)\Z")
 
@@ -122,7 +116,7 @@ class Set(Procedure):
     def _write(self, path: list[Value], value: Value) -> None:
         if not path:
             raise FlowError("cannot set: no path is given")
-        self.payload = lookup.write(self.run, self.node, self.payload, path, value)
+        self.payload = names.write(self.run, self.node, self.payload, path, value)
 
     def _destructure(self, paths: list[list[Value]], value: Value) -> None:
         if type(value) is not list:
@@ -176,7 +170,7 @@ class Delete(Procedure):
         old: Value = None
         lax = self.tree[0] == "delf"
         for path in self.node.own["paths"]:
-            self.payload, found = lookup.delete(self.run, self.node, self.payload, path)
+            self.payload, found = names.delete(self.run, self.node, self.payload, path)
             if found is MISSING and not lax:
                 raise FlowError(f"couldn't unset {path_text(path)}")
             old = None if found is MISSING else found
@@ -213,12 +207,12 @@ class Push(Procedure):
             raise FlowError(f"cannot push to given target ({kind_name(target)})")
         if self.tree[0] != "pushr":
             self.set_ret(self.ret0)
-        self.payload = lookup.write(self.run, self.node, self.payload, path, [*target, value])
+        self.payload = names.write(self.run, self.node, self.payload, path, [*target, value])
         return self.reply()
 
     def _target(self, path: list[Value]) -> Value:
         try:
-            return lookup.read(self.run, self.node, self.payload, path) if path else None
+            return names.read(self.run, self.node, self.payload, path) if path else None
         except FlowError:
             return None
 
@@ -244,5 +238,5 @@ class Twig(Procedure):
         path = to_path(self.payload.get("ret"))
         if not path:
             raise FlowError("twig needs a path to keep a tree at")
-        self.payload = lookup.write(self.run, self.node, self.payload, path, self.tree[1][-1])
+        self.payload = names.write(self.run, self.node, self.payload, path, self.tree[1][-1])
         return self.reply()

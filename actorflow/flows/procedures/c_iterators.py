@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.failure import FlowError
-from actorflow.flows.node import sub_of, suffix_of
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution.node import sub_of, suffix_of
 from actorflow.flows.procedures.gathering import Gathering
 from actorflow.flows.procedures.literals import Reader
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, type_name
+from actorflow.flows.values.values import Value, type_name
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Payload, Tree
+    from actorflow.flows.execution.node import Message, Payload
+    from actorflow.flows.language.tree import Tree
 
 _PATHS = frozenset(("_ref", "_rep", "_reff"))
 _KEYS = frozenset(("_sqs", "_num"))

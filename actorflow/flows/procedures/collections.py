@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.failure import FlowError
+from actorflow.flows.errors import FlowError
 from actorflow.flows.procedures.simple import Simple, simple
 from actorflow.flows.procedures.sorting import order
-from actorflow.flows.values import (
+from actorflow.flows.values.paths import get_key
+from actorflow.flows.values.values import (
     MISSING,
     Value,
-    get_key,
     is_reference,
     kind_name,
     same,

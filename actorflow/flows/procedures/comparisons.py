@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.failure import FlowError
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, kind_name, same, truthy
+from actorflow.flows.values.values import Value, kind_name, same, truthy
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message
+    from actorflow.flows.execution.node import Message
 
 
 _ORDERS = frozenset(("<", ">", "<=", ">="))

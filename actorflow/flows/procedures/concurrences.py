@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.node import suffix_of
+from actorflow.flows.execution.node import suffix_of
 from actorflow.flows.procedures.gathering import Gathering
 from actorflow.flows.procedures.macros import make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import dup_function
+from actorflow.flows.values.values import dup_function
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Tree
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.language.tree import Tree
 
 _LINES = frozenset(("on_receive", "on_merge", "child_on_error", "children_on_error"))
 """Lines below a concurrence that are attributes of it."""

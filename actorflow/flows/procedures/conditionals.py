@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import (
+from actorflow.flows.values.values import (
     Value,
     groups,
     is_reference,
@@ -19,7 +19,8 @@ from actorflow.flows.values import (
 )
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Tree
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.language.tree import Tree
 
 
 @procedure("if", "unless", "ife", "unlesse", "_if", "_unless")

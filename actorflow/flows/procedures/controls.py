@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from actorflow.flows.failure import FlowError, error_dict
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError, error_dict
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.showing import as_text
-from actorflow.flows.values import truthy
+from actorflow.flows.values.rendering import as_text
+from actorflow.flows.values.values import truthy
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Node
+    from actorflow.flows.execution.node import Message, Node
 
 
 _NID = re.compile(r"\A\d+(_\d+)*(-\d+)?\Z")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows import collecting, lookup
-from actorflow.flows.failure import FlowError
-from actorflow.flows.node import ROOT, child_id
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution import garbage, names
+from actorflow.flows.execution.node import ROOT, child_id
+from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.rewriting import wear
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, is_function, to_text
-from actorflow.flows.wearing import wear
+from actorflow.flows.values.values import Value, is_function, to_text
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Node, Tree
+    from actorflow.flows.execution.node import Message, Node
+    from actorflow.flows.language.tree import Tree
 
 _NOT_BODY = frozenset(("_att", "_name"))
 FIELD_WORDS = frozenset(("f", "fld", "field"))
@@ -54,11 +55,11 @@ class Define(Procedure):
         elif name is None:
             name = tree[1][0][1][0][0]
         run, node = self.run, self.node
-        closure = run.touch(lookup.nearest_scope(run, node).nid)
+        closure = run.touch(names.nearest_scope(run, node).nid)
         number = run.next_fun()
         closure.closures = closure.closures or []
         closure.closures.append(number)
-        if len(closure.closures) > collecting.KEPT_FUNCTIONS:
+        if len(closure.closures) > garbage.KEPT_FUNCTIONS:
             run.many_functions = True
         data: dict[str, Any] = {
             "nid": node.nid,
@@ -69,7 +70,7 @@ class Define(Procedure):
         function = ["_func", data, tree[2]]
         run.fresh_functions[id(function)] = function
         if name is not None:
-            lookup.write(run, node, self.payload, [name], function)
+            names.write(run, node, self.payload, [name], function)
         return self.reply(ret=function)
 
     def _flat_tree(self) -> Tree:
@@ -219,7 +220,7 @@ class Body(Procedure):
         word, _, path = name.partition(".")
         if path and word in FIELD_WORDS:
             keys = ["f", *path.split(".")]
-            self.payload = lookup.write(self.run, self.node, self.payload, keys, value)
+            self.payload = names.write(self.run, self.node, self.payload, keys, value)
         else:
             name = path if path and word in VARIABLE_WORDS else name
             self.node.vars = {**(self.node.vars or {}), name: value}

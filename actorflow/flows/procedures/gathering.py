@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.failure import FlowError
-from actorflow.flows.procedures.base import Procedure
-from actorflow.flows.values import Value, deep_merge, is_function, to_text, truthy
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.values.values import Value, deep_merge, is_function, to_text, truthy
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Node, Payload
+    from actorflow.flows.execution.node import Message, Node, Payload
 
 _STACK = re.compile(r"stack(?::([-_a-zA-Z0-9]+))?")
 _SHORT = 3

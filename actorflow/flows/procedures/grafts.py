@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.failure import FlowError
-from actorflow.flows.node import child_id
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution.node import child_id
+from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.rewriting import wear
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.showing import shown
-from actorflow.flows.values import dup_function, to_text
-from actorflow.flows.wearing import wear
+from actorflow.flows.values.rendering import shown
+from actorflow.flows.values.values import dup_function, to_text
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Tree
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.language.tree import Tree
 
 
 @procedure("graft", "import")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.failure import FlowError
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.functions import proc_to_function
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.procedures.sorting import sort_key
-from actorflow.flows.values import Value, is_function, is_reference, truthy
+from actorflow.flows.values.values import Value, is_function, is_reference, truthy
 
 if TYPE_CHECKING:
     from typing import ClassVar
 
-    from actorflow.flows.node import Message, Tree
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.language.tree import Tree
 
 
 class Iterator(Procedure):

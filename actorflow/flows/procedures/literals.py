@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows import lookup
-from actorflow.flows.failure import NotFound, UnknownProcedure
-from actorflow.flows.node import child_id, child_nid
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import NotFound, UnknownProcedure
+from actorflow.flows.execution import names
+from actorflow.flows.execution.node import child_id, child_nid
+from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.rewriting import wear
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, dup_function, parse_path, to_json, to_text
-from actorflow.flows.wearing import wear
+from actorflow.flows.values.paths import parse_path
+from actorflow.flows.values.values import Value, dup_function, to_json, to_text
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message
+    from actorflow.flows.execution.node import Message
 
 _ATOMS = frozenset(("_num", "_boo", "_sqs", "_nul"))
 _RET = frozenset(("f.ret", "fld.ret", "field.ret"))
@@ -223,7 +224,7 @@ class Reader(_Path):
         """Look the path up; a head that leads to nothing is null."""
         path = self.path()
         try:
-            value = lookup.read(self.run, self.node, self.payload, path)
+            value = names.read(self.run, self.node, self.payload, path)
         except NotFound:
             if not self._is_head():
                 raise
@@ -245,7 +246,7 @@ class Reader(_Path):
         function = dup_function(function)
         self.run.fresh_functions[id(function)] = function
         if path[-1] != "ret":
-            self.payload = lookup.write(self.run, self.node, self.payload, path, function)
+            self.payload = names.write(self.run, self.node, self.payload, path, function)
         return function
 
 

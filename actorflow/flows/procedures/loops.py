@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.failure import FlowError
-from actorflow.flows.node import child_id, child_nid
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution.node import child_id, child_nid
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.procedures.sequences import Taggable
-from actorflow.flows.showing import shown
-from actorflow.flows.values import Value, truthy
+from actorflow.flows.values.rendering import shown
+from actorflow.flows.values.values import Value, truthy
 
 if TYPE_CHECKING:
     from typing import ClassVar
 
-    from actorflow.flows.node import Message, Node, Tree
+    from actorflow.flows.execution.node import Message, Node
+    from actorflow.flows.language.tree import Tree
 
 
 class _Steerable(Taggable):

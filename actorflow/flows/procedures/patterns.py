@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows import lookup
-from actorflow.flows.node import child_nid
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.execution import names
+from actorflow.flows.execution.node import child_nid
+from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.rewriting import wear
 from actorflow.flows.procedures.conditionals import Case, is_else
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import (
+from actorflow.flows.values.paths import get_path
+from actorflow.flows.values.values import (
     MISSING,
     Value,
-    get_path,
     groups,
     is_reference,
     same,
@@ -25,10 +26,10 @@ from actorflow.flows.values import (
     to_text,
     truthy,
 )
-from actorflow.flows.wearing import wear
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Tree
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.language.tree import Tree
 
 _PATTERNS = {
     "_arr": "_pat_arr",
@@ -307,7 +308,7 @@ class ObjectPattern(Pattern):
         if tree[1] != []:
             plain = quoted and type(tree[1]) is not list
             return ["_sqs", to_text(tree[1]), *tree[2:]] if plain else tree
-        found = MISSING if quoted else lookup.variable(self.run, self.node, tree[0])
+        found = MISSING if quoted else names.variable(self.run, self.node, tree[0])
         word = tree[0] if found is MISSING or is_reference(found) else found
         return ["_sqs", word, *tree[2:]]
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.failure import FlowError
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.procedures.signals import Watcher
-from actorflow.flows.showing import shown
-from actorflow.flows.values import Value, is_function, truthy
+from actorflow.flows.values.rendering import shown
+from actorflow.flows.values.values import Value, is_function, truthy
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Tree
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.language.tree import Tree
 
 
 @procedure("sleep")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows import cancelling
-from actorflow.flows.node import child_nid
+from actorflow.flows.execution.messages import cancel
+from actorflow.flows.execution.node import child_nid
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.attributes import add_tags
-from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, to_text
+from actorflow.flows.values.values import Value, to_text
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message
+    from actorflow.flows.execution.node import Message
 
 
 class Taggable(Procedure):
@@ -36,7 +36,7 @@ class Taggable(Procedure):
         """Let a cancel end the on_error handler that runs."""
         if status.get("flavour") != "on-error":
             return super().cancel_when_closed(status)
-        waiting = cancelling.on_receive_last(self.run, self)
+        waiting = cancel.on_receive_last(self.run, self)
         handled = bool(waiting) and "on_receive_last" not in self.message
         self.run.close(self.node, self.message, handled=handled)
         return self.cancel(waiting)

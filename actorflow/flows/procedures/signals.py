@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, is_function, is_reference, to_text, truthy
+from actorflow.flows.values.values import Value, is_function, is_reference, to_text, truthy
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Tree
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.language.tree import Tree
 
 _CRITERIA = {
     "points": ("point", "points"),

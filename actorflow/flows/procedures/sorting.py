@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.failure import FlowError
-from actorflow.flows.node import sub_of
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution.node import sub_of
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.comparisons import compare
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, is_function, is_reference, kind_name, same, to_json
+from actorflow.flows.values.values import Value, is_function, is_reference, kind_name, same, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.flows.node import Message
+    from actorflow.flows.execution.node import Message
 
 _PAIR = 2
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from actorflow.flows.procedures.simple import Simple, simple
 
 if TYPE_CHECKING:
-    from actorflow.flows.values import Value
+    from actorflow.flows.values.values import Value
 
 
 @simple("timestamp", "ltimestamp", unatts=False, shows=True)

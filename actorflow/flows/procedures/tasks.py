@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.failure import UnknownTasker
+from actorflow.flows.errors import UnknownTasker
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.attributes import reference_name
-from actorflow.flows.procedures.base import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import is_reference
+from actorflow.flows.values.values import is_reference
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Node
+    from actorflow.flows.execution.node import Message, Node
 
 
 @procedure("task")

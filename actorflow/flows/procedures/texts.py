@@ -5,17 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from actorflow.flows.failure import FlowError
+from actorflow.flows.errors import FlowError
 from actorflow.flows.procedures.simple import Simple, simple
-from actorflow.flows.values import (
-    Value,
-    groups,
-    is_regex,
-    kind_name,
-    same,
-    to_regex,
-    truthy,
-)
+from actorflow.flows.values.values import Value, groups, is_regex, kind_name, same, to_regex, truthy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import to_json
+from actorflow.flows.values.values import to_json
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message
+    from actorflow.flows.execution.node import Message
 
 
 class _Aside(Procedure):

@@ -1,0 +1,1 @@
+"""What each kind of message does to an execution."""

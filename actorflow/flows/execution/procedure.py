@@ -1,0 +1,413 @@
+"""What all procedures share.
+
+How a node is entered, hears from its children, is cancelled and replies.
+
+A Procedure object lives for one message: it is given the node, the message and the run, and returns
+the messages to emit. ``payload`` starts as the message's and is replaced, never changed in place;
+what it is at the end is what the message shows in the history.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution.messages import cancel
+from actorflow.flows.execution.node import child_id, child_nid
+from actorflow.flows.values.values import Value, dup_function, is_reference
+
+if TYPE_CHECKING:
+    from actorflow.flows.execution.node import Message, Node, Payload
+    from actorflow.flows.execution.run import Run
+    from actorflow.flows.language.tree import Tree
+
+_KEEP_AS_ATT = frozenset(("flank", "off", "disabled"))
+UNSET: Any = object()
+
+
+class Procedure:
+    """The default behaviour: attributes first, then the children in order, then a reply."""
+
+    __slots__ = ("message", "node", "payload", "run", "tree")
+
+    unatts: ClassVar[bool] = False
+    """Reorder the children on entry.
+
+    Keyed attributes, then the values of the unkeyed ones, then the rest.
+    """
+    collects: ClassVar[bool] = False
+    """Keep the results of all children in ``node.rets``."""
+    keeps_atts: ClassVar[bool] = False
+    """Keep the attributes in ``node.atts`` as ``[key or None, value]``."""
+    trails: ClassVar[bool] = True
+    """Cancel the children that still live when the node is left."""
+
+    def __init__(self, run: Run, node: Node, message: Message, tree: Tree) -> None:
+        """Take what one message is about; nothing is changed yet."""
+        self.run = run
+        self.node = node
+        self.message = message
+        self.payload: Payload = message.get("payload") or {}
+        self.tree = tree
+
+    # -- entry --------------------------------------------------------------------------------
+
+    def execute(self) -> list[Message]:
+        """Enter the node: prepare it, make it known to its parent, and run the first child."""
+        node = self.node
+        if self.unatts:
+            self.unatt()
+        if self.collects:
+            node.rets = []
+        if self.keeps_atts:
+            node.atts = []
+        self.pre_execute()
+        if node.parent is not None:
+            parent = self.run.find(node.parent)
+            if parent is not None and node.nid not in parent.cnodes:
+                parent.cnodes.append(node.nid)
+        return self.start()
+
+    def pre_execute(self) -> None:
+        """Set up the node's fields or rewrite its tree; called once, on entry."""
+
+    def start(self) -> list[Message]:
+        """Run the first child; a procedure that needs none replies instead."""
+        return self.execute_child(0)
+
+    def rewrite(self, tree: Tree) -> None:
+        """Replace the node's tree; the ids of the children follow the new order."""
+        self.tree = tree
+        self.node.tree = tree
+        self.run.trees[self.node.nid] = tree
+
+    def unatt(self) -> None:
+        """Put keyed attributes first, then unkeyed ones unwrapped, then the rest."""
+        tree = self.tree
+        children = tree[1]
+        if type(children) is not list or not any(child[0] == "_att" for child in children):
+            return
+        keyed, values, rest = [], [], []
+        for child in children:
+            if child[0] != "_att":
+                rest.append(child)
+            elif len(child[1]) > 1 or (child[1][0][0] in _KEEP_AS_ATT and child[1][0][1] == []):
+                keyed.append(child)
+            else:
+                values.append(child[1][0])
+        self.rewrite([tree[0], keyed + values + rest, *tree[2:]])
+
+    # -- hearing from children ----------------------------------------------------------------
+
+    def receive_message(self) -> list[Message]:
+        """Take a ``receive`` message: bookkeeping first, then what the node's status asks for."""
+        node, message = self.node, self.message
+        came_from = message.get("from")
+        if came_from is not None and message.get("flavour") != "flank" and came_from in node.cnodes:
+            node.cnodes.remove(came_from)
+        if message.get("disable"):
+            return self.reply(disabled=True)
+        if node.status:
+            state = node.state
+            if state == "closed":
+                return self.receive_when_closed()
+            if state == "ended":
+                return []
+        if node.handlers is not None and "receive" in node.handlers:
+            return self.receive_through_handler()
+        return self.receive()
+
+    def receive(self) -> list[Message]:
+        """Go on after a child; ``from`` tells which one."""
+        came_from = self.message.get("from")
+        if came_from is None:
+            return self.receive_outside()
+        index = child_id(came_from)
+        children = self.tree[1]
+        if index < len(children) and children[index][0] == "_att":
+            return self.receive_att(index)
+        return self.receive_non_att(index)
+
+    def receive_outside(self) -> list[Message]:
+        """Go on after a message that comes from no child (a tasker's answer, say)."""
+        return self.execute_child(0)
+
+    def receive_att(self, index: int) -> list[Message]:
+        """Go on after an attribute: the next one, or the first child that is none."""
+        children = self.tree[1]
+        if index + 1 < len(children) and children[index + 1][0] == "_att":
+            return self.execute_child(index + 1)
+        return self.receive_last_att(index)
+
+    def receive_last_att(self, index: int) -> list[Message]:
+        """Go on after the last attribute."""
+        if index + 1 < len(self.tree[1]):
+            return self.execute_child(index + 1)
+        return self.receive_last()
+
+    def receive_non_att(self, index: int) -> list[Message]:
+        """Go on after a child that is not an attribute."""
+        self.keep_ret()
+        if index + 1 < len(self.tree[1]):
+            return self.execute_child(index + 1)
+        return self.receive_last()
+
+    def receive_last(self) -> list[Message]:
+        """Go on after the last child."""
+        return self.reply()
+
+    def receive_when_closed(self) -> list[Message]:
+        """Take an answer as a closed node: after the last one, emit what waits, or reply."""
+        node = self.node
+        if self.has_live_children():
+            return []
+        if node.on_receive_last:
+            return self.emit_on_receive_last()
+        return self.reply()
+
+    def has_live_children(self) -> bool:
+        """Tell whether a child is there that has not ended and will answer to this node."""
+        nodes = self.run.nodes
+        return any(
+            (child := nodes.get(nid)) is not None and child.state != "ended" and not child.detached
+            for nid in self.node.cnodes
+        )
+
+    def emit_on_receive_last(self) -> list[Message]:
+        """Emit what had to wait for the last child, with the payload that child left.
+
+        A loop's or a repair's messages reopen the node.
+        """
+        node = self.node
+        waiting = [
+            one if one.get("virtual") else {**one, "payload": self.payload}
+            for one in node.on_receive_last or ()
+        ]
+        node.on_receive_last = None
+        if node.status and node.status[-1].get("handled") is None:
+            self.run.reopen(node)
+        return waiting
+
+    def receive_through_handler(self) -> list[Message]:
+        """Let the on_receive function see an answer, and go on with what it makes of it."""
+        node, message = self.node, self.message
+        own = node.own
+        came_from = message.get("from")
+        applied = own.get("receiving")
+        if applied is not None and applied[0] == came_from:
+            own.pop("receiving")
+            self.message = {**message, "from": applied[1]}
+            out = self.receive()
+            waiting = own.get("received")
+            if waiting:
+                following = waiting.pop(0)
+                return out + self._apply_receiver(following)
+            return out
+        children = self.tree[1]
+        is_att = came_from is not None and child_id(came_from) < len(children)
+        if came_from is None or (
+            is_att and children[child_id(came_from)][0] in ("_att", "on_receive", "on", "def")
+        ):
+            return self.receive()
+        if applied is not None and applied[0] in self.run.nodes:
+            own.setdefault("received", []).append(message)
+            return []
+        return self._apply_receiver(message)
+
+    def _apply_receiver(self, message: Message) -> list[Message]:
+        function = (self.node.handlers or {})["receive"][0][1]
+        emitted = self.run.apply(self, function, [["msg", message]], payload=message.get("payload"))
+        self.node.own["receiving"] = [emitted["nid"], message.get("from")]
+        return [emitted]
+
+    # -- cancelling ---------------------------------------------------------------------------
+
+    def cancel_message(self) -> list[Message]:
+        """Take a ``cancel`` message of any flavour but kill."""
+        node, message = self.node, self.message
+        if message.get("payload") is None:
+            self.payload = node.payload
+        status = node.status[-1] if node.status else None
+        if status is not None:
+            if status["status"] == "ended":
+                return []
+            if self._leads_here(status):
+                return self.reply_cancelled()
+            return self.cancel_when_closed(status)
+        waiting = cancel.on_receive_last(self.run, self)
+        self.run.close(node, message, handled=bool(waiting) and "on_receive_last" not in message)
+        return self.cancel(waiting)
+
+    def _leads_here(self, status: dict[str, Any]) -> bool:
+        """Tell whether the message that closed this node is among the causes of the current one."""
+        closed_by = status.get("m")
+        return any(cause["m"] == closed_by for cause in (self.message.get("cause") or [])[1:])
+
+    def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
+        """Take a cancel for a node that is closed already: what it brings waits, too."""
+        waiting = cancel.on_receive_last(self.run, self)
+        if waiting:
+            self.node.on_receive_last = waiting
+        return []
+
+    def cancel(self, waiting: list[Message] | None) -> list[Message]:
+        """Cancel this node, which is closed by now.
+
+        ``waiting`` is to be emitted once the last child is gone.
+        """
+        return self.clear(waiting)
+
+    def clear(self, waiting: list[Message] | None) -> list[Message]:
+        """Cancel the children that are not cancelled yet.
+
+        Without any, emit what waits for them, or reply.
+        """
+        node = self.node
+        node.on_receive_last = waiting or None
+        cancels = self.cancel_children()
+        if cancels:
+            return cancels
+        if node.on_receive_last:
+            return self.emit_on_receive_last()
+        return self.reply_cancelled()
+
+    def reply_cancelled(self) -> list[Message]:
+        """Answer the parent for a node that did not come to its end."""
+        replies = self.reply()
+        replies[0].pop("from_on_error", None)
+        return replies
+
+    def cancel_children(self) -> list[Message]:
+        """Return a cancel for each live child that is not closed yet."""
+        nodes = self.run.nodes
+        return [
+            self.wrap("cancel", nid)
+            for nid in self.node.cnodes
+            if (child := nodes.get(nid)) is not None and not child.is_cancelled
+        ]
+
+    def kill_message(self) -> list[Message]:
+        """Take a kill: pass it on and reply at once, telling neither handlers nor taskers."""
+        node = self.node
+        if node.state == "ended":
+            return []
+        self.run.close(node, self.message)
+        nodes = self.run.nodes
+        kills = [self.wrap("cancel", nid, flavour="kill") for nid in node.cnodes if nid in nodes]
+        if self.message.get("payload") is not None:
+            return kills + self.reply_cancelled()
+        for kill in kills:
+            kill.pop("payload")
+        kept, self.payload = self.payload, node.payload
+        replies = self.reply_cancelled()
+        self.payload = kept
+        return kills + replies
+
+    def add_message(self) -> list[Message]:
+        """Take an ``add`` message: put trees in place, to be run when their turn comes.
+
+        Raises FlowError for elements: only iterators take those.
+        """
+        if self.message.get("elements") is not None:
+            raise FlowError("procedure does not accept add-iteration")
+        children = list(self.tree[1])
+        at = child_id(self.message["tnid"])
+        children[at:at] = self.message.get("trees") or []
+        self.rewrite([self.tree[0], children, *self.tree[2:]])
+        return []
+
+    # -- emitting -----------------------------------------------------------------------------
+
+    def wrap(self, point: str, nid: str | None, **fields: Any) -> Message:
+        """Return a message from this node, with the current payload and causes."""
+        message = self.message
+        emitted: Message = {
+            "point": point,
+            "exid": self.run.exid,
+            "nid": nid,
+            "from": self.node.nid,
+            "sm": message["m"],
+            "payload": self.payload,
+        }
+        cause = message.get("cause")
+        if cause:
+            emitted["cause"] = cause
+        variables = self.node.vars
+        if variables is not None and "idx" in variables:
+            emitted["rvars"] = {"idx": variables["idx"]}
+        if self.node.aret is not None:
+            emitted["payload"] = {**self.payload, "ret": self.node.aret[0]}
+        if "child" in self.node.own:
+            for kind, handlers in self.node.own["child"].items():
+                emitted[f"on_{kind}_handler"] = handlers
+        if fields:
+            emitted.update(fields)
+        return emitted
+
+    def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
+        """Run child ``index``; when there is none, reply."""
+        children = self.tree[1]
+        if type(children) is not list or index >= len(children):
+            return self.reply()
+        node = self.node
+        if node.aret is not None:
+            self.set_ret(node.aret[0])
+        emitted = self.wrap("execute", child_nid(node.nid, index, sub))
+        emitted["tree"] = children[index]
+        if fields:
+            emitted.update(fields)
+        return [emitted]
+
+    def reply(self, ret: Value = UNSET, **fields: Any) -> list[Message]:
+        """Answer the parent (nobody, when this node is detached), with ``ret`` when it is given."""
+        node = self.node
+        emitted = self.wrap("receive", None if node.detached else node.parent)
+        if node.aret is not None:
+            ret = node.aret[0]
+        if ret is not UNSET:
+            payload = self.payload.copy()
+            payload["ret"] = ret
+            emitted["payload"] = payload
+        if fields:
+            emitted.update(fields)
+        return [emitted]
+
+    def keep_ret(self) -> None:
+        """Keep the result of a child, where results are kept."""
+        if self.node.rets is not None:
+            ret = dup_function(self.payload.get("ret"))
+            if is_reference(ret):
+                self.run.fresh_functions[id(ret)] = ret
+            self.node.rets.append(ret)
+
+    # -- small things -------------------------------------------------------------------------
+
+    def set_ret(self, value: Value) -> None:
+        """Make ``value`` the ret of the current message."""
+        payload = self.payload.copy()
+        payload["ret"] = value
+        self.payload = payload
+
+    @property
+    def ret0(self) -> Value:
+        """The ret the node had on entry."""
+        return dup_function(self.node.payload.get("ret"))
+
+    def att(self, *keys: str) -> Value:
+        """Return the value of the first attribute that bears one of ``keys``, or None."""
+        for key, value in self.node.atts or ():
+            if key in keys:
+                return value
+        return None
+
+    def unkeyed(self) -> list[Value]:
+        """Return the values of the attributes without a key."""
+        return [value for key, value in self.node.atts or () if key is None]
+
+    def att_count(self) -> int:
+        """Return how many children of the tree are attributes."""
+        return sum(1 for child in self.tree[1] if child[0] == "_att")
+
+    def parent_node(self) -> Node | None:
+        """Return the parent, ready to be changed, or None."""
+        return None if self.node.parent is None else self.run.find(self.node.parent)

@@ -1,0 +1,48 @@
+"""Variables and subflows of domains, kept in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actorflow.flows.service.taskers import domains, qualified
+from actorflow.flows.values.values import MISSING, Value
+
+if TYPE_CHECKING:
+    from actorflow.flows.language.tree import Tree
+
+__all__ = ["Library"]
+
+
+class Library:
+    """A loader: what was registered for a domain is seen there and below; the deepest wins."""
+
+    def __init__(self) -> None:
+        """Hold nothing."""
+        self._variables: dict[str, Value] = {}
+        self._subflows: dict[str, Tree] = {}
+
+    def add_variable(self, domain: str, name: str, value: Value) -> None:
+        """Make a variable known."""
+        self._variables[qualified(domain, name)] = value
+
+    def add_subflow(self, domain: str, name: str, tree: Tree) -> None:
+        """Make a subflow known."""
+        self._subflows[qualified(domain, name)] = tree
+
+    def variable(self, domain: str, name: str) -> Value:
+        """Return the variable that the deepest domain has, or ``MISSING``."""
+        if not self._variables:
+            return MISSING
+        for one in domains(domain):
+            value = self._variables.get(qualified(one, name), MISSING)
+            if value is not MISSING:
+                return value
+        return MISSING
+
+    def subflow(self, domain: str, name: str) -> Tree | None:
+        """Return the subflow that the deepest domain has."""
+        for one in domains(domain):
+            tree = self._subflows.get(qualified(one, name))
+            if tree is not None:
+                return tree
+        return None

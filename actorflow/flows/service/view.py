@@ -1,0 +1,152 @@
+"""An execution as its store has it: a picture of one moment, for people and programs that look."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine import bodies
+from actorflow.engine.kind import Status
+from actorflow.flows.service.exids import parts_of
+from actorflow.flows.service.history import messages_of
+from actorflow.flows.service.kind import FlowState, task_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actorflow.engine.stores.protocol import ExecutionRow, Store
+    from actorflow.flows.execution.node import Message, Node, Payload
+    from actorflow.flows.execution.state import Execution, Statistics, Timer
+
+__all__ = ["Failure", "FlowExecution", "HeldTask"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A node that failed and waits for a repair."""
+
+    nid: str
+    kind: str
+    text: str
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTask:
+    """A task that is out: what a node waits for."""
+
+    id: str
+    nid: str
+    tasker: str
+    name: Any
+
+
+class FlowExecution:
+    """An execution at one moment. Read from the store when made; the history when asked for."""
+
+    def __init__(self, row: ExecutionRow, store: Store) -> None:
+        self._store = store
+        self.exid = row.id
+        self.status = Status(row.status)
+        self.domain, self.unit = parts_of(row.id)
+        self._data = row.state
+
+    def __repr__(self) -> str:
+        return f"<flow {self.exid} {self.status} {self.counters}>"
+
+    @functools.cached_property
+    def state(self) -> Execution:
+        """Its state, decoded when it is asked for."""
+        return FlowState(self._data).execution(self.exid)
+
+    @property
+    def payload(self) -> Payload | None:
+        """The payload with which it ended; `None` while it has not."""
+        return self.state.payload
+
+    @property
+    def ret(self) -> Any:
+        """The last result: the field `ret` of the payload."""
+        return (self.state.payload or {}).get("ret")
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """The live nodes by their nid."""
+        return self.state.nodes
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Counts of runs, messages, and messages to others."""
+        return self.state.counters
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The variables of the root."""
+        root = self.state.nodes.get("0")
+        return {} if root is None else root.vars or {}
+
+    @property
+    def tags(self) -> dict[str, list[str]]:
+        """The tags that nodes bear now, and which nodes these are."""
+        found: dict[str, list[str]] = {}
+        for nid, node in self.state.nodes.items():
+            for tag in node.tags or ():
+                found.setdefault(tag, []).append(nid)
+        return found
+
+    @property
+    def timers(self) -> list[Timer]:
+        """The timers that are set, the next one first."""
+        return sorted(self.state.timers.values(), key=lambda timer: timer.at)
+
+    @property
+    def failures(self) -> list[Failure]:
+        """What failed and was not repaired."""
+        found = []
+        for node in self.state.failures():
+            if node.state is not None:
+                continue  # a handler has taken care of it, or is about to
+            error = (node.failure or {}).get("error", {})
+            kind, text = str(error.get("kla", "")), str(error.get("msg", ""))
+            found.append(Failure(node.nid, kind, text, error.get("lin")))
+        return found
+
+    @property
+    def tasks(self) -> list[HeldTask]:
+        """The tasks that are out."""
+        return [
+            HeldTask(
+                task_id(self.exid, node.nid, node.own["handed"][0]),
+                node.nid,
+                node.own["handed"][1],
+                node.own["task"]["name"],
+            )
+            for node in self.state.tasks()
+            if "handed" in node.own and not node.own.get("answered") and node.failure is None
+        ]
+
+    def statistics(self) -> Statistics:
+        """Give what there is to count."""
+        return self.state.statistics()
+
+    def runs(self) -> Iterator[dict[str, Any]]:
+        """Give the records of its runs, oldest first, as far back as the history is kept.
+
+        Each has the `messages` of the run, the `counters`, the number of `nodes` and the `size`
+        after it, those `before` it, when it was and how long it took.
+        """
+        for row in self._store.rows("history", self.exid):
+            entry = bodies.decode(row.body)
+            if type(entry) is dict and "messages" in entry:
+                messages = messages_of(entry)
+                del entry["payloads"], entry["values"]
+                yield {**entry, "messages": messages}
+
+    def history(self) -> list[Message]:
+        """Give every message, in order, as it was after it had been processed."""
+        return [message for entry in self.runs() for message in entry["messages"]]
+
+    def traces(self) -> list[str]:
+        """Give what `trace` has left."""
+        return [trace["text"] for entry in self.runs() for trace in entry.get("traces", ())]
