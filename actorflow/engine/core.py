@@ -251,7 +251,8 @@ class Core:
         self.resume()
         keys = None if key is None else (check_id(key, "a key"),)
         may_block = stored is not None and threading.current_thread() is not _MAIN
-        writer.append(Append(execution, kind, data, stored, processed, keys), may_block=may_block)
+        entry = Append(execution, kind, data, stored, processed, keys=keys)
+        writer.append(entry, may_block=may_block)
 
     def append_waiting(self, execution: str, kind: str, message: Any, processed: Any) -> None:
         """Have a message processed whose pusher waits for that: stored first only if need be."""

@@ -269,11 +269,11 @@ class Host:
         last = page.rows[-1].execution if page.rows else None
         self._mark(found, asleep)
         for execution in asleep:
-            rows, row = found[execution], fetched.get(execution)
-            if row is None or row.status in ENDED:
+            rows, stored = found[execution], fetched.get(execution)
+            if stored is None or stored.status in ENDED:
                 self._drop(rows)
                 continue
-            live = self._wake(execution, None, row)
+            live = self._wake(execution, None, stored)
             if live is not None:
                 self._unread.discard(execution)
                 self._feed(live, rows, more=execution == last and page.after is not None)

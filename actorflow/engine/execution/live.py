@@ -279,10 +279,10 @@ class Live:
         if not refused:
             return [(waiter, None) for waiter, _ in acks]
         found: dict[Any, Exception] = {}
-        ticket: Any
-        for ticket, refusal in refused:
-            found[ticket.id] = refusal
-            self.give_up(ticket, refusal)
+        given: Any
+        for given, refusal in refused:
+            found[given.id] = refusal
+            self.give_up(given, refusal)
         return [(waiter, found.get(number)) for waiter, number in acks]
 
     def _refuse(

@@ -56,6 +56,7 @@ class Append:
         bodies: Sequence[bytes],
         stored: Any = None,
         processed: Any = None,
+        *,
         keys: Sequence[str] | None = None,
     ) -> None:
         self.execution = execution
@@ -371,17 +372,7 @@ class Writer:
             Exception: the store cannot be read.
 
         """
-        find = self._core.host.find
-        asleep: dict[str, None] = {}
-        for entry in entries:
-            if type(entry) is Append:
-                if find(entry.execution) is None:
-                    asleep[entry.execution] = None
-            elif entry.change.messages:
-                for message in entry.change.messages:
-                    if find(message.execution) is None:
-                        asleep[message.execution] = None
-        fetched = self._store.executions(list(asleep)) if asleep else {}
+        fetched = self._fetch(entries)
         made = {
             new.id: new.kind
             for _, changes, _ in self._flight
@@ -390,20 +381,32 @@ class Writer:
         }
         accepted: list[Append | _Request] = []
         for entry in entries:
-            if type(entry) is _Request:
+            if isinstance(entry, _Request):
                 change = entry.change
                 for new in change.creates:
                     made.setdefault(new.id, new.kind)
                 if change.messages:
                     self._drop_for_nobody(change, fetched, made)
                 accepted.append(entry)
-                continue
-            error = self._reason_against(entry, fetched, made)
-            if error is None:
+            elif (error := self._reason_against(entry, fetched, made)) is None:
                 accepted.append(entry)
             else:
                 self._reject(entry, error, accepted)
         return _group(accepted, self._clock.now()), fetched
+
+    def _fetch(self, entries: list[Append | _Request]) -> dict[str, ExecutionRow]:
+        """Read the executions that messages are for and that are not live, all in one read."""
+        find = self._core.host.find
+        asleep: dict[str, None] = {}
+        for entry in entries:
+            if isinstance(entry, Append):
+                if find(entry.execution) is None:
+                    asleep[entry.execution] = None
+            else:
+                for message in entry.change.messages:
+                    if find(message.execution) is None:
+                        asleep[message.execution] = None
+        return self._store.executions(list(asleep)) if asleep else {}
 
     def _reason_against(
         self, append: Append, fetched: dict[str, ExecutionRow], made: dict[str, str]
@@ -411,6 +414,7 @@ class Writer:
         name = append.execution
         live = self._core.host.find(name)
         row = None if live is not None else fetched.get(name)
+        status: str
         if live is not None:
             kind, status = live.kind.name, live.status
         elif row is not None:
