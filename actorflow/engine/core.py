@@ -92,6 +92,8 @@ class Core:
         self.closed = False
         self.resumed = False
         """Whether what is stored runs. Nothing does before somebody asks for it."""
+        self.stores_only = False
+        """Whether nothing ever runs here: see `only_store`."""
         self._why_closed = "the engine has been closed"
         self._retention = retention
         self._keys_for = keys_for
@@ -131,11 +133,25 @@ class Core:
             Exception: the store cannot be read; the next call tries again.
 
         """
-        if self.resumed:
+        if self.resumed or self.stores_only:
             return
         with self._resuming:
             if not self.resumed:
                 self.in_writer(self._begin)
+
+    def only_store(self) -> None:
+        """Never run anything: what is sent, launched or answered waits for the next engine.
+
+        For programs that change a store whose kinds and taskers they do not know.
+
+        Raises:
+            BadOption: it runs already.
+
+        """
+        if self.resumed:
+            msg = "this engine runs what is stored already; call only_store() before"
+            raise BadOption(msg)
+        self.stores_only = True
 
     def _begin(self) -> None:
         """Begin, in the writer's thread, so that nothing is delivered twice."""
@@ -553,7 +569,7 @@ class Core:
         with self._lock:
             if self.closed:
                 return
-            if not self.resumed:
+            if not self.resumed and not self.stores_only:
                 self._warn_of_unfinished()
             self.closed = True
         self._unsubscribe()

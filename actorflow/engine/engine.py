@@ -41,6 +41,7 @@ RETENTION = 30 * 86_400.0
 """Seconds that executions are kept after they have ended, unless told otherwise: 30 days."""
 
 _AT_EXIT = 5.0  # seconds for an engine that nobody has closed
+_STORED = 5.0  # seconds that the answer to a task may take to be stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,16 +394,31 @@ class Engine:
     # Tasks.
 
     def return_task(self, task: str, value: Any = None) -> bool:
-        """Give the result of a task that a tasker holds; return whether it was still wanted."""
-        self.core.refuse_if_closed()
-        self.core.resume()
-        return self.core.board.succeed(check_id(task, "a task"), value)
+        """Store the result of a task that a tasker holds; return whether it was still wanted.
+
+        Raises:
+            NotStorable: the value is not plain data.
+            StoreFull: there is no room now; it is stored once there is, if the engine runs then.
+
+        """
+        return self._answer(self.core.board.succeed, task, value)
 
     def fail_task(self, task: str, error: BaseException) -> bool:
-        """Say that a task that a tasker holds has failed; return whether it was still wanted."""
+        """Store that a task which a tasker holds has failed; return whether it was still wanted.
+
+        Raises:
+            StoreFull: as for `return_task`.
+
+        """
+        return self._answer(self.core.board.fail, task, error)
+
+    def _answer(self, give: Callable[[str, Any, ThreadTicket], bool], task: str, what: Any) -> bool:
         self.core.refuse_if_closed()
         self.core.resume()
-        return self.core.board.fail(check_id(task, "a task"), error)
+        done = ThreadTicket()
+        if not give(check_id(task, "a task"), what, done):
+            return False
+        return bool(self.core.wait_for(done, _STORED, task))
 
     def heartbeat(self, task: str) -> bool:
         """Give a task that a tasker holds its timeout again; return whether it is still wanted."""

@@ -156,6 +156,10 @@ class Host:
     ) -> list[tuple[Any, Exception | None]]:
         """Accumulate stored messages, or leave them in the store for later."""
         live = self._live.get(execution)
+        if self._core.stores_only:
+            for waiter in arrival.waiters.values():
+                waiter.resolve()
+            return [(each, None) for each, _ in arrival.acks]
         if self._core.closed:
             if live is not None:
                 live.behind = True  # nothing may overtake these

@@ -271,8 +271,10 @@ class Board:
             self._core.writer.call(lambda: self._catch_up(row.tasker))
         return row
 
-    def succeed(self, task: str, value: Any) -> bool:
+    def succeed(self, task: str, value: Any, done: Any = None) -> bool:
         """Store the result of a task as a message to its execution; return whether it counts.
+
+        `done` is resolved when it is stored, if it counts.
 
         Raises:
             NotStorable: the value is not plain data; the task stays open.
@@ -283,18 +285,22 @@ class Board:
         if row is None:
             return False
         self.done += 1
-        self._end(row, TaskEnded(None, self._core.clock.now(), task, "ok", bodies.decode(data)))
+        ended = TaskEnded(None, self._core.clock.now(), task, "ok", bodies.decode(data))
+        self._end(row, ended, done)
         return True
 
-    def fail(self, task: str, error: BaseException) -> bool:
-        """Store the failure of a task as a message to its execution; return whether it counts."""
+    def fail(self, task: str, error: BaseException, done: Any = None) -> bool:
+        """Store the failure of a task as a message to its execution; return whether it counts.
+
+        `done` is resolved when it is stored, if it counts.
+        """
         row = self._close_task(task)
         if row is None:
             return False
-        self._end_failed(row, error)
+        self._end_failed(row, error, done)
         return True
 
-    def _end_failed(self, row: TaskRow, error: BaseException) -> None:
+    def _end_failed(self, row: TaskRow, error: BaseException, done: Any = None) -> None:
         self.failed += 1
         crashed = isinstance(error, (TaskCrashed, TaskTimeout))
         failure = Failure(type(error).__name__, text_of(error))
@@ -307,18 +313,19 @@ class Board:
                 "crashed" if crashed else "failed",
                 error=failure,
             ),
+            done,
         )
 
-    def _end(self, row: TaskRow, ended: TaskEnded) -> None:
-        """Deliver the answer to its execution, or store it where that is not live."""
+    def _end(self, row: TaskRow, ended: TaskEnded, done: Any = None) -> None:
+        """Deliver the answer to its execution; store it where that is not live, or `done` waits."""
         core = self._core
         # A `TaskStarted` is stored, so the answer must not overtake it.
-        quick = not row.tell_start and core.writer.quiet
+        quick = done is None and not row.tell_start and core.writer.quiet
         if quick and core.host.offer(row.execution, ended, task=row):
             return
-        self.store_answer(row, *pack(ended))
+        self.store_answer(row, *pack(ended), done)
 
-    def store_answer(self, row: TaskRow, type: str, body: bytes) -> None:  # noqa: A002
+    def store_answer(self, row: TaskRow, type: str, body: bytes, done: Any = None) -> None:  # noqa: A002
         """Replace a task by a message to its execution. Any thread."""
         core = self._core
         message = NewMessage(row.execution, type, body)
@@ -330,6 +337,8 @@ class Board:
                 core.host.deliver_rows(change.extra)
             else:  # the engine is closed: the task is in the store, and begins again
                 log.warning("the result of a task is lost", task=row.id, error=str(error))
+            if done is not None:
+                done.resolve(error, answer=bool(change.extra))
 
         core.writer.submit(change, committed, insist=True)
 
