@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.errors import UnknownTasker
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.environment import Observer
-from actorflow.flows.execution.run import MAX_MESSAGES, run
+from actorflow.flows.execution.loop import MAX_MESSAGES, run
 from actorflow.flows.execution.state import Execution, launch_message
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.flows.values.values import MISSING, to_text

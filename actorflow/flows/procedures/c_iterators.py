@@ -108,7 +108,7 @@ class ConcurrentIterator(Gathering):
 
     def _apply(self, places: range) -> list[Message]:
         own = self.node.own
-        return [self.run.apply(self, own["fun"], self._arguments(place)) for place in places]
+        return [self.apply(own["fun"], self._arguments(place)) for place in places]
 
     def _arguments(self, place: int) -> list[list[Any]]:
         """Return the arguments for the element at ``place``."""

@@ -98,7 +98,7 @@ class Concurrence(Gathering):
         if "count" not in node.own:
             return super().receive_when_closed()
         out = self.receive()
-        if not out and not node.own.get("over") and not self.has_live_children():
+        if not out and not node.own.get("over") and not self.run.has_live_children(node):
             out = self.conclude_early()
         if not out or not node.on_receive_last:
             return out

@@ -141,7 +141,7 @@ class Apply(Procedure):
         function: Value = heat if is_named else self._take_function(arguments)
         if function[0] == "_proc":
             function = proc_to_function(self, function, *(f"a{i}" for i in range(len(arguments))))
-        emitted = self.run.apply(self, function, arguments)
+        emitted = self.apply(function, arguments)
         self.node.own["applied"] = emitted["nid"]
         return [emitted]
 

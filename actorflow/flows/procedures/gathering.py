@@ -138,7 +138,7 @@ class Gathering(Procedure):
             ["branch_count", own.get("count")],
             ["over", bool(own.get("over"))],
         ]
-        emitted = self.run.apply(self, self.att("on_receive", "receiver"), arguments)
+        emitted = self.apply(self.att("on_receive", "receiver"), arguments)
         own["receiving"] = [emitted["nid"], nid]
         return [emitted]
 
@@ -175,7 +175,7 @@ class Gathering(Procedure):
             ["branch_count", own.get("count")],
         ]
         own["merging"] = True
-        return [self.run.apply(self, rule, arguments)]
+        return [self.apply(rule, arguments)]
 
     def receive_merged(self, payload: Payload) -> list[Message]:
         """Take the merged payload."""

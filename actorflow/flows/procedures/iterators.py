@@ -106,7 +106,7 @@ class Iterator(Procedure):
         own["idx"] += 1
         if own["idx"] >= len(own["col"]):
             return self.finish()
-        emitted = self.run.apply(self, own["fun"], self.arguments(own["idx"]))
+        emitted = self.apply(own["fun"], self.arguments(own["idx"]))
         own["applied"] = emitted["nid"]
         return [emitted]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.execution.messages import cancel
 from actorflow.flows.execution.node import child_nid
 from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.attributes import add_tags
@@ -36,7 +35,7 @@ class Taggable(Procedure):
         """Let a cancel end the on_error handler that runs."""
         if status.get("flavour") != "on-error":
             return super().cancel_when_closed(status)
-        waiting = cancel.on_receive_last(self.run, self)
+        waiting = self.messages_after_children()
         handled = bool(waiting) and "on_receive_last" not in self.message
         self.run.close(self.node, self.message, handled=handled)
         return self.cancel(waiting)

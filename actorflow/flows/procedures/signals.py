@@ -64,7 +64,7 @@ class Watcher(Procedure):
     def application(self) -> dict[str, Any]:
         """Return the message that applies the function; each release gives it a new suffix."""
         function = self.function()
-        message = self.run.apply(self, function, [], sub=0)
+        message = self.apply(function, [], sub=0)
         message["nid"] = function[1]["nid"]
         return message
 

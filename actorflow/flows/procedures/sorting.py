@@ -108,7 +108,7 @@ class Sort(Procedure):
         memo, question = own["memo"], to_json([one, other])
         if memo is not None and question in memo:
             return self._go_on(low, high, comes_first=memo[question])
-        emitted = self.run.apply(self, own["fun"], [["a", one], ["b", other]])
+        emitted = self.apply(own["fun"], [["a", one], ["b", other]])
         part["sub"] = sub_of(emitted["nid"])
         part["questions"] = [question, to_json([other, one])]
         return [emitted]

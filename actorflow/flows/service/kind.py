@@ -14,8 +14,9 @@ from actorflow.engine.kind import NewTask, Outcome, Outgoing, SetTimer
 from actorflow.engine.kind import Status as EngineStatus
 from actorflow.flows.execution.codec import decode, encode, tree_from
 from actorflow.flows.execution.environment import NoLoader
+from actorflow.flows.execution.loop import MAX_MESSAGES, process
 from actorflow.flows.execution.messages import traps
-from actorflow.flows.execution.run import MAX_MESSAGES, Run
+from actorflow.flows.execution.run import Run
 from actorflow.flows.execution.state import Execution, Status
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.flows.service.exids import parts_of
@@ -136,7 +137,8 @@ class FlowKind:
         )
         recorder = Recorder(run) if self.keeps_history else None
         started = perf_counter()
-        out = run.go(
+        out = process(
+            run,
             messages,
             self._max_messages,
             keep_going,

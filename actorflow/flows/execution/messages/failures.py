@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.errors import FlowError, NotFound
+from actorflow.flows.errors import FlowError, NotFound, error_dict
+from actorflow.flows.execution.procedure import procedure_for
 from actorflow.flows.values.values import dup_function, to_regex
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
         catcher.heap = "_err"
         run.orphans.remove(catcher.nid)
     handler = found[1]
-    procedure = run.procedure_for(catcher, message)
+    procedure = procedure_for(run, catcher, message)
     if type(handler) is dict:
         waiting = [{**handler, "exid": run.exid}]
     else:
@@ -82,7 +83,7 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
         shown = {**message, "payload": {**payload, "ret": dup_function(payload.get("ret"))}}
         arguments = [["msg", shown], ["err", error]]
         fields: dict[str, Any] = {"on_error": True} if handler[1].get("on_error") else {}
-        waiting = [run.apply(procedure, handler, arguments, line=handler[2], **fields)]
+        waiting = [procedure.apply(handler, arguments, line=handler[2], **fields)]
     run.close(catcher, message, flavour="on-error", handled=True)
     return procedure.clear(waiting)
 
@@ -94,3 +95,19 @@ def failed(run: Run, message: Message) -> list[Message]:
         return []
     node.failure = {k: v for k, v in message.items() if k != "payload"}
     return _handle(run, node, message)
+
+
+def failed_message(run: Run, message: Message, error: BaseException) -> Message:
+    """Return the failed message that stands for everything ``message`` would have emitted."""
+    emitted: Message = {"exid": run.exid}
+    for key in ("from", "nid", "sm", "payload", "tree", "tasker"):
+        if message.get(key) is not None:
+            emitted[key] = message[key]
+    node = run.nodes.get(message.get("nid") or "")
+    line = None
+    if node is not None:
+        tree = run.trees.get(node.nid) or node.tree
+        line = tree[2] if tree is not None else None
+    described = error_dict(error, procedure=None if node is None else node.heat0, line=line)
+    emitted.update(point="failed", fpoint=message["point"], fm=message["m"], error=described)
+    return emitted
