@@ -13,8 +13,9 @@ from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.environment import NoLoader, NoTaskers, Observer
 from actorflow.flows.execution.loop import process
 from actorflow.flows.execution.payloads import Gathered, restored
+from actorflow.flows.execution.requests import launch_message
 from actorflow.flows.execution.run import Run
-from actorflow.flows.execution.state import Execution, launch_message
+from actorflow.flows.execution.state import Execution
 from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.flows.service.history import Recorder, messages_of

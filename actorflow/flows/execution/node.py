@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from actorflow.flows.language.tree import Tree  # noqa: TC001 - msgspec reads it at run time
+from actorflow.flows.language.tree import Tree
 
 Payload = dict[str, Any]
 Message = dict[str, Any]

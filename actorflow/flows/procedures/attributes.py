@@ -141,7 +141,7 @@ class Attribute(Procedure):
         if type(value) is dict:
             parent.vars = {**(parent.vars or {}), **value}
         elif value in ("copy", "*"):
-            parent.vars = {**names.visible_variables(self.run, parent), **(parent.vars or {})}
+            parent.vars = {**names.visible_variables(self.run.nodes, parent), **(parent.vars or {})}
         elif type(value) is list:
             self._list_variables(parent, value)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.errors import FlowError, NotFound, error_dict
+from actorflow.flows.errors import ERROR_NAMES, NotFound, error_dict
 from actorflow.flows.execution.procedure import procedure_for
 from actorflow.flows.values.values import dup_function, to_regex
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.run import Run
 
 
-_FLOW_ERRORS = frozenset(["FlowError", *(cls.__name__ for cls in FlowError.__subclasses__())])
 _FAMILY = frozenset(("FlowError", "FlorError", "Flor::FlorError"))
 """Names that stand for any error of the flow's own making.
 
@@ -25,7 +24,7 @@ def matches(criteria: list[Any], error: dict[str, Any]) -> bool:
     """Tell whether all criteria fit: ``*``, a class, a text or class, or an expression."""
     kla, msg = str(error.get("kla", "")), str(error.get("msg", ""))
     names = {kla, kla.rpartition("::")[2]}
-    if kla in _FLOW_ERRORS:
+    if kla in ERROR_NAMES:
         names |= _FAMILY
     if kla == NotFound.__name__:
         names.add("KeyError")
