@@ -8,7 +8,7 @@ import pytest
 
 from actorflow.flows.execution.state import Status
 from actorflow.flows.language.parser import parse
-from actorflow.flows.procedures.gathering import read_rule
+from actorflow.flows.procedures.control.gathering import read_rule
 from actorflow.flows.service.library import Library
 from tests.flows.driving import drive, shown
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import child_id, child_nid
 from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.procedures.control.sequences import Taggable
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.procedures.sequences import Taggable
 from actorflow.flows.values.rendering import shown
 from actorflow.flows.values.values import Value, truthy
 

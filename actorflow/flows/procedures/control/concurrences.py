@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actorflow.flows.execution.node import suffix_of
-from actorflow.flows.procedures.gathering import Gathering
+from actorflow.flows.procedures.control.gathering import Gathering
 from actorflow.flows.procedures.macros import make_def
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import dup_function

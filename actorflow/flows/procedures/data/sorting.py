@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import sub_of
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.procedures.comparisons import compare
+from actorflow.flows.procedures.data.comparisons import compare
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import Value, is_function, is_reference, kind_name, same, to_json
 

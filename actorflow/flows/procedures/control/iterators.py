@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.procedures.functions import proc_to_function
+from actorflow.flows.procedures.control.functions import proc_to_function
+from actorflow.flows.procedures.data.sorting import sort_key
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.procedures.sorting import sort_key
 from actorflow.flows.values.values import Value, is_function, is_reference, truthy
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.procedures.events.signals import Watcher
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.procedures.signals import Watcher
 from actorflow.flows.values.rendering import shown
 from actorflow.flows.values.values import Value, is_function, truthy
 

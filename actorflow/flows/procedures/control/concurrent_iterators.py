@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import sub_of, suffix_of
-from actorflow.flows.procedures.gathering import Gathering
-from actorflow.flows.procedures.literals import Reader
+from actorflow.flows.procedures.control.gathering import Gathering
+from actorflow.flows.procedures.data.literals import Reader
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import Value, type_name

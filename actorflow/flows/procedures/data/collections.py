@@ -6,8 +6,8 @@ from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
+from actorflow.flows.procedures.data.sorting import order
 from actorflow.flows.procedures.simple import Simple, simple
-from actorflow.flows.procedures.sorting import order
 from actorflow.flows.values.paths import get_key
 from actorflow.flows.values.values import (
     MISSING,
