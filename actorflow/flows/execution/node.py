@@ -88,6 +88,10 @@ class Node(msgspec.Struct, omit_defaults=True):
         top = self.status[-1]
         return top.get("point") == "cancel" and top.get("flavour") not in ("continue", "move")
 
+    def unkeyed_atts(self) -> list[Any]:
+        """Return the values of the attributes without a key, where attributes are kept."""
+        return [value for key, value in self.atts or () if key is None]
+
     @property
     def flavour(self) -> str | None:
         """Return the flavour of the message that gave this node its current status."""

@@ -55,7 +55,7 @@ class Procedure:
         """Enter the node: prepare it, make it known to its parent, and run the first child."""
         node = self.node
         if self.unatts:
-            self.unatt()
+            self._unatt()
         if self.collects:
             node.rets = []
         if self.keeps_atts:
@@ -80,7 +80,7 @@ class Procedure:
         self.node.tree = tree
         self.run.trees[self.node.nid] = tree
 
-    def unatt(self) -> None:
+    def _unatt(self) -> None:
         """Put keyed attributes first, then unkeyed ones unwrapped, then the rest."""
         tree = self.tree
         children = tree[1]
@@ -143,23 +143,8 @@ class Procedure:
         if self.run.has_live_children(self.node):
             return []
         if node.on_receive_last:
-            return self.emit_on_receive_last()
+            return emit_waiting(self)
         return self.reply()
-
-    def emit_on_receive_last(self) -> list[Message]:
-        """Emit what had to wait for the last child, with the payload that child left.
-
-        A loop's or a repair's messages reopen the node.
-        """
-        node = self.node
-        waiting = [
-            one if one.get("virtual") else {**one, "payload": self.payload}
-            for one in node.on_receive_last or ()
-        ]
-        node.on_receive_last = None
-        if node.status and node.status[-1].get("handled") is None:
-            self.run.reopen(node)
-        return waiting
 
     # -- cancelling ---------------------------------------------------------------------------
 
@@ -173,9 +158,9 @@ class Procedure:
             if status["status"] == "ended":
                 return []
             if self._leads_here(status):
-                return self.reply_cancelled()
+                return reply_cancelled(self)
             return self.cancel_when_closed(status)
-        waiting = self.messages_after_children()
+        waiting = messages_after_children(self)
         self.run.close(node, message, handled=bool(waiting) and "on_receive_last" not in message)
         return self.cancel(waiting)
 
@@ -186,7 +171,7 @@ class Procedure:
 
     def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
         """Take a cancel for a node that is closed already: what it brings waits, too."""
-        waiting = self.messages_after_children()
+        waiting = messages_after_children(self)
         if waiting:
             self.node.on_receive_last = waiting
         return []
@@ -205,41 +190,12 @@ class Procedure:
         """
         node = self.node
         node.on_receive_last = waiting or None
-        cancels = self.cancel_children()
+        cancels = cancels_of_children(self)
         if cancels:
             return cancels
         if node.on_receive_last:
-            return self.emit_on_receive_last()
-        return self.reply_cancelled()
-
-    def messages_after_children(self) -> list[Message]:
-        """Return what is to be emitted once all children of a cancelled node are gone."""
-        node, message = self.node, self.message
-        if message.get("on_receive_last"):
-            return messages_of_re_apply(self.run, node, message)
-        known = node.handlers or {}
-        handlers = known.get("timeout") if message.get("flavour") == "timeout" else None
-        handlers = handlers or known.get("cancel")
-        if not handlers:
-            return []
-        shown = {**message, "payload": self.payload}
-        arguments: list[list[Any]] = [["msg", shown], ["err", None]]
-        return [self.apply(handler[1], arguments, line=handler[1][2]) for handler in handlers]
-
-    def reply_cancelled(self) -> list[Message]:
-        """Answer the parent for a node that did not come to its end."""
-        replies = self.reply()
-        replies[0].pop("from_on_error", None)
-        return replies
-
-    def cancel_children(self) -> list[Message]:
-        """Return a cancel for each live child that is not closed yet."""
-        nodes = self.run.nodes
-        return [
-            self.wrap("cancel", nid)
-            for nid in self.node.cnodes
-            if (child := nodes.get(nid)) is not None and not child.is_cancelled
-        ]
+            return emit_waiting(self)
+        return reply_cancelled(self)
 
     def add_message(self) -> list[Message]:
         """Take an ``add`` message: put trees in place, to be run when their turn comes.
@@ -368,18 +324,6 @@ class Procedure:
                 return value
         return None
 
-    def unkeyed(self) -> list[Value]:
-        """Return the values of the attributes without a key."""
-        return [value for key, value in self.node.atts or () if key is None]
-
-    def att_count(self) -> int:
-        """Return how many children of the tree are attributes."""
-        return sum(1 for child in self.tree[1] if child[0] == "_att")
-
-    def parent_node(self) -> Node | None:
-        """Return the parent, ready to be changed, or None."""
-        return None if self.node.parent is None else self.run.find(self.node.parent)
-
 
 def procedure_for(run: Run, node: Node, message: Message) -> Procedure:
     """Return the procedure in charge of a node.
@@ -391,6 +335,62 @@ def procedure_for(run: Run, node: Node, message: Message) -> Procedure:
         raise UnknownProcedure(f'no procedure "{node.heap or node.heat0}" for node {node.nid}')
     procedure: Procedure = cls(run, node, message, run.tree_of(node))
     return procedure
+
+
+def attribute_count(tree: Tree) -> int:
+    """Return how many children of a tree are attributes."""
+    return sum(1 for child in tree[1] if child[0] == "_att")
+
+
+# -- cancelling ------------------------------------------------------------------------------
+
+
+def emit_waiting(procedure: Procedure) -> list[Message]:
+    """Emit what had to wait for the last child, with the payload that child left.
+
+    A loop's or a repair's messages reopen the node.
+    """
+    node = procedure.node
+    waiting = [
+        one if one.get("virtual") else {**one, "payload": procedure.payload}
+        for one in node.on_receive_last or ()
+    ]
+    node.on_receive_last = None
+    if node.status and node.status[-1].get("handled") is None:
+        procedure.run.reopen(node)
+    return waiting
+
+
+def messages_after_children(procedure: Procedure) -> list[Message]:
+    """Return what is to be emitted once all children of a cancelled node are gone."""
+    node, message = procedure.node, procedure.message
+    if message.get("on_receive_last"):
+        return messages_of_re_apply(procedure.run, node, message)
+    known = node.handlers or {}
+    handlers = known.get("timeout") if message.get("flavour") == "timeout" else None
+    handlers = handlers or known.get("cancel")
+    if not handlers:
+        return []
+    shown = {**message, "payload": procedure.payload}
+    arguments: list[list[Any]] = [["msg", shown], ["err", None]]
+    return [procedure.apply(handler[1], arguments, line=handler[1][2]) for handler in handlers]
+
+
+def reply_cancelled(procedure: Procedure) -> list[Message]:
+    """Answer the parent for a node that did not come to its end."""
+    replies = procedure.reply()
+    replies[0].pop("from_on_error", None)
+    return replies
+
+
+def cancels_of_children(procedure: Procedure) -> list[Message]:
+    """Return a cancel for each live child that is not closed yet."""
+    nodes = procedure.run.nodes
+    return [
+        procedure.wrap("cancel", nid)
+        for nid in procedure.node.cnodes
+        if (child := nodes.get(nid)) is not None and not child.is_cancelled
+    ]
 
 
 def messages_of_re_apply(run: Run, node: Node, message: Message) -> list[Message]:

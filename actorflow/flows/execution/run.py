@@ -83,6 +83,10 @@ class Run:
             raise FlowError(f"node {nid} is gone")
         return node
 
+    def parent_of(self, node: Node) -> Node | None:
+        """Return the parent of a node, ready to be changed, or None."""
+        return None if node.parent is None else self.find(node.parent)
+
     def remove(self, nid: str) -> None:
         """Forget a node."""
         self.nodes.pop(nid, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.execution.procedure import messages_of_re_apply, procedure_for
+from actorflow.flows.execution.procedure import messages_of_re_apply, procedure_for, reply_cancelled
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node
@@ -56,11 +56,11 @@ def _kill(procedure: Procedure) -> list[Message]:
     nodes = procedure.run.nodes
     kills = [procedure.wrap("cancel", nid, flavour="kill") for nid in node.cnodes if nid in nodes]
     if procedure.message.get("payload") is not None:
-        return kills + procedure.reply_cancelled()
+        return kills + reply_cancelled(procedure)
     for kill in kills:
         kill.pop("payload")
     kept, procedure.payload = procedure.payload, node.payload
-    replies = procedure.reply_cancelled()
+    replies = reply_cancelled(procedure)
     procedure.payload = kept
     return kills + replies
 

@@ -36,7 +36,7 @@ class Cancel(Procedure):
     def _targets(self) -> list[str]:
         """Return the nids that are meant: first those named, then those that bear a tag."""
         words: list[str] = []
-        for value in [*self.unkeyed(), self.att("nid"), self.att("ref")]:
+        for value in [*self.node.unkeyed_atts(), self.att("nid"), self.att("ref")]:
             listed = value if type(value) is list else [value]
             if all(type(one) is str for one in listed):
                 words += listed

@@ -50,7 +50,7 @@ class ConcurrentIterator(Gathering):
     unatts = True
     keeps_atts = True
 
-    def unatt(self) -> None:
+    def execute(self) -> list[Message]:
         """Let the paths on the line stand for nothing, where nothing is there yet."""
         head, children, *place = self.tree
         softened = [
@@ -61,7 +61,7 @@ class ConcurrentIterator(Gathering):
         ]
         if softened != children:
             self.rewrite([head, softened, *place])
-        super().unatt()
+        return super().execute()
 
     def receive(self) -> list[Message]:
         """Take an argument, or the answer of an application, of a receiver or a merger."""

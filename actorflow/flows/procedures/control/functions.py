@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution import garbage, names
 from actorflow.flows.execution.node import ROOT, child_id
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, attribute_count
 from actorflow.flows.execution.rewriting import wear
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
@@ -107,7 +107,7 @@ class Apply(Procedure):
 
     def start(self) -> list[Message]:
         """Begin with the arguments, or with the block when there are none."""
-        return super().start() if self.att_count() else self.receive_last_att(-1)
+        return super().start() if attribute_count(self.tree) else self.receive_last_att(-1)
 
     def receive(self) -> list[Message]:
         """Collect the arguments; reply when the function has."""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, cancels_of_children
 from actorflow.flows.values.values import Value, deep_merge, is_function, to_text, truthy
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class Gathering(Procedure):
         if "merged" not in own:
             return []
         remaining = to_text(self.att("remaining", "rem")) or "cancel"
-        cancels = [] if remaining in ("forget", "wait") else self.cancel_children()
+        cancels = [] if remaining in ("forget", "wait") else cancels_of_children(self)
         waits = remaining == "wait" and len(own["payloads"]) < self.branch_count()
         if waits or own.get("replied"):
             return cancels

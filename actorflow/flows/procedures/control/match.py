@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from actorflow.flows.execution.procedure import attribute_count
 from actorflow.flows.execution.rewriting import wear
 from actorflow.flows.procedures.control.conditionals import Case, is_else
 from actorflow.flows.procedures.control.patterns import is_pattern, to_pattern
@@ -26,7 +27,7 @@ class Match(Case):
         is_shared = self.tree is self.message["tree"]
         super().pre_execute()
         children = list(self.tree[1])
-        first = self.att_count()
+        first = attribute_count(self.tree)
         odd = (len(children) - first) % 2
         for index in range(first + odd, len(children), 2):
             known = children[index]

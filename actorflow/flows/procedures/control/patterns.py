@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.execution import names
 from actorflow.flows.execution.node import child_nid
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, attribute_count
 from actorflow.flows.execution.rewriting import wear
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.paths import get_path
@@ -111,7 +111,7 @@ class Pattern(Procedure):
         """Begin with the attributes, or the first part."""
         if not self.tree[1]:
             return self.end({} if self.value == [] else None)
-        return self.execute_child(0) if self.att_count() else self.receive_last_att(-1)
+        return self.execute_child(0) if attribute_count(self.tree) else self.receive_last_att(-1)
 
     def end(self, binding: dict[str, Value] | None) -> list[Message]:
         """Reply with the bindings, or null."""
@@ -341,7 +341,7 @@ class GuardPattern(Pattern):
     def pre_execute(self) -> None:
         """Make a string of the name."""
         super().pre_execute()
-        children, first = list(self.tree[1]), self.att_count()
+        children, first = list(self.tree[1]), attribute_count(self.tree)
         if first < len(children) and children[first][1] == []:
             children[first] = ["_sqs", children[first][0], *children[first][2:]]
             self.rewrite([self.tree[0], children, *self.tree[2:]])
