@@ -8,6 +8,8 @@ from actorflow.flows.service.taskers import domains, qualified
 from actorflow.flows.values.values import MISSING, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actorflow.flows.language.tree import Tree
 
 __all__ = ["Library"]
@@ -16,10 +18,14 @@ __all__ = ["Library"]
 class Library:
     """A loader: what was registered for a domain is seen there and below; the deepest wins."""
 
-    def __init__(self) -> None:
-        """Hold nothing."""
-        self._variables: dict[str, Value] = {}
-        self._subflows: dict[str, Tree] = {}
+    def __init__(
+        self,
+        variables: Mapping[str, Value] | None = None,
+        subflows: Mapping[str, Tree] | None = None,
+    ) -> None:
+        """Start with what is given by qualified names, as in ``{"org.sales.limit": 100}``."""
+        self._variables = dict(variables or {})
+        self._subflows = dict(subflows or {})
 
     def add_variable(self, domain: str, name: str, value: Value) -> None:
         """Make a variable known."""
