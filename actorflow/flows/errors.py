@@ -7,7 +7,7 @@ someone repairs it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -40,6 +40,21 @@ class BadPayload(FlowError):
 
 class MessageRefused(FlowError):
     """A message without effect: a task given back twice, an answer from a node that is gone."""
+
+
+ERROR_NAMES: Final = frozenset(
+    each.__name__
+    for each in (
+        FlowError,
+        UnknownWord,
+        NotFound,
+        UnknownProcedure,
+        UnknownTasker,
+        BadPayload,
+        MessageRefused,
+    )
+)
+"""The classes of the flow's own errors, as ``failed`` messages name them."""
 
 
 def check_payload(payload: Any) -> dict[str, Any]:

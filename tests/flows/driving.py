@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.execution.run import run as one_run
+from actorflow.flows.execution.loop import run as one_run
 from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.testing.flow_driver import FlowDriver

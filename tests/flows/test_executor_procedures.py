@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.execution.messages.traps import triggers_from_elsewhere
+from actorflow.flows.execution.messages.traps import looks_elsewhere, trigger_from_elsewhere
 from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.execution.state import Status
 from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import NameTaken, procedure, unregister
 from actorflow.flows.procedures.simple import Simple, simple
-from actorflow.testing.flow_driver import FlowDriver, ScriptedLoader
+from actorflow.flows.service.library import Library
+from actorflow.testing.flow_driver import FlowDriver
 
 
 def launch(text: str, **options: Any) -> FlowDriver:
@@ -252,7 +253,7 @@ def test_variables_can_be_cut_off() -> None:
 
 
 def test_domain_variables_and_subflows() -> None:
-    loader = ScriptedLoader({"a.x": 1, "a.b.x": 2, "y": 3}, {"a.sub": parse("+ x y\n")})
+    loader = Library({"a.x": 1, "a.b.x": 2, "y": 3}, {"a.sub": parse("+ x y\n")})
     driver = launch("sequence\n  graft 'sub'\n", domain="a.b", loader=loader)
     assert driver.payload == {"ret": 5}
 
@@ -327,9 +328,10 @@ def test_traps_can_watch_other_executions(wide: str, domain: str, sprung: bool) 
     )
     driver = launch(text, domain="org.acme")
     signal = {"point": "signal", "exid": "another", "name": "go", "payload": {}, "m": 7}
-    triggers = triggers_from_elsewhere(driver.state, signal, domain)
-    assert len(triggers) == (1 if sprung else 0)
-    driver.inbox += triggers + triggers
+    (trap,) = driver.state.traps
+    trigger = trigger_from_elsewhere("EXID", "org.acme", trap, signal, domain)
+    assert (trigger is not None and looks_elsewhere(trap)) is sprung
+    driver.inbox += [trigger, trigger] if trigger is not None and sprung else []
     driver.drive()
     assert driver.traces == (["go from another"] if sprung else [])
 

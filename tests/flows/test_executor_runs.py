@@ -11,7 +11,8 @@ import pytest
 from actorflow.flows.errors import BadPayload, MessageRefused, check_payload
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.node import child_id, child_nid, suffix_of
-from actorflow.flows.execution.state import Execution, Status, launch_message
+from actorflow.flows.execution.requests import launch_message
+from actorflow.flows.execution.state import Execution, Status
 from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver, ScriptedTaskers
 from tests.flows.driving import run

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorflow.flows.execution import literal_attributes
-from actorflow.flows.execution.state import Execution, launch_message
+from actorflow.flows.execution.requests import launch_message
+from actorflow.flows.execution.state import Execution
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.testing.flow_driver import FlowDriver
 from tests.flows.driving import run

@@ -11,6 +11,8 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw
+
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import ChildEnded, Message, pack
 from actorflow.engine.errors import ExecutionEnded, KindMismatch
@@ -112,7 +114,9 @@ def change_of(live: Live, outcome: Outcome) -> Change:
     if outcome.cancelled_watches:
         change.cancelled_watches = [(name, watch) for watch in outcome.cancelled_watches]
     if outcome.history:
-        change.history = [encode(entry) for entry in outcome.history]
+        change.history = [
+            bytes(entry) if type(entry) is Raw else encode(entry) for entry in outcome.history
+        ]
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actorflow.flows.execution.payloads import Gathered, restored
-from actorflow.flows.execution.state import Execution  # noqa: TC001 - msgspec reads it at run time
+from actorflow.flows.execution.state import Execution
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Node

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from actorflow.flows.execution.messages.enter import keep_tree
 from actorflow.flows.execution.node import Node, child_id, child_nid
 from actorflow.flows.execution.procedure import Procedure
 
@@ -32,7 +31,7 @@ LEAST = EACH - 1
 Part: TypeAlias = "tuple[Tree, Tree, Payload]"
 """An attribute, the atom in it, and the payload with its value."""
 
-_BETWEEN = ("receive_message", "receive", "receive_att", "execute_child", "wrap")
+_BETWEEN = ("receive", "receive_att", "execute_child", "wrap")
 _ATOMS = frozenset(("_num", "_boo", "_sqs", "_nul"))
 
 
@@ -195,6 +194,6 @@ def _leave_entered(run: Run, parent: Node, message: Message) -> None:
     node = run.nodes[nid] = Node(nid, parent.nid, message["payload"], "_att", "_att")
     run.mine.add(nid)
     run.trees[nid] = tree
-    keep_tree(run, node, tree)
+    run.keep_tree(node, tree)
     if nid not in parent.cnodes:
         parent.cnodes.append(nid)

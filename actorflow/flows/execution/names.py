@@ -33,7 +33,7 @@ from actorflow.flows.values.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from actorflow.flows.execution.node import Node, Payload
     from actorflow.flows.execution.run import Run
@@ -52,16 +52,22 @@ _ARGUMENT_DICTS = frozenset(("argh", "argd"))
 # -- variables -------------------------------------------------------------------------------
 
 
-def scopes(run: Run, node: Node | None) -> Iterator[Node]:
-    """Yield the nodes whose variables are visible from ``node``, nearest first."""
+def scopes(nodes: Mapping[str, Node], node: Node | None, name: str | None = None) -> Iterator[Node]:
+    """Yield the nodes whose variables are visible from ``node``, nearest first.
+
+    This is the one walk by which variables are found. With a ``name``, it ends where the white or
+    black list of a node hides that name.
+    """
     while node is not None:
+        if name is not None and node.own and _cut(node, name):
+            return
         if node.vars is not None:
             yield node
         if node.cnid is not None:
-            closure = run.nodes.get(node.cnid)
+            closure = nodes.get(node.cnid)
             if closure is not None and closure.vars is not None:
                 yield closure
-        node = None if node.parent is None else run.nodes.get(node.parent)
+        node = None if node.parent is None else nodes.get(node.parent)
 
 
 def _cut(node: Node, name: str) -> bool:
@@ -80,16 +86,9 @@ def owner_of(run: Run, node: Node | None, name: str, *, despite_lists: bool = Fa
 
     With ``despite_lists``, white and black lists hide nothing: they are for reading.
     """
-    while node is not None:
-        if node.own and not despite_lists and _cut(node, name):
-            return None
-        if node.vars is not None and name in node.vars:
-            return node
-        if node.cnid is not None:
-            closure = run.nodes.get(node.cnid)
-            if closure is not None and closure.vars is not None and name in closure.vars:
-                return closure
-        node = None if node.parent is None else run.nodes.get(node.parent)
+    for scope in scopes(run.nodes, node, None if despite_lists else name):
+        if name in scope.vars:  # type: ignore[operator] # a scope has variables
+            return scope
     return None
 
 
@@ -133,10 +132,10 @@ def _call_arguments(run: Run, node: Node | None, name: str) -> Value:
     return {key: value for key, value in pairs if key is not None}
 
 
-def visible_variables(run: Run, node: Node) -> dict[str, Value]:
+def visible_variables(nodes: Mapping[str, Node], node: Node | None) -> dict[str, Value]:
     """Return all variables seen from ``node``; the nearest value of each name wins."""
     seen: dict[str, Value] = {}
-    for scope in scopes(run, node):
+    for scope in scopes(nodes, node):
         for name, value in (scope.vars or {}).items():
             seen.setdefault(name, value)
     return seen

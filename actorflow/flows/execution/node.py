@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from actorflow.flows.language.tree import Tree  # noqa: TC001 - msgspec reads it at run time
+from actorflow.flows.language.tree import Tree
 
 Payload = dict[str, Any]
 Message = dict[str, Any]
@@ -87,6 +87,10 @@ class Node(msgspec.Struct, omit_defaults=True):
             return False
         top = self.status[-1]
         return top.get("point") == "cancel" and top.get("flavour") not in ("continue", "move")
+
+    def unkeyed_atts(self) -> list[Any]:
+        """Return the values of the attributes without a key, where attributes are kept."""
+        return [value for key, value in self.atts or () if key is None]
 
     @property
     def flavour(self) -> str | None:

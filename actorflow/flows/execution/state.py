@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from actorflow.flows.execution.node import ROOT, Message, Node, Payload
-
-if TYPE_CHECKING:
-    from actorflow.flows.language.tree import Tree
+from actorflow.flows.execution.node import Message, Node, Payload
 
 
 class Status(StrEnum):
@@ -142,21 +139,3 @@ class Execution(msgspec.Struct, omit_defaults=True):
     def tasks(self) -> list[Node]:
         """Return the nodes that wait for a tasker."""
         return [node for node in self.nodes.values() if node.heap == "task" and "task" in node.own]
-
-
-def launch_message(
-    exid: str,
-    tree: Tree,
-    *,
-    payload: Payload | None = None,
-    variables: dict[str, Any] | None = None,
-) -> Message:
-    """Return the message that starts an execution."""
-    return {
-        "point": "execute",
-        "exid": exid,
-        "nid": ROOT,
-        "tree": tree,
-        "payload": payload if payload is not None else {},
-        "vars": variables if variables is not None else {},
-    }

@@ -17,20 +17,18 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from actorflow.flows.language.literals import FlowFormatError, literal, word
 from actorflow.flows.language.parser import Parser, parse
 from actorflow.flows.language.source import FlowSyntaxError, Source
 from actorflow.flows.language.tree import Tree, children, is_symbol, measure, same, walk
 from actorflow.flows.language.unparser import (
     BRACKETS,
     MAX_HEIGHT,
-    FlowFormatError,
     Headline,
     Piece,
     elements,
     headline,
     is_formula,
-    literal,
-    word,
 )
 
 if TYPE_CHECKING:

@@ -17,15 +17,12 @@ from actorflow.flows.language.lexemes import (
     NUMBER,
     OPERATOR,
     POSTFIX,
-    REGEX_TEXT,
     SYMBOL,
-    is_word,
-    unescape_regex,
 )
+from actorflow.flows.language.literals import escaped, literal, regex_text, word
 from actorflow.flows.language.parser import Parser
 from actorflow.flows.language.source import FlowSyntaxError, Source
 from actorflow.flows.language.tree import RANK, Tree, is_number, is_symbol, same
-from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,16 +33,7 @@ MAX_HEIGHT: Final = 24
 _CONDITIONS: Final = {"_if": "if", "_unless": "unless"}
 BRACKETS: Final = {"_arr": ("[", "]"), "_obj": ("{", "}")}
 _SLICES: Final = (["start", "count"], ["start", "end", "step"])
-_ESCAPES: Final = str.maketrans(
-    {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    | {chr(code): f"\\u{code:04x}" for code in (*range(8), 0x0B, *range(0x0E, 0x20), 0x7F)}
-)
-_REGEX_ESCAPES: Final = str.maketrans({"\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _OPTION_LETTERS: Final = tuple("imxouesn")
-
-
-class FlowFormatError(ActorflowError, ValueError):
-    """The tree is none that a flow text can be read into, so no text can be written for it."""
 
 
 class Piece(NamedTuple):
@@ -67,35 +55,6 @@ class Headline(NamedTuple):
     def text(self) -> str:
         """The whole line."""
         return " ".join(piece.text for piece in self.pieces)
-
-
-def word(head: object) -> str:
-    """Return a head as a word. Raises `FlowFormatError` when it would not read back as one."""
-    if isinstance(head, str) and is_word(head):
-        return head
-    raise FlowFormatError(f"a node cannot have the head {head!r}: it does not read as one symbol")
-
-
-def literal(tree: Tree) -> str:
-    """Return the text of a number, a boolean, null, or a plain string."""
-    match tree[0], tree[1]:
-        case "_num", int(value) if not isinstance(value, bool):
-            return str(value)
-        case "_num", float(value):
-            return _float(value)
-        case "_boo", bool(value):
-            return "true" if value else "false"
-        case "_nul", None:
-            return "null"
-        case "_sqs", str(value):
-            return "'" + value.translate(_ESCAPES).replace("'", "\\'") + "'"
-    raise FlowFormatError(f"no flow text reads as {tree!r:.80}")
-
-
-def _float(value: float) -> str:
-    """Return a float with a dot in it, without which it would read as an integer."""
-    mantissa, e, exponent = repr(value).partition("e")
-    return mantissa + ("" if "." in mantissa else ".0") + e + exponent
 
 
 # -- expressions ---------------------------------------------------------------------------------
@@ -267,7 +226,7 @@ def _string(parts: Sequence[Tree]) -> str | None:
     if not _alternate(parts) or all(part[0] == "_sqs" for part in parts):
         return None
     texts = [
-        part[1].translate(_ESCAPES).replace('"', '\\"').replace("$(", "\\u0024(")
+        escaped(part[1]).replace('"', '\\"').replace("$(", "\\u0024(")
         if part[0] == "_sqs"
         else _dollar(part)
         for part in parts
@@ -285,18 +244,10 @@ def _regex(parts: Sequence[Tree]) -> str | None:
         parts = parts[1:]
     if options is None or not _alternate(parts):
         return None
-    texts = [_dollar(part) if part[0] == "_dol" else _regex_text(part[1]) for part in parts]
+    texts = [_dollar(part) if part[0] == "_dol" else regex_text(part[1]) for part in parts]
     if None in texts:
         return None
     return f"r/{''.join(text or '' for text in texts)}/{options}"
-
-
-def _regex_text(text: str) -> str | None:
-    """Return how a text stands in a regex; None when it cannot."""
-    written = text.replace("/", "\\/").translate(_REGEX_ESCAPES)
-    if not REGEX_TEXT.fullmatch(written) or unescape_regex(written) != text:
-        return None
-    return written
 
 
 def _options(given: Tree) -> str | None:

@@ -46,8 +46,6 @@ class Recorder(Observer):
         self._rows: list[tuple[Any, ...]] = []
         self._payload: Any = None
         self._place: int | None = None
-        self.fields: dict[str, Any] = {}
-        """More to note about the run: when it was, how long it took."""
         self.before = [dict(run.counters), len(run.nodes)]
 
     def observe(self, message: Message, _emitted: list[Message], nodes: int) -> None:
@@ -103,7 +101,6 @@ class Recorder(Observer):
             "messages": self._rows,
             "payloads": self._gathered.payloads,
             "values": self._gathered.values,
-            **self.fields,
             **fields,
         }
 

@@ -8,26 +8,35 @@ from actorflow.flows.service.taskers import domains, qualified
 from actorflow.flows.values.values import MISSING, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actorflow.flows.language.tree import Tree
 
 __all__ = ["Library"]
 
 
 class Library:
-    """A loader: what was registered for a domain is seen there and below; the deepest wins."""
+    """A loader: what was registered for a domain is seen there and below; the deepest wins.
 
-    def __init__(self) -> None:
-        """Hold nothing."""
-        self._variables: dict[str, Value] = {}
-        self._subflows: dict[str, Tree] = {}
+    It never changes, so a run sees the same library from its beginning to its end.
+    """
 
-    def add_variable(self, domain: str, name: str, value: Value) -> None:
-        """Make a variable known."""
-        self._variables[qualified(domain, name)] = value
+    def __init__(
+        self,
+        variables: Mapping[str, Value] | None = None,
+        subflows: Mapping[str, Tree] | None = None,
+    ) -> None:
+        """Start with what is given by qualified names, as in ``{"org.sales.limit": 100}``."""
+        self._variables = dict(variables or {})
+        self._subflows = dict(subflows or {})
 
-    def add_subflow(self, domain: str, name: str, tree: Tree) -> None:
-        """Make a subflow known."""
-        self._subflows[qualified(domain, name)] = tree
+    def with_variable(self, domain: str, name: str, value: Value) -> Library:
+        """Return a library with one more variable."""
+        return Library({**self._variables, qualified(domain, name): value}, self._subflows)
+
+    def with_subflow(self, domain: str, name: str, tree: Tree) -> Library:
+        """Return a library with one more subflow."""
+        return Library(self._variables, {**self._subflows, qualified(domain, name): tree})
 
     def variable(self, domain: str, name: str) -> Value:
         """Return the variable that the deepest domain has, or ``MISSING``."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.errors import FlowError, NotFound
+from actorflow.flows.errors import ERROR_NAMES, NotFound, error_dict
+from actorflow.flows.execution.procedure import procedure_for
 from actorflow.flows.values.values import dup_function, to_regex
 
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.run import Run
 
 
-_FLOW_ERRORS = frozenset(["FlowError", *(cls.__name__ for cls in FlowError.__subclasses__())])
 _FAMILY = frozenset(("FlowError", "FlorError", "Flor::FlorError"))
 """Names that stand for any error of the flow's own making.
 
@@ -24,7 +24,7 @@ def matches(criteria: list[Any], error: dict[str, Any]) -> bool:
     """Tell whether all criteria fit: ``*``, a class, a text or class, or an expression."""
     kla, msg = str(error.get("kla", "")), str(error.get("msg", ""))
     names = {kla, kla.rpartition("::")[2]}
-    if kla in _FLOW_ERRORS:
+    if kla in ERROR_NAMES:
         names |= _FAMILY
     if kla == NotFound.__name__:
         names.add("KeyError")
@@ -74,7 +74,7 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
         catcher.heap = "_err"
         run.orphans.remove(catcher.nid)
     handler = found[1]
-    procedure = run.procedure_for(catcher, message)
+    procedure = procedure_for(run, catcher, message)
     if type(handler) is dict:
         waiting = [{**handler, "exid": run.exid}]
     else:
@@ -82,7 +82,7 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
         shown = {**message, "payload": {**payload, "ret": dup_function(payload.get("ret"))}}
         arguments = [["msg", shown], ["err", error]]
         fields: dict[str, Any] = {"on_error": True} if handler[1].get("on_error") else {}
-        waiting = [run.apply(procedure, handler, arguments, line=handler[2], **fields)]
+        waiting = [procedure.apply(handler, arguments, line=handler[2], **fields)]
     run.close(catcher, message, flavour="on-error", handled=True)
     return procedure.clear(waiting)
 
@@ -94,3 +94,19 @@ def failed(run: Run, message: Message) -> list[Message]:
         return []
     node.failure = {k: v for k, v in message.items() if k != "payload"}
     return _handle(run, node, message)
+
+
+def failed_message(run: Run, message: Message, error: BaseException) -> Message:
+    """Return the failed message that stands for everything ``message`` would have emitted."""
+    emitted: Message = {"exid": run.exid}
+    for key in ("from", "nid", "sm", "payload", "tree", "tasker"):
+        if message.get(key) is not None:
+            emitted[key] = message[key]
+    node = run.nodes.get(message.get("nid") or "")
+    line = None
+    if node is not None:
+        tree = run.trees.get(node.nid) or node.tree
+        line = tree[2] if tree is not None else None
+    described = error_dict(error, procedure=None if node is None else node.heat0, line=line)
+    emitted.update(point="failed", fpoint=message["point"], fm=message["m"], error=described)
+    return emitted

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution import garbage, names
 from actorflow.flows.execution.node import ROOT, child_id
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, attribute_count
 from actorflow.flows.execution.rewriting import wear
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
@@ -107,7 +107,7 @@ class Apply(Procedure):
 
     def start(self) -> list[Message]:
         """Begin with the arguments, or with the block when there are none."""
-        return super().start() if self.att_count() else self.receive_last_att(-1)
+        return super().start() if attribute_count(self.tree) else self.receive_last_att(-1)
 
     def receive(self) -> list[Message]:
         """Collect the arguments; reply when the function has."""
@@ -141,7 +141,7 @@ class Apply(Procedure):
         function: Value = heat if is_named else self._take_function(arguments)
         if function[0] == "_proc":
             function = proc_to_function(self, function, *(f"a{i}" for i in range(len(arguments))))
-        emitted = self.run.apply(self, function, arguments)
+        emitted = self.apply(function, arguments)
         self.node.own["applied"] = emitted["nid"]
         return [emitted]
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, cancels_of_children
 from actorflow.flows.values.values import Value, deep_merge, is_function, to_text, truthy
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Gathering(Procedure):
             ["branch_count", own.get("count")],
             ["over", bool(own.get("over"))],
         ]
-        emitted = self.run.apply(self, self.att("on_receive", "receiver"), arguments)
+        emitted = self.apply(self.att("on_receive", "receiver"), arguments)
         own["receiving"] = [emitted["nid"], nid]
         return [emitted]
 
@@ -175,7 +175,7 @@ class Gathering(Procedure):
             ["branch_count", own.get("count")],
         ]
         own["merging"] = True
-        return [self.run.apply(self, rule, arguments)]
+        return [self.apply(rule, arguments)]
 
     def receive_merged(self, payload: Payload) -> list[Message]:
         """Take the merged payload."""
@@ -189,7 +189,7 @@ class Gathering(Procedure):
         if "merged" not in own:
             return []
         remaining = to_text(self.att("remaining", "rem")) or "cancel"
-        cancels = [] if remaining in ("forget", "wait") else self.cancel_children()
+        cancels = [] if remaining in ("forget", "wait") else cancels_of_children(self)
         waits = remaining == "wait" and len(own["payloads"]) < self.branch_count()
         if waits or own.get("replied"):
             return cancels

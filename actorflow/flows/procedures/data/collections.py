@@ -6,8 +6,8 @@ from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
+from actorflow.flows.procedures.data.sorting import order
 from actorflow.flows.procedures.simple import Simple, simple
-from actorflow.flows.procedures.sorting import order
 from actorflow.flows.values.paths import get_key
 from actorflow.flows.values.values import (
     MISSING,
@@ -321,7 +321,7 @@ def is_type(call: Simple) -> Value:
 @simple("rand", unatts=False, shows=True)
 def rand(call: Simple) -> Value:
     """Return a random number: below the argument (or ret), or between two."""
-    given: list[Value] = [one for one in call.unkeyed() if _is_number(one)]
+    given: list[Value] = [one for one in call.node.unkeyed_atts() if _is_number(one)]
     given = given or [call.payload.get("ret")]
     low, high = given[:2] if len(given) > 1 else [0, *given]
     if not _is_number(high):

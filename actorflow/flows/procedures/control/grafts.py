@@ -35,7 +35,7 @@ class Graft(Procedure):
         """Execute the subflow as this node was executed, and put it in the parent's tree."""
         name = self.att("tree", "subtree", "flow", "subflow", "twig")
         if name is None:
-            name = next(iter(self.unkeyed()), None)
+            name = next(iter(self.node.unkeyed_atts()), None)
         tree = self.run.loader.subflow(self.run.domain, to_text(name))
         if tree is None:
             raise FlowError(f"no subtree {shown(name)} found (domain {shown(self.run.domain)})")
