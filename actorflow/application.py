@@ -6,6 +6,7 @@ above them all and gives them one face.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.clock import WALL
@@ -13,9 +14,10 @@ from actorflow.engine.engine import RETENTION
 from actorflow.engine.engine import Engine as BareEngine
 from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.service.front import DOMAIN, UNIT, Flows
+from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from actorflow.engine.stores.protocol import Store
@@ -37,6 +39,10 @@ class Engine(BareEngine):
         clock: where time comes from; tests give a virtual one.
         max_messages: that one run of a flow processes, at most.
         history: whether every message of a flow is kept.
+        control: open a socket through which the engine is steered while it runs, by the commands
+            `actorflow ...` and over HTTP: `True` for `STORE.sock` beside the store, a path, or
+            `"tcp://127.0.0.1:4000"`; or a list of these. Needs the extra `web`.
+        token: what every request over TCP must bear.
 
     Nothing that is stored runs before `resume()`, or the first `launch`, `send`, `start`, `wait` or
     push: so kinds, workers and taskers can be registered in any order before.
@@ -44,6 +50,7 @@ class Engine(BareEngine):
     Raises:
         StoreBusy: another process has the store open for writing.
         StoreBroken: the file is torn, empty, not ours, or of another version.
+        BadOption: a control socket cannot be opened, or TCP was asked for without a token.
 
     """
 
@@ -58,7 +65,10 @@ class Engine(BareEngine):
         clock: Any = WALL,
         max_messages: int = MAX_MESSAGES,
         history: bool = True,
+        control: str | Sequence[Any] | bool = False,
+        token: str | None = None,
     ) -> None:
+        self._controls: list[Any] = []
         super().__init__(
             where,
             durability=durability,
@@ -69,6 +79,21 @@ class Engine(BareEngine):
         )
         self.flows = Flows(self, max_messages=max_messages, history=history)
         """The verbs of flows."""
+        if control is not False:
+            try:
+                self._controls = _open_controls(self, control, token)
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Finish what is running, commit it, and let go of the store; see `engine.Engine.close`.
+
+        The control sockets are closed first, after what was asked through them is answered.
+        """
+        while self._controls:
+            self._controls.pop().close()
+        super().close(timeout)
 
     def launch(
         self,
@@ -81,9 +106,7 @@ class Engine(BareEngine):
         id: str | None = None,  # noqa: A002 - as for the other kinds
     ) -> str:
         """Start a flow; return the id of its execution once it is stored. See `Flows.launch`."""
-        return self.flows.launch(
-            flow, payload=payload, vars=vars, domain=domain, unit=unit, id=id
-        )
+        return self.flows.launch(flow, payload=payload, vars=vars, domain=domain, unit=unit, id=id)
 
     async def alaunch(
         self,
@@ -107,3 +130,14 @@ class Engine(BareEngine):
         see `Flows.tasker`, which has more options.
         """
         self.flows.tasker(name, do, **options)
+
+
+def _open_controls(engine: Engine, control: Any, token: str | None) -> list[Any]:
+    """Open control sockets. What serves them stands above this module, and is an extra."""
+    try:
+        server = importlib.import_module("actorflow.web.server")
+    except ImportError as error:
+        msg = f"control= needs {error.name}: pip install 'actorflow[web]'"
+        raise BadOption(msg) from error
+    opened: list[Any] = server.open_controls(engine, control, token)
+    return opened

@@ -73,13 +73,11 @@ def lines_of(execution: Mapping[str, Any]) -> Iterator[str]:
 
 def _line_of(row: Mapping[str, Any]) -> str:
     parts = [str(row["id"])]
-    if "due" in row and row["due"]:
+    if row.get("due"):
         parts.append(f"due {moment(row['due'])} UTC")
     if "at" in row:
         parts.append(f"{moment(row['at'])} UTC")
-    for name in ("type", "tasker", "error"):
-        if name in row:
-            parts.append(str(row[name]))
+    parts += [str(row[name]) for name in ("type", "tasker", "error") if name in row]
     return "  ".join([*parts, json.dumps(row["body"])])
 
 
