@@ -58,6 +58,13 @@ class Client:
     def __repr__(self) -> str:
         return f"<client of {self._address}>"
 
+    def connection(self, timeout: float) -> http.client.HTTPConnection:
+        """Return a connection that is not opened yet, for requests of your own."""
+        address = self._address
+        if isinstance(address, UnixAddress):
+            return _UnixConnection(str(address.path), timeout)
+        return http.client.HTTPConnection(address.host, address.port, timeout=timeout)
+
     def request(
         self, method: str, path: str, body: Any = None, *, timeout: float | None = None
     ) -> Any:
@@ -68,13 +75,7 @@ class Client:
             ControlUnreachable: nobody answered. A change may be stored all the same.
 
         """
-        patience = self._timeout if timeout is None else timeout
-        address = self._address
-        connection: http.client.HTTPConnection
-        if isinstance(address, UnixAddress):
-            connection = _UnixConnection(str(address.path), patience)
-        else:
-            connection = http.client.HTTPConnection(address.host, address.port, timeout=patience)
+        connection = self.connection(self._timeout if timeout is None else timeout)
         headers = {"Connection": "close"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -87,7 +88,7 @@ class Client:
             answer = connection.getresponse()
             text = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            msg = f"no engine answers at {address}: {error or type(error).__name__}"
+            msg = f"no engine answers at {self._address}: {error or type(error).__name__}"
             raise ControlUnreachable(msg) from error
         finally:
             connection.close()

@@ -141,6 +141,22 @@ class FlowExecution:
             if "handed" in node.own and not node.own.get("answered") and node.failure is None
         ]
 
+    def plain(self) -> dict[str, Any]:
+        """Return what people look for in it, as plain data: for `actorflow show` and programs."""
+        return {
+            "payload": self.payload,
+            "failures": self.failures,
+            "tasks": self.tasks,
+            "nodes": {nid: _node(node) for nid, node in self.nodes.items()},
+            "variables": self.variables,
+            "tags": self.tags,
+            "timers": [
+                {"nid": timer.nid, "type": timer.type, "schedule": timer.string, "at": timer.at}
+                for timer in self.timers
+            ],
+            "counters": self.counters,
+        }
+
     def statistics(self) -> Statistics:
         """Return what there is to count."""
         return self.state.statistics()
@@ -170,3 +186,14 @@ class FlowExecution:
     def traces(self) -> list[str]:
         """Return what `trace` has left."""
         return [trace["text"] for entry in self.runs() for trace in entry.get("traces", ())]
+
+
+def _node(node: Node) -> dict[str, Any]:
+    """Return what is said of one node: what it does, where it stands, what it works on."""
+    return {
+        "does": node.heat0,
+        "parent": node.parent,
+        "status": node.state or "open",
+        "failed": node.failure is not None,
+        "payload": node.payload,
+    }

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["lines_of", "moment", "note", "pages", "say", "say_json", "table"]
 
 _MOST = 1_000  # rows that are asked for at once
+_WIDEST = 160  # characters of a body that is shown to people
 
 
 def say(text: str = "") -> None:
@@ -78,7 +79,8 @@ def _line_of(row: Mapping[str, Any]) -> str:
     if "at" in row:
         parts.append(f"{moment(row['at'])} UTC")
     parts += [str(row[name]) for name in ("type", "tasker", "error") if name in row]
-    return "  ".join([*parts, json.dumps(row["body"])])
+    body = json.dumps(row["body"])
+    return "  ".join([*parts, body if len(body) <= _WIDEST else f"{body[:_WIDEST]}..."])
 
 
 def pages(
