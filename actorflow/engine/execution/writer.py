@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.engine.errors import EngineClosed, ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.kind import ENDED, Status
-from actorflow.engine.stores.protocol import Change, NewDead, NewExecution, NewMessage
+from actorflow.engine.stores.protocol import (
+    Change,
+    NewDead,
+    NewExecution,
+    NewMessage,
+    new_row,
+)
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.log import log
@@ -421,6 +427,7 @@ class Writer:
             kind, status = row.kind, row.status
         elif name in made or append.kind is not None:
             kind, status = made.setdefault(name, append.kind or ""), Status.ACTIVE
+            fetched[name] = new_row(name, kind, self._clock.now())
         else:
             return self._core.unknown(name)
         if append.kind is not None and append.kind != kind:
