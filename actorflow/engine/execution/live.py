@@ -118,9 +118,9 @@ class Live:
     """
 
     __slots__ = (
-        "_door", "_gate", "behind", "broken", "core", "creates", "displaced", "fetched", "held", "id", "kind",
-        "last", "late", "loaded", "noted", "options", "parent", "port", "revision", "state",
-        "status", "unstored",
+        "_door", "_gate", "behind", "broken", "core", "creates", "displaced", "fetched", "held",
+        "id", "kind", "last", "late", "loaded", "noted", "options", "parent", "port", "revision",
+        "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:

@@ -283,22 +283,7 @@ class Run:
         live = self.live
         core = live.core
         if error is not None or not change.committed:
-            live.loaded = False
-            live.displaced[:0] = self.displaced
-            refusal = change.refusal
-            if error is not None and core.closed:  # it is all still in the store
-                self._done(WorkerStopped(f"the engine was closed before the commit: {error}"))
-            elif error is not None:
-                self._done(RunFailed(error))
-            elif refusal is not None and refusal.reason == "exists":
-                core.host.forget(live)
-                for ticket in self.tickets:
-                    ticket.consume(AlreadyThere(live.id))
-                self._done()
-            elif refusal is not None and refusal.reason == "clash":
-                self._done(RunFailed(_mismatch(refusal.execution)))
-            elif live.port is not None:  # somebody else has written: run on the newer state
-                live.port.submit(self)
+            self._refused(change, error)
             return
         failpoint("dispatch.before")
         for ticket, fate in self.displaced:
@@ -315,6 +300,25 @@ class Run:
             ticket.consume()
         self._done()
         core.host.settle(live)
+
+    def _refused(self, change: Change, error: Exception | None) -> None:
+        """React to a commit that did not happen."""
+        live, refusal = self.live, change.refusal
+        live.loaded = False
+        live.displaced[:0] = self.displaced
+        if error is not None and live.core.closed:  # it is all still in the store
+            self._done(WorkerStopped(f"the engine was closed before the commit: {error}"))
+        elif error is not None:
+            self._done(RunFailed(error))
+        elif refusal is not None and refusal.reason == "exists":
+            live.core.host.forget(live)
+            for ticket in self.tickets:
+                ticket.consume(AlreadyThere(live.id))
+            self._done()
+        elif refusal is not None and refusal.reason == "clash":
+            self._done(RunFailed(_mismatch(refusal.execution)))
+        elif live.port is not None:  # somebody else has written: run on the newer state
+            live.port.submit(self)
 
     def _unwanted(self) -> list[NewDead]:
         """Return the messages of users to an execution that has ended, if nobody waits for them."""

@@ -416,8 +416,9 @@ class Store(Protocol):
     def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
         """Forget some executions that ended before a moment; return how many.
 
-        If these are less than `limit`, there are no more. With them go their history and dead letters. Keys (`NewMessage.key`) that are older than
-        `keys_before` go, too. In the thread that commits. O(limit log n).
+        If these are less than `limit`, there are no more. With them go their history and dead
+        letters. Keys (`NewMessage.key`) that are older than `keys_before` go, too. In the thread
+        that commits. O(limit log n).
         """
 
     def snapshot(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
