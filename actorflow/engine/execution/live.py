@@ -10,6 +10,7 @@ import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from actorflow.engine import bodies
 from actorflow.engine.envelopes import Failure, Message, pack, unpack
 from actorflow.engine.errors import EngineClosed, text_of
 from actorflow.engine.execution.run import AlreadyThere, Run, RunFailed, answered
@@ -217,13 +218,16 @@ class Live:
 
         `acks` are pairs of a caller, who waits until it is accumulated, and the id of its message.
         """
-        bodies = self.options.bodies
+        unwrapped = self.options.bodies
         pairs = []
-        for row in rows:
-            envelope: Any = unpack(row.id, row.at, row.type, row.body)
-            item = envelope.body if bodies and type(envelope) is Message else envelope
-            waiter = waiters.pop(row.id, None) if waiters else None
-            pairs.append((item, Ticket(self, row.id, item, waiter)))
+        item: Any
+        for number, _, type_, body, at, _ in rows:
+            if unwrapped and type_ == "message":
+                item = bodies.decode(body)
+            else:
+                item = unpack(number, at, type_, body)
+            waiter = waiters.pop(number, None) if waiters else None
+            pairs.append((item, Ticket(self, number, item, waiter)))
         self.held += len(pairs)
         self.last = rows[-1].id
         if self._door is None:

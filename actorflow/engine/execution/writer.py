@@ -386,8 +386,11 @@ class Writer:
             for new in change.creates
         }
         accepted: list[Append | _Request] = []
+        fine: set[tuple[str, str | None]] = set()  # many messages are for the same execution
         for entry in entries:
-            if isinstance(entry, _Request):
+            if isinstance(entry, Append) and (entry.execution, entry.kind) in fine:
+                accepted.append(entry)
+            elif isinstance(entry, _Request):
                 change = entry.change
                 for new in change.creates:
                     made.setdefault(new.id, new.kind)
@@ -396,23 +399,22 @@ class Writer:
                 accepted.append(entry)
             elif (error := self._reason_against(entry, fetched, made)) is None:
                 accepted.append(entry)
+                fine.add((entry.execution, entry.kind))
             else:
                 self._reject(entry, error, accepted)
         return _group(accepted, self._clock.now()), fetched
 
     def _fetch(self, entries: list[Append | _Request]) -> dict[str, ExecutionRow]:
         """Read the executions that messages are for and that are not live, all in one read."""
-        find = self._core.host.find
-        asleep: dict[str, None] = {}
+        names: set[str] = set()
         for entry in entries:
             if isinstance(entry, Append):
-                if find(entry.execution) is None:
-                    asleep[entry.execution] = None
+                names.add(entry.execution)
             else:
-                for message in entry.change.messages:
-                    if find(message.execution) is None:
-                        asleep[message.execution] = None
-        return self._store.executions(list(asleep)) if asleep else {}
+                names.update(message.execution for message in entry.change.messages)
+        find = self._core.host.find
+        asleep = [name for name in names if find(name) is None]
+        return self._store.executions(asleep) if asleep else {}
 
     def _reason_against(
         self, append: Append, fetched: dict[str, ExecutionRow], made: dict[str, str]
