@@ -29,7 +29,7 @@ class Taskers(Protocol):
     """
 
     def knows(self, domain: str, name: str) -> bool:
-        """Tell whether somebody of that name is known in the domain or above it."""
+        """Return whether somebody of that name is known in the domain or above it."""
 
     def offer(self, domain: str, message: Message) -> list[Message]:
         """Return what a router makes of a task, or nothing when it is to be handed out as it is.

@@ -36,7 +36,7 @@ _ATOMS = frozenset(("_num", "_boo", "_sqs", "_nul"))
 
 
 def is_plain(tree: Tree | None) -> bool:
-    """Tell whether a tree is an attribute without a key whose value is an atom."""
+    """Return whether a tree is an attribute without a key whose value is an atom."""
     try:
         if tree[0] != "_att" or len(tree[1]) != 1:  # type: ignore[index]
             return False
@@ -102,7 +102,7 @@ def unfold(message: Message, parts: Iterable[Part], m: int, runs: int) -> list[M
 
 @functools.lru_cache(maxsize=1024)
 def _just_goes_on(cls: Hashable) -> bool:
-    """Tell whether a procedure does nothing between two attributes but what all do."""
+    """Return whether a procedure does nothing between two attributes but what all do."""
     return all(getattr(cls, name) is getattr(Procedure, name) for name in _BETWEEN)
 
 

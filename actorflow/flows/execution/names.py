@@ -71,7 +71,7 @@ def scopes(nodes: Mapping[str, Node], node: Node | None, name: str | None = None
 
 
 def _cut(node: Node, name: str) -> bool:
-    """Tell whether the white or black list of ``node`` hides ``name`` from what is below it."""
+    """Return whether the white or black list of ``node`` hides ``name`` from what is below it."""
     listed = node.own.get("vlist")
     if listed is None:
         return False

@@ -82,7 +82,7 @@ class Node(msgspec.Struct, omit_defaults=True):
 
     @property
     def is_cancelled(self) -> bool:
-        """Tell whether a cancel closed this node, so that another one has nothing to add."""
+        """Return whether a cancel closed this node, so that another one has nothing to add."""
         if not self.status or self.status[-1]["status"] != "closed":
             return False
         top = self.status[-1]

@@ -165,7 +165,7 @@ class Procedure:
         return self.cancel(waiting)
 
     def _leads_here(self, status: dict[str, Any]) -> bool:
-        """Tell whether the message that closed this node is among the causes of the current one."""
+        """Return whether the message that closed this node is a cause of the current one."""
         closed_by = status.get("m")
         return any(cause["m"] == closed_by for cause in (self.message.get("cause") or [])[1:])
 

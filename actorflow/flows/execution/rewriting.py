@@ -62,7 +62,7 @@ def wear(run: Run, node: Node, old: Tree, new: Tree) -> None:
 
 
 def _wear_function(run: Run, body: Node, old: Tree, new: Tree) -> bool:
-    """Replace a part of a function; tell whether its tree is its own.
+    """Replace a part of a function; return whether its tree is its own.
 
     One of a single parameter does not share its tree with the place where it is defined.
     """
@@ -102,7 +102,7 @@ def _wear_siblings(run: Run, body: str, function: Value, old: Tree, new: Tree) -
 
 
 def _is_rewritten(run: Run, node: Node) -> bool:
-    """Tell whether a node was given a copy of its tree, under another head."""
+    """Return whether a node was given a copy of its tree, under another head."""
     parent = run.nodes.get(node.parent or "")
     if node.tree is None or parent is None or node.heap == "task":
         return False

@@ -122,7 +122,7 @@ class Run:
         node.tree = tree
 
     def has_live_children(self, node: Node) -> bool:
-        """Tell whether a child is there that has not ended and will answer to ``node``."""
+        """Return whether a child is there that has not ended and will answer to ``node``."""
         nodes = self.nodes
         return any(
             (child := nodes.get(nid)) is not None and child.state != "ended" and not child.detached

@@ -68,7 +68,7 @@ def _show_end(ended: FlowExecution, *, trace: bool) -> None:
 
 @commands.command()
 def check(file: FlowFile) -> None:
-    """Tell whether a flow can be read, and where it cannot."""
+    """Return whether a flow can be read, and where it cannot."""
     from actorflow.flows.language.tree import walk  # noqa: PLC0415
 
     tree = _parsed(file)

@@ -55,12 +55,12 @@ def _index(key: Value) -> int | None:
 
 
 def is_index(key: Value) -> bool:
-    """Tell whether a key can stand for a place in an array."""
+    """Return whether a key can stand for a place in an array."""
     return type(key) in (dict, list) or _index(key) is not None
 
 
 def is_many(key: Value) -> bool:
-    """Tell whether a key stands for several: a slice, or a list of keys."""
+    """Return whether a key stands for several: a slice, or a list of keys."""
     return type(key) is dict or type(key) is list
 
 

@@ -42,14 +42,14 @@ def truthy(value: Value) -> bool:
 
 
 def is_reference(value: Value) -> bool:
-    """Tell whether ``value`` is a function, a procedure or a tasker."""
+    """Return whether ``value`` is a function, a procedure or a tasker."""
     if type(value) is not list or len(value) != 3:  # noqa: PLR2004
         return False
     return type(value[0]) is str and value[0] in _REFERENCES
 
 
 def is_function(value: Value) -> bool:
-    """Tell whether ``value`` is something that can be applied: a function or a procedure."""
+    """Return whether ``value`` is something that can be applied: a function or a procedure."""
     return (
         type(value) is list
         and len(value) == 3  # noqa: PLR2004
@@ -66,7 +66,7 @@ def dup_function(value: Value) -> Value:
 
 
 def is_regex(value: Value) -> bool:
-    """Tell whether ``value`` is a regular expression (a ``_rxs`` tree)."""
+    """Return whether ``value`` is a regular expression (a ``_rxs`` tree)."""
     return type(value) is list and len(value) == 3 and value[0] == "_rxs"  # noqa: PLR2004
 
 

@@ -21,7 +21,7 @@ The last two for flows written elsewhere.
 
 
 def matches(criteria: list[Any], error: dict[str, Any]) -> bool:
-    """Tell whether all criteria fit: ``*``, a class, a text or class, or an expression."""
+    """Return whether all criteria fit: ``*``, a class, a text or class, or an expression."""
     kla, msg = str(error.get("kla", "")), str(error.get("msg", ""))
     names = {kla, kla.rpartition("::")[2]}
     if kla in ERROR_NAMES:

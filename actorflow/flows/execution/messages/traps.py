@@ -30,7 +30,7 @@ def set_trap(run: Run, message: Message) -> list[Message]:
 
 
 def _is_below(run: Run, nid: str, top: str) -> bool:
-    """Tell whether the live node ``nid`` is ``top`` or hangs below it; ``top`` may be gone."""
+    """Return whether the live node ``nid`` is ``top`` or hangs below it; ``top`` may be gone."""
     node = run.nodes.get(nid)
     while node is not None:
         if top in (node.nid, node.parent):
@@ -40,7 +40,7 @@ def _is_below(run: Run, nid: str, top: str) -> bool:
 
 
 def _fits_one(wanted: Any, value: str | None) -> bool:
-    """Tell whether a word is meant: by that word, by a list with commas, or by an expression."""
+    """Return whether a word is meant: by that word, by a list with commas, or by an expression."""
     if is_regex(wanted):
         return value is not None and bool(to_regex(wanted).search(value))
     if wanted == value or type(wanted) is not str or value is None:
@@ -51,12 +51,12 @@ def _fits_one(wanted: Any, value: str | None) -> bool:
 
 
 def _fits(wanted: list[Any] | None, values: list[str | None]) -> bool:
-    """Tell whether one of ``values`` is among the ``wanted``; no wish fits all."""
+    """Return whether one of ``values`` is among the ``wanted``; no wish fits all."""
     return wanted is None or any(_fits_one(one, value) for value in values for one in wanted)
 
 
 def _fits_message(trap: dict[str, Any], message: Message) -> bool:
-    """Tell whether a message has the point, the tags and the name a trap wants."""
+    """Return whether a message has the point, the tags and the name a trap wants."""
     point = message["point"]
     tags = trap.get("tags")
     return (
@@ -70,7 +70,7 @@ def _fits_message(trap: dict[str, Any], message: Message) -> bool:
 
 
 def _fits_node(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
-    """Tell whether the node a message is for is of the kind a trap wants."""
+    """Return whether the node a message is for is of the kind a trap wants."""
     if trap.get("heaps") is None and trap.get("heats") is None:
         return True
     node = run.nodes.get(nid or "")
@@ -80,7 +80,7 @@ def _fits_node(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
 
 
 def _is_in_range(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
-    """Tell whether a message for ``nid`` is near enough.
+    """Return whether a message for ``nid`` is near enough.
 
     One for a node that is gone, or for no node, is near to the root only.
     """
@@ -141,7 +141,7 @@ def triggers_from_elsewhere(owner: Execution, message: Message, domain: str) -> 
 
 
 def take_from_elsewhere(run: Run, message: Message) -> bool:
-    """Count a springing from elsewhere; tell whether the trap was still there."""
+    """Count a springing from elsewhere; return whether the trap was still there."""
     wanted = message["trap_id"]
     trap = next((one for one in run.traps if one["id"] == wanted), None)
     if trap is not None:

@@ -94,7 +94,7 @@ class Define(Procedure):
 
 
 def _is_call(tree: Tree) -> bool:
-    """Tell whether a tree is a word with attributes only, as ``(a, b)`` reads."""
+    """Return whether a tree is a word with attributes only, as ``(a, b)`` reads."""
     return bool(tree[1]) and type(tree[1]) is list and all(one[0] == "_att" for one in tree[1])
 
 

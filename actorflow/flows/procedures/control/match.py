@@ -37,7 +37,7 @@ class Match(Case):
         self.rewrite([self.tree[0], children, *self.tree[2:]])
 
     def is_catch_all(self, tree: Tree) -> bool:
-        """Tell whether a candidate is ``else`` or ``_``."""
+        """Return whether a candidate is ``else`` or ``_``."""
         return is_else(tree) or tree[:2] == ["_", []]
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:

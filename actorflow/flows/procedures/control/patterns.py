@@ -64,12 +64,12 @@ def to_pattern(tree: Tree) -> Tree:
 
 
 def _is_flag(tree: Tree, word: str) -> bool:
-    """Tell whether a tree is an attribute that is nothing but ``word``."""
+    """Return whether a tree is an attribute that is nothing but ``word``."""
     return tree[0] == "_att" and len(tree[1]) == 1 and tree[1][0][:2] == [word, []]
 
 
 def is_pattern(tree: Tree) -> bool:
-    """Tell whether a tree is a pattern."""
+    """Return whether a tree is a pattern."""
     return tree[0] in _PATTERN_HEADS
 
 

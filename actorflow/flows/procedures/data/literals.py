@@ -235,7 +235,7 @@ class Reader(_Path):
         return self.reply()
 
     def _is_head(self) -> bool:
-        """Tell whether this is the head of a call."""
+        """Return whether this is the head of a call."""
         parent = self.run.nodes.get(self.node.parent or "")
         return parent is not None and parent.heap == "_head" and child_id(self.node.nid) == 1
 
