@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Store
     from actorflow.flows.execution.environment import Loader
     from actorflow.flows.execution.node import Message, Node
-    from actorflow.flows.execution.outcome import Outcome as FlowOutcome
+    from actorflow.flows.execution.outcome import RunOutcome as FlowOutcome
 
 __all__ = ["KIND", "FlowKind", "FlowState", "task_id"]
 
