@@ -36,7 +36,7 @@ class Steering:
     """The verbs. Thread-safe; each answers when what it did is stored.
 
     Args:
-        engine: a live one; or one that only stores (`engine.core.only_store()`), whose messages
+        engine: a live one; or one that only stores (`engine.core.passive = True`), whose messages
             then wait for the next.
 
     """
@@ -124,7 +124,7 @@ class Steering:
         Where the engine only stores, nobody knows its kinds: any name will do.
         """
         engine = self.engine
-        if not engine.core.stores_only:
+        if not engine.core.passive:
             return {"execution": engine.start(kind, body, id=id).id}
         if id is None:
             msg = f"no engine runs to make an id for a {kind!r}: name one (id=..., --id ...)"

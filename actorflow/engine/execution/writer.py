@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.engine.errors import EngineClosed, ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.kind import ENDED, Status
-from actorflow.engine.stores.protocol import Change, NewDead, NewExecution, NewMessage
+from actorflow.engine.stores.protocol import (
+    Change,
+    NewDead,
+    NewExecution,
+    NewMessage,
+    new_row,
+)
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.log import log
@@ -380,8 +386,11 @@ class Writer:
             for new in change.creates
         }
         accepted: list[Append | _Request] = []
+        fine: set[tuple[str, str | None]] = set()  # many messages are for the same execution
         for entry in entries:
-            if isinstance(entry, _Request):
+            if isinstance(entry, Append) and (entry.execution, entry.kind) in fine:
+                accepted.append(entry)
+            elif isinstance(entry, _Request):
                 change = entry.change
                 for new in change.creates:
                     made.setdefault(new.id, new.kind)
@@ -390,23 +399,22 @@ class Writer:
                 accepted.append(entry)
             elif (error := self._reason_against(entry, fetched, made)) is None:
                 accepted.append(entry)
+                fine.add((entry.execution, entry.kind))
             else:
                 self._reject(entry, error, accepted)
         return _group(accepted, self._clock.now()), fetched
 
     def _fetch(self, entries: list[Append | _Request]) -> dict[str, ExecutionRow]:
         """Read the executions that messages are for and that are not live, all in one read."""
-        find = self._core.host.find
-        asleep: dict[str, None] = {}
+        names: set[str] = set()
         for entry in entries:
             if isinstance(entry, Append):
-                if find(entry.execution) is None:
-                    asleep[entry.execution] = None
+                names.add(entry.execution)
             else:
-                for message in entry.change.messages:
-                    if find(message.execution) is None:
-                        asleep[message.execution] = None
-        return self._store.executions(list(asleep)) if asleep else {}
+                names.update(message.execution for message in entry.change.messages)
+        find = self._core.host.find
+        asleep = [name for name in names if find(name) is None]
+        return self._store.executions(asleep) if asleep else {}
 
     def _reason_against(
         self, append: Append, fetched: dict[str, ExecutionRow], made: dict[str, str]
@@ -421,6 +429,7 @@ class Writer:
             kind, status = row.kind, row.status
         elif name in made or append.kind is not None:
             kind, status = made.setdefault(name, append.kind or ""), Status.ACTIVE
+            fetched[name] = new_row(name, kind, self._clock.now())
         else:
             return self._core.unknown(name)
         if append.kind is not None and append.kind != kind:

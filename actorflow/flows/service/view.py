@@ -1,4 +1,4 @@
-"""An execution as its store has it: a picture of one moment, for people and programs that look."""
+"""A stored execution, as a snapshot for users."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FailedNode:
 
 @dataclass(frozen=True, slots=True)
 class HeldTask:
-    """A task that is out: what a node waits for."""
+    """A dispatched task that a node waits for."""
 
     id: str
     nid: str
@@ -45,7 +45,7 @@ class HeldTask:
 
 
 class FlowExecution:
-    """An execution at one moment. Read from the store when made; the history when asked for."""
+    """A snapshot of an execution. The history is read from the store on demand."""
 
     def __init__(self, row: ExecutionRow, store: Store) -> None:
         self._store = store
@@ -77,7 +77,7 @@ class FlowExecution:
 
     @property
     def payload(self) -> Payload | None:
-        """The payload with which it ended; `None` while it has not."""
+        """The payload with which it ended; `None` before that."""
         return self.state.payload
 
     @property
@@ -92,7 +92,7 @@ class FlowExecution:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Counts of runs, messages, and messages to others."""
+        """The numbers of runs, of messages, and of messages to other executions."""
         return self.state.counters
 
     @property
@@ -103,7 +103,7 @@ class FlowExecution:
 
     @property
     def tags(self) -> dict[str, list[str]]:
-        """The tags that nodes bear now, and which nodes these are."""
+        """The current tags, each with the nodes that have it."""
         found: dict[str, list[str]] = {}
         for nid, node in self.state.nodes.items():
             for tag in node.tags or ():
@@ -112,7 +112,7 @@ class FlowExecution:
 
     @property
     def timers(self) -> list[Timer]:
-        """The timers that are set, the next one first."""
+        """The timers, the next one first."""
         return sorted(self.state.timers.values(), key=lambda timer: timer.at)
 
     @property
@@ -121,7 +121,7 @@ class FlowExecution:
         found = []
         for node in self.state.failures():
             if node.state is not None:
-                continue  # a handler has taken care of it, or is about to
+                continue  # a handler has handled it, or is about to
             error = (node.failure or {}).get("error", {})
             kind, text = str(error.get("kla", "")), str(error.get("msg", ""))
             found.append(FailedNode(node.nid, kind, text, error.get("lin")))
@@ -129,7 +129,7 @@ class FlowExecution:
 
     @property
     def tasks(self) -> list[HeldTask]:
-        """The tasks that are out."""
+        """The tasks that have been dispatched and not returned."""
         return [
             HeldTask(
                 task_id(self.exid, node.nid, node.own["handed"][0]),

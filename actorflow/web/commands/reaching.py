@@ -71,7 +71,7 @@ def reach(where: str, *, to_change: bool = False) -> Iterator[Verbs]:
     with looking(where) as store:
         if not to_change:
             engine = Engine(store)
-            engine.core.only_store()
+            engine.core.passive = True
             yield Steering(engine)
             return
     try:
@@ -80,7 +80,7 @@ def reach(where: str, *, to_change: bool = False) -> Iterator[Verbs]:
         msg = f"{error}; open it with control=True, or with actorflow serve, to steer it"
         raise StoreBusy(msg) from None
     with engine:
-        engine.core.only_store()
+        engine.core.passive = True
         yield Steering(engine)
 
 

@@ -1,4 +1,4 @@
-"""Putting another flow in the place of a node."""
+"""``graft``: executes a subflow in place of a node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import child_id
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.execution.rewriting import wear
+from actorflow.flows.execution.rewriting import replace_around
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.rendering import shown
 from actorflow.flows.values.values import dup_function, to_text
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @procedure("graft", "import")
 class Graft(Procedure):
-    """``graft 'name'``: execute a subflow at this very node."""
+    """``graft 'name'``: execute a subflow at this node."""
 
     __slots__ = ()
     keeps_atts = True
@@ -42,11 +42,11 @@ class Graft(Procedure):
         node = self.node
         if node.parent is not None:
             self._replant(node.parent, child_id(node.nid), tree)
-            wear(self.run, node, self.tree, tree)
+            replace_around(self.run, node, self.tree, tree)
         return [{**node.own["message"], "tree": tree}]
 
     def _replant(self, nid: str, index: int, tree: Tree) -> None:
-        """Put a tree in the place of a child, in the tree of the node that holds it."""
+        """Replace a child in the tree of the node that has it."""
         run = self.run
         node = run.find(nid)
         if node is None:
