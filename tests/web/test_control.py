@@ -144,7 +144,7 @@ def test_what_the_engine_raises_is_raised_here(engine: af.Engine, client: Client
         client.send("ended", 1)
     with pytest.raises(KindMismatch):
         client.send("a", 1, kind="worker")
-    with pytest.raises(UnknownKind, match="there are"):
+    with pytest.raises(UnknownKind, match="did you mean 'ledger'"):
         client.start("legder")
     with pytest.raises(WaitTimeout):
         client.wait("a", 0.01)

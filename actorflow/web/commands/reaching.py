@@ -46,7 +46,7 @@ def live(where: str) -> Client | None:
     try:
         client.health()
     except ControlUnreachable as error:
-        if isinstance(error.__cause__, (ConnectionRefusedError, FileNotFoundError)):
+        if isinstance(error.__cause__, (ConnectionError, FileNotFoundError)):
             return None  # its engine is dead, or has just been closed
         raise
     return client
