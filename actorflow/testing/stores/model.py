@@ -177,7 +177,8 @@ class Model:
             self.watches[watch.execution, watch.id] = watch
         self.history += [(name, at, body) for body in change.history]
         for letter in change.dead:
-            self._take_dead(letter.id)
+            if letter.id is not None:
+                self._take_dead(letter.id)
             self.dead.append(DeadRow(letter.id, *letter[1:], at))
 
     def _add_messages(self, change: Change, extra: list[NewMessage]) -> None:

@@ -43,6 +43,7 @@ __all__ = ["SqliteStore", "from_url"]
 
 _DURABILITY = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 _SYNC_AFTER = 4_000  # pages in the log after which it is moved into the file
+_CACHE = 16_000  # KiB of pages that are kept in memory to be written
 
 _open_stores: WeakSet[SqliteStore] = WeakSet()
 _orphans: list[sqlite3.Connection] = []  # of a parent process
@@ -125,6 +126,7 @@ class SqliteStore:
         synced = self._durability != "off"
         connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'OFF'}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_SYNC_AFTER}")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE}")
         writer = Writer(connection)
         writer.reserve()  # so there is a log from here on
         self._lock.mark(is_open=True, sync=synced)
