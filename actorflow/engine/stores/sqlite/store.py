@@ -285,12 +285,7 @@ class SqliteStore:
                     return Page([], None)
             filters = {"execution = ?": execution, "id > ?": start}
             return self._readers.page("messages", MessageRow, filters, "id", limit)
-        if kind is not None:
-            return self._readers.pending_of(kind, after, limit)
-        return self._readers.page(
-            "messages", MessageRow, {"(execution, id) > (?, ?)": after}, "execution, id", limit,
-            cursor=lambda row: (row[1], row[0]),
-        )  # fmt: skip
+        return self._readers.pending(kind, after, limit)
 
     def due(self, limit: int = 1_000, *, execution: str | None = None) -> list[TimerRow]:
         """Return the timers that are due first. O(limit log n)."""
