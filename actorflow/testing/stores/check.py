@@ -63,9 +63,7 @@ def check_store(
     )
 
 
-def _check_cases(
-    factory: Callable[[], Store], reopen: Callable[[Store], Store] | None
-) -> None:
+def _check_cases(factory: Callable[[], Store], reopen: Callable[[Store], Store] | None) -> None:
     from actorflow.testing.stores.cases import CASES, DURABLE_CASES  # noqa: PLC0415 - see above
 
     for case in CASES:

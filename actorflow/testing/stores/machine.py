@@ -144,7 +144,9 @@ class _Maker:
             row = timers[pick % len(timers)]
             if not right:
                 row = row._replace(due=row.due + 1.0)
-            message = NewMessage(row.execution, "timer", b"f", None if key is None else f"key-{key}")
+            message = NewMessage(
+                row.execution, "timer", b"f", None if key is None else f"key-{key}"
+            )
             self._lists.fired.append((row, message))
 
     def task(self, task: str, attempts: int) -> None:

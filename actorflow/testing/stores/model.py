@@ -33,7 +33,7 @@ __all__ = ["ENDED", "Conflict", "Model"]
 ENDED = ("done", "cancelled")
 
 
-class Conflict(Exception):  # noqa: N818 - what the store must answer with, not an error here
+class Conflict(Exception):
     """The changes can never be committed."""
 
 
