@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import StoreConflict, StoreRefused
@@ -31,12 +32,19 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "DURABLE_CASES"]
 
-Reopen = "Callable[[Store], Store]"
-
 
 def commit(store: Store, *changes: Change) -> None:
     """Commit, and wait for it."""
     settle(store.commit(changes))
+
+
+def raised(error: type[Exception], call: Callable[[], object]) -> Exception | None:
+    """Return the error that a call raises, or `None` if it raises none."""
+    try:
+        call()
+    except error as found:
+        return found
+    return None
 
 
 def state_of(store: Store, name: str = "a") -> Any:
@@ -258,13 +266,9 @@ def a_task_id_in_use_is_a_conflict_and_nothing_is_committed(store: Store) -> Non
         Change("b", tasks=[TaskRow("x", "b", "tasker", b"")]),
     ]  # fmt: skip
     before = list(store.snapshot())
-    try:
-        commit(store, *changes)
-    except StoreConflict as error:
-        assert "x" in str(error), "the error names the id"
-    else:
-        msg = "the id of a task was taken twice"
-        raise AssertionError(msg)
+    error = raised(StoreConflict, lambda: commit(store, *changes))
+    assert error is not None, "the id of a task was taken twice"
+    assert "x" in str(error), "the error names the id"
     assert not any(change.committed for change in changes)
     after = [each for each in store.snapshot() if each[0] != "meta"]
     assert after == [each for each in before if each[0] != "meta"], "half of a commit is left"
@@ -308,7 +312,8 @@ def pages_hold_everything_once(store: Store) -> None:
     for number in range(count):
         name = f"e{number:03}"
         full = Change(
-            name, creates=[NewExecution(name, "k", "parent")], messages=messages(b"1", b"2", to=name),
+            name, creates=[NewExecution(name, "k", "parent")],
+            messages=messages(b"1", b"2", to=name),
             tasks=[TaskRow(f"t{number}", "e", "tasker", b"")],
             watches=[WatchRow(name, "w", "k", b"")],
             dead=[NewDead(None, "e", "message", b"", str(number))],
@@ -349,7 +354,8 @@ def purge_forgets_some_of_what_ended(store: Store) -> None:
 
 
 def a_snapshot_is_of_one_moment(store: Store) -> None:
-    for number in range(50):
+    count = 50
+    for number in range(count):
         commit(store, Change(f"e{number:02}", kind="k", expected=NEVER_RUN, state=b"before",
                              messages=messages(b"before", to=f"e{number:02}")))  # fmt: skip
     rows = iter(store.snapshot())
@@ -359,7 +365,7 @@ def a_snapshot_is_of_one_moment(store: Store) -> None:
                            messages=messages(b"after", to=row.id)) for row in pages))  # fmt: skip
     seen += rows
     found = [row for table, row in seen if table == "executions"]
-    assert len(found) == 50
+    assert len(found) == count
     assert {row[4] for row in found} == {b"before"}, "a snapshot saw a later commit"
     assert {row[3] for table, row in seen if table == "messages"} == {b"before"}
 
@@ -367,13 +373,9 @@ def a_snapshot_is_of_one_moment(store: Store) -> None:
 def only_an_empty_store_is_filled(store: Store) -> None:
     created(store)
     rows = list(store.snapshot())
-    try:
-        store.restore(iter(rows))
-    except StoreConflict:
-        assert len(store.listing().rows) == 1
-    else:
-        msg = "restore has filled a store that is not empty"
-        raise AssertionError(msg)
+    error = raised(StoreConflict, lambda: store.restore(iter(rows)))
+    assert error is not None, "restore has filled a store that is not empty"
+    assert len(store.listing().rows) == 1
 
 
 def ids_must_be_text(store: Store) -> None:
@@ -387,13 +389,9 @@ def ids_must_be_text(store: Store) -> None:
         Change("a", tasks=[TaskRow(number, "a", "tasker", b"")]),
         Change("a", watches=[WatchRow("a", number, "k", b"")]),
     ):
-        try:
-            commit(store, change)
-        except TypeError as error:
-            assert "7" in str(error), "the error names the value"
-        else:
-            msg = f"an id that is not text was taken: {change}"
-            raise AssertionError(msg)
+        error = raised(TypeError, partial(commit, store, change))
+        assert error is not None, f"an id that is not text was taken: {change}"
+        assert "7" in str(error), "the error names the value"
     assert [each for each in store.snapshot() if each[0] != "meta"] == []
 
 
@@ -476,12 +474,7 @@ def a_closed_store_refuses_everything(store: Store) -> None:
         "snapshot": lambda: list(store.snapshot()),
     }
     for name, call in calls.items():
-        try:
-            call()
-        except StoreRefused:
-            continue
-        msg = f"{name}() worked on a closed store"
-        raise AssertionError(msg)
+        assert raised(StoreRefused, call) is not None, f"{name}() worked on a closed store"
 
 
 CASES: tuple[Callable[[Store], None], ...] = (
@@ -531,7 +524,7 @@ def what_was_committed_is_there_again(store: Store, reopen: Callable[[Store], St
 
 def ids_are_never_used_again(store: Store, reopen: Callable[[Store], Store]) -> Store:
     """Return the store after it was closed and opened."""
-    seen = set()
+    seen: set[Any] = set()
     for _ in range(3):
         change = Change("a", messages=messages(b"1", b"2"))
         commit(store, change)

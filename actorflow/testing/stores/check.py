@@ -74,7 +74,9 @@ def _check_cases(factory: Callable[[], Store], reopen: Callable[[Store], Store] 
             raise AssertionError(_broken(case.__name__, error)) from error
         finally:
             store.close()
-    for durable in DURABLE_CASES if reopen is not None else ():
+    if reopen is None:
+        return
+    for durable in DURABLE_CASES:
         store = factory()
         try:
             store = durable(store, reopen)

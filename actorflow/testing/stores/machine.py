@@ -193,88 +193,91 @@ class _Maker:
         self._lists.buried.extend(self._letters(picks))
 
 
+class Steps(RuleBasedStateMachine):
+    """Each rule is a step; after each the store must hold what the model does."""
+
+    factory: Callable[[], Store]
+    again: Callable[[Store], Store] | None = None
+    store: Store | None = None
+
+    @initialize()
+    def start(self) -> None:
+        self.store = store = self.factory()
+        self.model = Model(dict(store.owned()), store.traits.partitions)
+
+    @rule(plans=st.lists(_plan, min_size=1, max_size=4), limit=st.integers(1, 3))
+    def commit(self, plans: list[Any], limit: int) -> None:
+        assert self.store is not None
+        changes = []
+        for execution, at, steps in plans:
+            maker = _Maker(self.model, execution, at)
+            for step, *arguments in steps:
+                getattr(maker, step)(*arguments)
+            changes.append(maker.change)
+        self._commit(changes)
+        compare(self.store, self.model, NAMES, limit)
+
+    def _commit(self, changes: list[Change]) -> None:
+        assert self.store is not None
+        trial = self.model.copy()
+        try:
+            for change in changes:
+                trial.apply(change)
+        except Conflict as conflict:
+            try:
+                settle(self.store.commit(changes))
+            except StoreConflict:
+                assert not any(change.committed for change in changes), "nothing is committed"
+                return
+            msg = f"commit took the task {conflict}, whose id is in use, without StoreConflict"
+            raise AssertionError(msg) from None
+        settle(self.store.commit(changes))
+        for change in changes:
+            self.model.apply(change)
+
+    @rule(before=_moment, limit=st.sampled_from([1, 2, 1_000]))
+    def purge(self, before: float, limit: int) -> None:
+        assert self.store is not None
+        ended = self.model.ended(before)
+        keys_before = before if limit > len(self.model.keys) else -1.0
+        count = self.store.purge(before=before, keys_before=keys_before, limit=limit)
+        gone = [name for name in ended if self.store.execution(name) is None]
+        assert count == len(gone), f"purge returned {count}, and {gone} are gone"
+        assert count == min(limit, len(ended)), f"{count} of {ended} with limit={limit}"
+        self.model.forget(gone)
+        self.model.forget_keys(keys_before)
+        compare(self.store, self.model, NAMES)
+
+    @precondition(lambda self: self.again is not None)
+    @rule()
+    def reopen(self) -> None:
+        assert self.store is not None
+        assert self.again is not None
+        self.store.close()
+        self.store = self.again(self.store)
+        compare(self.store, self.model, NAMES)
+
+    @rule()
+    def restore_a_snapshot(self) -> None:
+        assert self.store is not None
+        copy = self.factory()
+        try:
+            copy.restore(self.store.snapshot())
+            _same_but_for_ids(copy, self.store)
+        finally:
+            copy.close()
+
+    def teardown(self) -> None:
+        if self.store is not None:
+            self.store.close()
+
+
 def machine_of(
     factory: Callable[[], Store], reopen: Callable[[Store], Store] | None
 ) -> type[RuleBasedStateMachine]:
     """Return the state machine for the stores of a factory."""
-
-    class Machine(RuleBasedStateMachine):
-        """Each rule is a step; after each the store must hold what the model does."""
-
-        store: Store | None = None
-
-        @initialize()
-        def start(self) -> None:
-            self.store = store = factory()
-            self.model = Model(dict(store.owned()), store.traits.partitions)
-
-        @rule(plans=st.lists(_plan, min_size=1, max_size=4), limit=st.integers(1, 3))
-        def commit(self, plans: list[Any], limit: int) -> None:
-            assert self.store is not None
-            changes = []
-            for execution, at, steps in plans:
-                maker = _Maker(self.model, execution, at)
-                for step, *arguments in steps:
-                    getattr(maker, step)(*arguments)
-                changes.append(maker.change)
-            self._commit(changes)
-            compare(self.store, self.model, NAMES, limit)
-
-        def _commit(self, changes: list[Change]) -> None:
-            assert self.store is not None
-            trial = self.model.copy()
-            try:
-                for change in changes:
-                    trial.apply(change)
-            except Conflict as conflict:
-                try:
-                    settle(self.store.commit(changes))
-                except StoreConflict:
-                    assert not any(change.committed for change in changes), "nothing is committed"
-                    return
-                msg = f"commit took the task {conflict}, whose id is in use, without StoreConflict"
-                raise AssertionError(msg) from None
-            settle(self.store.commit(changes))
-            for change in changes:
-                self.model.apply(change)
-
-        @rule(before=_moment, limit=st.sampled_from([1, 2, 1_000]))
-        def purge(self, before: float, limit: int) -> None:
-            assert self.store is not None
-            ended = self.model.ended(before)
-            keys_before = before if limit > len(self.model.keys) else -1.0
-            count = self.store.purge(before=before, keys_before=keys_before, limit=limit)
-            gone = [name for name in ended if self.store.execution(name) is None]
-            assert count == len(gone), f"purge returned {count}, and {gone} are gone"
-            assert count == min(limit, len(ended)), f"{count} of {ended} with limit={limit}"
-            self.model.forget(gone)
-            self.model.forget_keys(keys_before)
-            compare(self.store, self.model, NAMES)
-
-        @precondition(lambda _: reopen is not None)
-        @rule()
-        def reopen(self) -> None:
-            assert self.store is not None
-            assert reopen is not None
-            self.store.close()
-            self.store = reopen(self.store)
-            compare(self.store, self.model, NAMES)
-
-        @rule()
-        def restore_a_snapshot(self) -> None:
-            assert self.store is not None
-            copy = factory()
-            try:
-                copy.restore(self.store.snapshot())
-                _same_but_for_ids(copy, self.store)
-            finally:
-                copy.close()
-
-        def teardown(self) -> None:
-            if self.store is not None:
-                self.store.close()
-
-    return Machine
+    again = None if reopen is None else staticmethod(reopen)
+    return type("Machine", (Steps,), {"factory": staticmethod(factory), "again": again})
 
 
 _IDS = {"messages": 0, "history": 0, "dead": 0, "keys": 2}  # which column is an opaque id

@@ -239,10 +239,10 @@ class Tables:
 
     def all_rows(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Return the rows of all tables, each with the name of its table."""
-        tables: dict[str, Iterable[tuple[Any, ...]]] = {
+        tables: dict[str, Iterable[Any]] = {
             "meta": [("last_id", self._last)],
             "executions": self.executions.values(),
-            "messages": sorted(self.messages.rows.values(), key=lambda row: row.id),
+            "messages": sorted(self.messages.rows.values()),
             "timers": self.due.values(),
             "tasks": self.tasks.rows.values(),
             "watches": self.watches.rows.values(),

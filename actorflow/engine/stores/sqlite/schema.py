@@ -38,8 +38,8 @@ __all__ = [
 
 APPLICATION = 0x61666C6F  # "aflo": PRAGMA application_id of our files
 VERSION = 3
-# An index holds the primary key as well, so `messages (execution)` is in the order of their ids. The
-# table itself is in the order of arrival: a commit to a hundred executions writes a few pages.
+# An index holds the primary key as well, so `messages (execution)` is in the order of their ids.
+# The table is in the order of arrival: a commit to a hundred executions writes a few pages.
 SCHEMA = """
 CREATE TABLE executions (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, revision INTEGER NOT NULL, status TEXT NOT NULL,
@@ -123,7 +123,7 @@ UPDATE = (
     "UPDATE executions SET revision = ?, state = ?, version = ?, result = ?, error = ?,"
     " updated = ?, status = ? WHERE id = ? AND revision = ?"
 )
-_VALUES = f"INSERT INTO executions ({COLUMNS['executions']}) VALUES (?{', ?' * 10})"
+_VALUES = f"INSERT INTO executions ({COLUMNS['executions']}) VALUES (?{', ?' * 10})"  # noqa: S608
 CREATE = f"{_VALUES} ON CONFLICT (id) DO NOTHING"
 CREATE_OR_UPDATE = (
     f"{_VALUES} ON CONFLICT (id) DO UPDATE SET revision = excluded.revision,"

@@ -108,13 +108,14 @@ class SqliteStore:
 
     def _open_to_write(self, *, check: bool) -> None:
         file = self._file
+        synced = self._durability != "off"
         file.require_writable()
         known = self.path.exists()
         if known:
             file.examine()  # before a lock file is made beside what is not ours
         self._lock = FileLock(self.path)
         if not self.path.exists():
-            file.create()
+            file.create(sync=synced)
         elif not known:
             file.examine()
         if check and known:
@@ -123,7 +124,6 @@ class SqliteStore:
             file.quick_check()
         connection = self._connection = file.connect("mode=rw")
         file.refuse_strangers(connection)
-        synced = self._durability != "off"
         connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'OFF'}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_SYNC_AFTER}")
         connection.execute(f"PRAGMA cache_size = -{_CACHE}")
@@ -393,9 +393,11 @@ class SqliteStore:
         self._readers.require_open()
         target = StoreFile(path)
         try:
-            with closing(self._file.connect("mode=ro")) as source:
-                with closing(sqlite3.connect(target.path)) as copy:
-                    source.backup(copy)
+            with (
+                closing(self._file.connect("mode=ro")) as source,
+                closing(sqlite3.connect(target.path)) as copy,
+            ):
+                source.backup(copy)
         except sqlite3.DatabaseError as error:
             Path(path).unlink(missing_ok=True)
             raise target.explain(error) from error

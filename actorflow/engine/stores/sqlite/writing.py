@@ -47,7 +47,7 @@ class Writer:
     """Commits on one connection, in one thread.
 
     All numbers (of messages, tasks, entries of the history, dead letters) come from one counter.
-    How far they may go is noted ahead, in the transaction that needs it, so that none is used again.
+    How far they may go is noted ahead, by the transaction that needs it: none is used again.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -96,19 +96,18 @@ class Writer:
         if _has_more(change) or (change.epoch is not None and change.epoch != EPOCH):
             return False
         if change.expected is not None:
-            if change.messages or change.creates:
-                return False
-            self._apply(change)
-            return True
+            alone = not change.messages and not change.creates
+            if alone:
+                self._apply(change)
+            return alone
         count = len(change.messages)
         if change.new_only or not 0 < count <= CHUNK or self._last + count > self._reserved:
             return False
         for new in change.creates:
             if self._kinds.get(new.id) != new.kind:
                 return False
-        for message in change.messages:
-            if message.key is not None:
-                return False
+        if any([message.key for message in change.messages]):  # noqa: C419 - faster than a generator
+            return False
         change.rows = self._add_messages(change.messages, float(change.at))
         self._flush_messages()
         change.committed, change.refusal, change.revision = True, None, NEVER_RUN
@@ -236,7 +235,6 @@ class Writer:
 
     def _remove(self, change: Change) -> list[NewMessage]:
         """Remove rows; return the messages that `fired`, `answers` and `revived` lead to."""
-        many = self._connection.executemany
         if change.clear:
             self._clear(change.execution)
         if change.consumed:
@@ -252,10 +250,14 @@ class Writer:
             if not self._tasks.keys().isdisjoint(change.finished_tasks):
                 self._flush_tasks()
             self._no_tasks += [(task,) for task in change.finished_tasks]
-        if change.cancelled_watches:
+        if change.cancelled_watches or change.buried:
+            many = self._connection.executemany
             many("DELETE FROM watches WHERE execution = ? AND id = ?", change.cancelled_watches)
-        if change.buried:
             many("DELETE FROM dead WHERE id = ?", [(letter,) for letter in change.buried])
+        return self._take(change) if change.fired or change.answers or change.revived else []
+
+    def _take(self, change: Change) -> list[NewMessage]:
+        """Remove what becomes a message, as far as it is there; return these messages."""
         extra: list[NewMessage] = []
         if change.fired:
             extra += self._fire(change)
