@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.outcome import Outcome
+    from actorflow.flows.execution.outcome import RunOutcome
     from actorflow.flows.execution.state import Status
     from actorflow.flows.language.tree import Tree
 
@@ -122,7 +122,7 @@ class FlowDriver(Observer):
             launch_message(exid, tree, payload=payload, variables=variables)
         ]
         self.seen: list[Seen] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[RunOutcome] = []
         self.held: list[Message] = []
         self.traces: list[str] = []
         self.payload: Message | None = None
@@ -145,7 +145,7 @@ class FlowDriver(Observer):
         """Return where the execution stands."""
         return self.state.status
 
-    def run_once(self) -> Outcome:
+    def run_once(self) -> RunOutcome:
         """Do one run with what is in the inbox."""
         inbox, self.inbox = self.inbox, []
         outcome = run(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.outcome import Outcome
+    from actorflow.flows.execution.outcome import RunOutcome
     from actorflow.flows.execution.state import Execution
 
 ACTS: dict[str, Callable[..., object]] = {
@@ -28,7 +28,7 @@ ACTS: dict[str, Callable[..., object]] = {
 }
 
 
-def run(state: Execution, messages: Iterable[Message], **options: Any) -> Outcome:
+def run(state: Execution, messages: Iterable[Message], **options: Any) -> RunOutcome:
     """Do one run with all procedures."""
     return one_run(state, messages, procedures=all_procedures(), **options)
 

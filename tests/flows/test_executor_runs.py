@@ -97,7 +97,7 @@ def test_a_task_returned_twice_takes_effect_once_and_the_second_is_refused() -> 
     assert len(outcome.refused) == 1
     refusal = outcome.refused[0]
     assert isinstance(refusal.error, MessageRefused)
-    assert "0_0 was given back already" in str(refusal.error)
+    assert "0_0 was already returned" in str(refusal.error)
     assert refusal.message["payload"] == {"ret": "second"}
 
 

@@ -49,9 +49,9 @@ class _Eye(Observer):
         self.other.observe(message, emitted, nodes)
         self._keep(message, nodes)
 
-    def observe_plain(self, messages: list[Message], nodes: int) -> None:
+    def observe_literals(self, messages: list[Message], nodes: int) -> None:
         """Keep those of plain attributes."""
-        self.other.observe_plain(messages, nodes)
+        self.other.observe_literals(messages, nodes)
         for place, message in enumerate(messages[:-1]):
             self._keep(message, nodes + (1, 2, 1, 0)[place % 4])
 

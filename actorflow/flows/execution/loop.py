@@ -1,6 +1,6 @@
 """The loop of a run: messages in, a new state and messages out.
 
-Pure with respect to the outside: no thread, no file, no clock, no randomness of its own.
+Pure: no threads, no files, no clock and no randomness of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from actorflow.flows.execution.environment import Loader, Observer, Taskers
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.outcome import Outcome
+    from actorflow.flows.execution.outcome import RunOutcome
     from actorflow.flows.execution.run import Procedures
 
 MAX_MESSAGES = 77
@@ -46,15 +46,13 @@ def run(
     taskers: Taskers | None = None,
     rng: Random | None = None,
     observer: Observer | None = None,
-) -> Outcome:
-    """Process ``messages``, and what they lead to, in one FIFO.
+) -> RunOutcome:
+    """Process ``messages`` and those they emit, first in, first out; return the outcome.
 
-    Return the new state and all that goes out.
-
-    Stops when nothing is left, after ``max_messages``, or when ``keep_going()`` (asked before each
-    message but the first) says no; what is then left over is in the outcome. ``procedures`` finds
-    them by name; ``observer`` is told of each message after it was processed. Never raises for what
-    the flow does: that becomes a ``failed`` message.
+    Stops when no message is left, after ``max_messages``, or when ``keep_going()`` (called before
+    each message except the first) returns false; the outcome has the messages that are left over.
+    ``procedures`` maps names to procedures; ``observer`` is called after each message. Errors of
+    the flow are not raised but become ``failed`` messages.
     """
     one = Run(
         state,
@@ -73,8 +71,8 @@ def process(
     max_messages: int,
     keep_going: Callable[[], bool] | None,
     observer: Observer | None,
-) -> Outcome:
-    """Process ``messages`` in a run that was just made; see `run`."""
+) -> RunOutcome:
+    """Process ``messages`` in a new run, as `run` does."""
     queue = run.queue
     queue.extend(map(dict, messages))
     counters = run.counters
@@ -112,21 +110,21 @@ def process(
 
 
 def _process_literals(run: Run, message: Message, room: int, observer: Observer | None) -> int:
-    """Process plain attributes, if that is what is executed; return how many messages."""
-    if room < literal_attributes.LEAST or not literal_attributes.is_plain(message.get("tree")):
+    """Process literal attributes, if ``message`` executes one; return the number of messages."""
+    if room < literal_attributes.LEAST or not literal_attributes.is_literal(message.get("tree")):
         return 0
     passed = literal_attributes.evaluate(run, message, room)
     if not passed:
         return 0
     if observer is not None:
-        observer.observe_plain(passed, len(run.nodes) - 1)
+        observer.observe_literals(passed, len(run.nodes) - 1)
     run.queue.append(passed.pop())
     run.out.messages += passed
     return len(passed)
 
 
 def _process_one(run: Run, message: Message, runs: int) -> list[Message]:
-    """Give a message its number, do what it says, and return what comes of it."""
+    """Process a message, and return the messages that it emits."""
     counters = run.counters
     message["m"] = counters["msgs"] = counters.get("msgs", 0) + 1
     message["pr"] = runs
@@ -140,19 +138,19 @@ def _process_one(run: Run, message: Message, runs: int) -> list[Message]:
         handler = _POINTS.get(point)
         out = handler(run, message) if handler is not None else []
         return triggered + out if triggered else out
-    except Exception as error:  # noqa: BLE001 - whatever a procedure does wrong is the flow's failure
+    except Exception as error:  # noqa: BLE001 - any error of a procedure fails the flow, not the run
         return _failure(run, message, error)
 
 
 def _failure(run: Run, message: Message, error: BaseException) -> list[Message]:
-    """Turn an error into a failed message; an error about a failure only is noted, once."""
+    """Turn an error into a failed message; an error while handling a failure is only noted."""
     if message["point"] != "failed":
         return [failures.failed_message(run, message, error)]
     message["unhandled"] = str(error)
     return []
 
 
-def _finish(run: Run) -> Outcome:
+def _finish(run: Run) -> RunOutcome:
     out = run.out
     garbage.drop_what_is_gone(run, out)
     old = run.before

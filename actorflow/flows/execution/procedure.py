@@ -1,10 +1,8 @@
-"""What all procedures share.
+"""The base class of procedures: how a node starts, receives, is cancelled and replies.
 
-How a node is entered, hears from its children, is cancelled and replies.
-
-A Procedure object lives for one message: it is given the node, the message and the run, and returns
-the messages to emit. ``payload`` starts as the message's and is replaced, never changed in place;
-what it is at the end is what the message shows in the history.
+A Procedure object lives for one message: it gets the run, the node, the message and the tree, and
+returns the messages to emit. ``payload`` is at first that of the message and is replaced, never
+changed in place; the history shows the message with the last one.
 """
 
 from __future__ import annotations
@@ -30,19 +28,16 @@ class Procedure:
     __slots__ = ("message", "node", "payload", "run", "tree")
 
     unatts: ClassVar[bool] = False
-    """Reorder the children on entry.
-
-    Keyed attributes, then the values of the unkeyed ones, then the rest.
-    """
+    """Reorder the children on entry: keyed attributes, values of unkeyed ones, then the rest."""
     collects: ClassVar[bool] = False
     """Keep the results of all children in ``node.rets``."""
     keeps_atts: ClassVar[bool] = False
     """Keep the attributes in ``node.atts`` as ``[key or None, value]``."""
     trails: ClassVar[bool] = True
-    """Cancel the children that still live when the node is left."""
+    """Cancel the children that are still alive when the node is left."""
 
     def __init__(self, run: Run, node: Node, message: Message, tree: Tree) -> None:
-        """Take what one message is about; nothing is changed yet."""
+        """Prepare for one message; nothing is changed yet."""
         self.run = run
         self.node = node
         self.message = message
@@ -52,7 +47,7 @@ class Procedure:
     # -- entry --------------------------------------------------------------------------------
 
     def execute(self) -> list[Message]:
-        """Enter the node: prepare it, make it known to its parent, and run the first child."""
+        """Enter the node: prepare it, add it to its parent, and start."""
         node = self.node
         if self.unatts:
             self._unatt()
@@ -71,11 +66,11 @@ class Procedure:
         """Set up the node's fields or rewrite its tree; called once, on entry."""
 
     def start(self) -> list[Message]:
-        """Run the first child; a procedure that needs none replies instead."""
+        """Run the first child; a procedure without children may reply instead."""
         return self.execute_child(0)
 
     def rewrite(self, tree: Tree) -> None:
-        """Replace the node's tree; the ids of the children follow the new order."""
+        """Replace the tree of the node; the ids of children follow the new order."""
         self.tree = tree
         self.node.tree = tree
         self.run.trees[self.node.nid] = tree
@@ -99,7 +94,7 @@ class Procedure:
     # -- hearing from children ----------------------------------------------------------------
 
     def receive(self) -> list[Message]:
-        """Go on after a child; ``from`` tells which one."""
+        """Continue after a child; ``from`` in the message is its nid."""
         came_from = self.message.get("from")
         if came_from is None:
             return self.receive_outside()
@@ -110,35 +105,35 @@ class Procedure:
         return self.receive_non_att(index)
 
     def receive_outside(self) -> list[Message]:
-        """Go on after a message that comes from no child (a tasker's answer, say)."""
+        """Continue after a message that is not from a child, such as a tasker's answer."""
         return self.execute_child(0)
 
     def receive_att(self, index: int) -> list[Message]:
-        """Go on after an attribute: the next one, or the first child that is none."""
+        """Continue after an attribute."""
         children = self.tree[1]
         if index + 1 < len(children) and children[index + 1][0] == "_att":
             return self.execute_child(index + 1)
         return self.receive_last_att(index)
 
     def receive_last_att(self, index: int) -> list[Message]:
-        """Go on after the last attribute."""
+        """Continue after the last attribute."""
         if index + 1 < len(self.tree[1]):
             return self.execute_child(index + 1)
         return self.receive_last()
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Go on after a child that is not an attribute."""
+        """Continue after a child that is not an attribute."""
         self._keep_ret()
         if index + 1 < len(self.tree[1]):
             return self.execute_child(index + 1)
         return self.receive_last()
 
     def receive_last(self) -> list[Message]:
-        """Go on after the last child."""
+        """Continue after the last child."""
         return self.reply()
 
     def receive_when_closed(self) -> list[Message]:
-        """Take an answer as a closed node: after the last one, emit what waits, or reply."""
+        """Take an answer as a closed node; after the last one, emit what waits, or reply."""
         node = self.node
         if self.run.has_live_children(self.node):
             return []
@@ -149,7 +144,7 @@ class Procedure:
     # -- cancelling ---------------------------------------------------------------------------
 
     def cancel_message(self) -> list[Message]:
-        """Take a ``cancel`` message of any flavour but kill."""
+        """Take a ``cancel`` message of any flavour except kill."""
         node, message = self.node, self.message
         if message.get("payload") is None:
             self.payload = node.payload
@@ -165,29 +160,26 @@ class Procedure:
         return self.cancel(waiting)
 
     def _leads_here(self, status: dict[str, Any]) -> bool:
-        """Tell whether the message that closed this node is among the causes of the current one."""
+        """Return whether the message that closed this node is a cause of the current one."""
         closed_by = status.get("m")
         return any(cause["m"] == closed_by for cause in (self.message.get("cause") or [])[1:])
 
     def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
-        """Take a cancel for a node that is closed already: what it brings waits, too."""
+        """Take a cancel for a node that is already closed; what the cancel brings waits, too."""
         waiting = messages_after_children(self)
         if waiting:
             self.node.on_receive_last = waiting
         return []
 
     def cancel(self, waiting: list[Message] | None) -> list[Message]:
-        """Cancel this node, which is closed by now.
+        """Cancel this node, which has just been closed.
 
-        ``waiting`` is to be emitted once the last child is gone.
+        ``waiting`` is to be emitted after the last child has answered.
         """
         return self.clear(waiting)
 
     def clear(self, waiting: list[Message] | None) -> list[Message]:
-        """Cancel the children that are not cancelled yet.
-
-        Without any, emit what waits for them, or reply.
-        """
+        """Cancel the children; without any, emit ``waiting``, or reply."""
         node = self.node
         node.on_receive_last = waiting or None
         cancels = cancels_of_children(self)
@@ -198,9 +190,9 @@ class Procedure:
         return reply_cancelled(self)
 
     def add_message(self) -> list[Message]:
-        """Take an ``add`` message: put trees in place, to be run when their turn comes.
+        """Take an ``add`` message: insert trees, to be run when it is their turn.
 
-        Raises FlowError for elements: only iterators take those.
+        Raises FlowError for elements, which only iterators take.
         """
         if self.message.get("elements") is not None:
             raise FlowError("procedure does not accept add-iteration")
@@ -239,7 +231,7 @@ class Procedure:
         return emitted
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
-        """Run child ``index``; when there is none, reply."""
+        """Run child ``index``, or reply if there is none."""
         children = self.tree[1]
         if type(children) is not list or index >= len(children):
             return self.reply()
@@ -253,7 +245,7 @@ class Procedure:
         return [emitted]
 
     def reply(self, ret: Value = UNSET, **fields: Any) -> list[Message]:
-        """Answer the parent (nobody, when this node is detached), with ``ret`` when it is given."""
+        """Answer the parent (nobody, if this node is detached), with ``ret`` if given."""
         node = self.node
         emitted = self.wrap("receive", None if node.detached else node.parent)
         if node.aret is not None:
@@ -276,7 +268,7 @@ class Procedure:
         line: int | None = None,
         **fields: Any,
     ) -> Message:
-        """Return the message that executes a function's body on behalf of this node."""
+        """Return the message that executes the body of a function for this node."""
         if type(function) is not list or function[0] != "_func":
             raise FlowError(f"cannot apply {function!r}: it is not a function")
         data = function[1]
@@ -297,7 +289,7 @@ class Procedure:
         return emitted
 
     def _keep_ret(self) -> None:
-        """Keep the result of a child, where results are kept."""
+        """Keep the result of a child, if this node collects results."""
         if self.node.rets is not None:
             ret = dup_function(self.payload.get("ret"))
             if is_reference(ret):
@@ -318,7 +310,7 @@ class Procedure:
         return dup_function(self.node.payload.get("ret"))
 
     def att(self, *keys: str) -> Value:
-        """Return the value of the first attribute that bears one of ``keys``, or None."""
+        """Return the value of the first attribute with one of ``keys``, or None."""
         for key, value in self.node.atts or ():
             if key in keys:
                 return value
@@ -326,10 +318,7 @@ class Procedure:
 
 
 def procedure_for(run: Run, node: Node, message: Message) -> Procedure:
-    """Return the procedure in charge of a node.
-
-    Raises UnknownProcedure when it has none (any more).
-    """
+    """Return the procedure of a node. Raises UnknownProcedure if there is none (any more)."""
     cls = run.procedures.get(node.heap or "")
     if cls is None:
         raise UnknownProcedure(f'no procedure "{node.heap or node.heat0}" for node {node.nid}')
@@ -346,9 +335,9 @@ def attribute_count(tree: Tree) -> int:
 
 
 def emit_waiting(procedure: Procedure) -> list[Message]:
-    """Emit what had to wait for the last child, with the payload that child left.
+    """Return what had to wait for the last child, with the payload of that child.
 
-    A loop's or a repair's messages reopen the node.
+    The node is reopened, unless a handler runs.
     """
     node = procedure.node
     waiting = [
@@ -362,7 +351,7 @@ def emit_waiting(procedure: Procedure) -> list[Message]:
 
 
 def messages_after_children(procedure: Procedure) -> list[Message]:
-    """Return what is to be emitted once all children of a cancelled node are gone."""
+    """Return what is to be emitted after all children of a cancelled node have answered."""
     node, message = procedure.node, procedure.message
     if message.get("on_receive_last"):
         return messages_of_re_apply(procedure.run, node, message)
@@ -377,14 +366,14 @@ def messages_after_children(procedure: Procedure) -> list[Message]:
 
 
 def reply_cancelled(procedure: Procedure) -> list[Message]:
-    """Answer the parent for a node that did not come to its end."""
+    """Answer the parent on behalf of a node that was cancelled."""
     replies = procedure.reply()
     replies[0].pop("from_on_error", None)
     return replies
 
 
 def cancels_of_children(procedure: Procedure) -> list[Message]:
-    """Return a cancel for each live child that is not closed yet."""
+    """Return a cancel for each live child that is not being cancelled."""
     nodes = procedure.run.nodes
     return [
         procedure.wrap("cancel", nid)
@@ -394,7 +383,7 @@ def cancels_of_children(procedure: Procedure) -> list[Message]:
 
 
 def messages_of_re_apply(run: Run, node: Node, message: Message) -> list[Message]:
-    """Return what a re-apply asks to be emitted once the node's children are gone."""
+    """Return the messages that a re-apply wants emitted after the children have answered."""
     waiting = []
     for one in message.get("on_receive_last") or ():
         copy = dict(one)

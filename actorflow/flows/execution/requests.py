@@ -1,4 +1,4 @@
-"""Messages from outside: what starts an execution, steers it, and gives tasks back."""
+"""Messages from outside: they start and steer executions, and return tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def launch_message(
 
 
 def cancel_message(exid: str, nid: str = ROOT, *, kill: bool = False) -> Message:
-    """Return the message that cancels a node, or ends it without asking its handlers."""
+    """Return the message that cancels a node, or kills it: no handler runs."""
     message: Message = {"point": "cancel", "exid": exid, "nid": nid}
     if kill:
         message["flavour"] = "kill"
@@ -59,7 +59,7 @@ def signal_message(exid: str, name: str, payload: Payload | None = None) -> Mess
 
 
 def add_branches_message(exid: str, nid: str, at: int, trees: Sequence[Tree]) -> Message:
-    """Return the message that puts trees among the children of a node, before child ``at``."""
+    """Return the message that inserts trees among the children of a node, before child ``at``."""
     tnid = f"{nid}_{at}"
     return {"point": "add", "exid": exid, "nid": nid, "tnid": tnid, "trees": list(trees)}
 
@@ -70,5 +70,5 @@ def add_elements_message(exid: str, nid: str, elements: Sequence[Any]) -> Messag
 
 
 def return_message(exid: str, nid: str, tasker: str, payload: Payload) -> Message:
-    """Return the message that gives a task back."""
+    """Return the message that returns a task."""
     return {"point": "return", "exid": exid, "nid": nid, "tasker": tasker, "payload": payload}

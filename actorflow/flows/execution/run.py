@@ -1,7 +1,7 @@
-"""One run while it goes on: what procedures and messages work on.
+"""The working state of one run, for messages and procedures.
 
-The state that is given is not changed: nodes are forked as they are touched, so that a run whose
-commit is lost can be thrown away and done again on a newer state.
+The state of the execution is not changed: nodes are forked as they are touched, so that a run whose
+commit is lost can be discarded and repeated on a newer state.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.flows.errors import FlowError, MessageRefused
 from actorflow.flows.execution.node import child_id
-from actorflow.flows.execution.outcome import Outcome, Refusal
+from actorflow.flows.execution.outcome import RefusedMessage, RunOutcome
 from actorflow.flows.execution.state import Status
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from actorflow.flows.values.values import Value
 
     Procedures: TypeAlias = Mapping[str, type[Any]]
-    """Names and subclasses of `Procedure`, which is not named here because it works on a run."""
+    """Maps names to subclasses of `Procedure`, which in turn depends on `Run`."""
 
 
 class Run:
-    """The nodes of an execution, its surroundings, and what goes out, during one run."""
+    """The nodes of an execution, its environment, and its outcome so far, during one run."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Run:
         taskers: Taskers,
         rng: Random | None,
     ) -> None:
-        """Take a state; it is forked node by node as nodes are touched."""
+        """Begin with a state, which is forked node by node."""
         self.procedures = procedures
         self.exid = state.exid
         self.domain = state.domain
@@ -59,36 +59,36 @@ class Run:
         self.applied: dict[str, Value] = {}
         self.many_functions = False
         self.queue: deque[Message] = deque()
-        self.mine: set[str] = set()
+        self.touched: set[str] = set()
         self.before = state
         self.terminated = state.terminated
         self.cancelled = state.cancelled
-        self.out = Outcome(state, Status.ACTIVE)
+        self.out = RunOutcome(state, Status.ACTIVE)
 
     # -- nodes --------------------------------------------------------------------------------
 
     def find(self, nid: str) -> Node | None:
-        """Return a node that may be changed, or None when it is gone."""
+        """Return a node that may be changed, or None if it was removed."""
         node = self.nodes.get(nid)
-        if node is None or nid in self.mine:
+        if node is None or nid in self.touched:
             return node
         node = self.nodes[nid] = node.fork()
-        self.mine.add(nid)
+        self.touched.add(nid)
         return node
 
     def touch(self, nid: str) -> Node:
-        """Return a node that may be changed. Raises FlowError when it is gone."""
+        """Return a node that may be changed. Raises FlowError if it was removed."""
         node = self.find(nid)
         if node is None:
             raise FlowError(f"node {nid} is gone")
         return node
 
     def parent_of(self, node: Node) -> Node | None:
-        """Return the parent of a node, ready to be changed, or None."""
+        """Return the parent of a node, which may be changed, or None."""
         return None if node.parent is None else self.find(node.parent)
 
     def remove(self, nid: str) -> None:
-        """Forget a node."""
+        """Remove a node."""
         self.nodes.pop(nid, None)
         self.trees.pop(nid, None)
 
@@ -109,7 +109,7 @@ class Run:
         return tree
 
     def keep_tree(self, node: Node, tree: Tree) -> None:
-        """Keep the tree in the node, unless the parent's tree holds the same one at its place."""
+        """Store the tree in the node, unless it is the same as in the parent's tree."""
         if node.parent is not None:
             parent = self.nodes.get(node.parent)
             if parent is not None:
@@ -122,7 +122,7 @@ class Run:
         node.tree = tree
 
     def has_live_children(self, node: Node) -> bool:
-        """Tell whether a child is there that has not ended and will answer to ``node``."""
+        """Return whether a child has not ended and will answer to ``node``."""
         nodes = self.nodes
         return any(
             (child := nodes.get(nid)) is not None and child.state != "ended" and not child.detached
@@ -132,10 +132,7 @@ class Run:
     def close(
         self, node: Node, message: Message, *, flavour: str | None = None, handled: bool = False
     ) -> None:
-        """Mark a node as closed by ``message``.
-
-        It hears its children out and starts nothing new.
-        """
+        """Mark a node as closed: it waits for its children and starts nothing new."""
         status: dict[str, Any] = {"status": "closed", "point": message["point"], "m": message["m"]}
         flavour = flavour or message.get("flavour")
         if flavour:
@@ -149,7 +146,7 @@ class Run:
         node.status.append(status)
 
     def reopen(self, node: Node) -> None:
-        """Take back the last closing."""
+        """Mark a node as open again."""
         node.status.clear()
 
     # -- counting -----------------------------------------------------------------------------
@@ -180,7 +177,7 @@ class Run:
     def follow(
         self, message: Message, point: str, nid: str | None, came_from: str | None
     ) -> Message:
-        """Return a message that follows from ``message``, with its payload and its causes."""
+        """Return a message caused by ``message``, with its payload and causes."""
         emitted: Message = {
             "point": point,
             "exid": self.exid,
@@ -194,11 +191,11 @@ class Run:
         return emitted
 
     def refuse(self, message: Message, why: str) -> None:
-        """Note that a message has no effect, and why."""
+        """Record that a message has no effect, and why."""
         self.out.refused.append(
-            Refusal(message, MessageRefused(f"{message['point']} refused: {why}"))
+            RefusedMessage(message, MessageRefused(f"{message['point']} refused: {why}"))
         )
 
     def trace(self, nid: str, text: str) -> None:
-        """Keep a trace for the commit."""
+        """Add a trace to the outcome."""
         self.out.traces.append({"nid": nid, "text": text})

@@ -1,4 +1,4 @@
-"""Words, numbers and strings as text: the leaves of a tree, so that they read back as they are."""
+"""Words, numbers and strings as flow text: how the leaves of a tree are written."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _REGEX_ESCAPES: Final = str.maketrans({"\f": "\\f", "\n": "\\n", "\r": "\\r", "\
 
 
 class FlowFormatError(ActorflowError, ValueError):
-    """The tree is none that a flow text can be read into, so no text can be written for it."""
+    """No flow text parses to the tree, so it cannot be formatted."""
 
 
 def word(head: object) -> str:
-    """Return a head as a word. Raises `FlowFormatError` when it would not read back as one."""
+    """Return a head as a word. Raises `FlowFormatError` if it would not parse as one."""
     if isinstance(head, str) and is_word(head):
         return head
-    raise FlowFormatError(f"a node cannot have the head {head!r}: it does not read as one symbol")
+    raise FlowFormatError(f"a node cannot have the head {head!r}: it is not a symbol")
 
 
 def literal(tree: Tree) -> str:
@@ -41,11 +41,11 @@ def literal(tree: Tree) -> str:
             return "null"
         case "_sqs", str(value):
             return "'" + escaped(value).replace("'", "\\'") + "'"
-    raise FlowFormatError(f"no flow text reads as {tree!r:.80}")
+    raise FlowFormatError(f"no flow text parses to {tree!r:.80}")
 
 
 def _float(value: float) -> str:
-    """Return a float with a dot in it, without which it would read as an integer."""
+    """Return a float with a dot, without which it would parse as an integer."""
     mantissa, e, exponent = repr(value).partition("e")
     return mantissa + ("" if "." in mantissa else ".0") + e + exponent
 
@@ -56,7 +56,7 @@ def escaped(text: str) -> str:
 
 
 def regex_text(text: str) -> str | None:
-    """Return how a text stands in a regex; None when it cannot."""
+    """Return a text as it is written in a regex, or None if it cannot be part of one."""
     written = text.replace("/", "\\/").translate(_REGEX_ESCAPES)
     if not REGEX_TEXT.fullmatch(written) or unescape_regex(written) != text:
         return None

@@ -1,11 +1,11 @@
-r"""The texts of trees, each on one line: tree to text, as people write it.
+r"""From tree to text on one line, in the usual notation.
 
 The *notation* of a tree is what people write: ``1 + 2``, ``f.x``, ``[ 1 ]``, ``stall _ if f.late``.
-A tree that is not of the shape that its notation reads back as (say an ``_arr`` whose elements were
-attributes) is written *plainly*: its head as a word, and its children after it.
+A tree that the notation cannot express (say an ``_arr`` whose elements are attributes) is written
+*plainly*: its head as a word, followed by its children.
 
-All functions recurse, and are meant for trees of at most `MAX_HEIGHT`, but for `headline`: it looks
-at the attributes of a node, not at the children that stand on lines of their own.
+All functions recurse and are meant for trees of at most `MAX_HEIGHT`, except for `headline`, which
+looks at the attributes of a node and not at the children on lines of their own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
     text: str
     prefix: str = ""
     tree: Tree | None = None
-    """The tree whose text stands after the prefix, where that could be broken into lines."""
+    """The tree whose text follows the prefix, if that could be broken into lines."""
 
 
 class Headline(NamedTuple):
@@ -69,7 +69,7 @@ def expression(tree: Tree) -> str:
 
 
 def argument(tree: Tree) -> str:
-    """Return a tree as an attribute: an expression that nothing before it takes for an operator."""
+    """Return a tree as an attribute: an expression that cannot be mistaken for an operator."""
     return _guarded(expression(tree))
 
 
@@ -78,7 +78,7 @@ def _guarded(text: str) -> str:
 
 
 def is_formula(tree: Tree) -> bool:
-    """Tell whether a tree is written with operators between its children."""
+    """Return whether a tree is written with operators between its children."""
     operands = tree[1]
     if tree[0] not in RANK or not isinstance(operands, list) or len(operands) < 2:  # noqa: PLR2004
         return False
@@ -100,7 +100,7 @@ def formula(tree: Tree) -> list[tuple[str, str]]:
 
 
 def _positive(tree: Tree) -> Tree | None:
-    """Return what a minus would negate to this tree; None when it is no negation."""
+    """Return the tree of which this one is the negation, or None."""
     if is_number(tree):
         return ["_num", -tree[1], tree[2]] if tree[1] < 0 else None
     if tree[0] == "-" and isinstance(tree[1], list) and len(tree[1]) == 1:
@@ -115,7 +115,7 @@ def _operand(tree: Tree, rank: int) -> str:
 
 
 def value(tree: Tree) -> str:
-    """Return a tree as one value: a literal, a word, something in brackets."""
+    """Return a tree as one value: a literal, a word, or something in brackets."""
     if not isinstance(tree[1], list):
         return literal(tree)
     if is_symbol(tree):
@@ -188,7 +188,7 @@ def _path(content: Sequence[Tree]) -> str | None:
 
 
 def _name(tree: Tree) -> str | None:
-    """Return an element of a path as it stands after a dot; None for one that needs brackets."""
+    """Return an element of a path as written after a dot, or None if it needs brackets."""
     match tree[0], tree[1]:
         case "_num", int(number) if number >= 0 and not isinstance(number, bool):
             return str(number)
@@ -267,7 +267,7 @@ def _options(given: Tree) -> str | None:
 
 
 def _alternate(parts: Sequence[Tree]) -> bool:
-    """Tell whether parts are texts and dollars as a string reads them: no two texts in a row."""
+    """Return whether parts are those of a string: texts and dollars, no two texts in a row."""
     after_text = False
     for part in parts:
         is_text = part[0] == "_sqs" and isinstance(part[1], str) and part[1] != ""
@@ -305,13 +305,13 @@ def _joined(line: Headline) -> str:
 
 
 def _unbranched(tree: Tree) -> str:
-    """Return a node that others may follow on the line: with children, it gets parentheses."""
+    """Return a node that others may follow on the line: in parentheses if it has children."""
     line = headline(tree)
     return f"({_joined(line)})" if line.children else line.text
 
 
 def headline(tree: Tree, is_low: Callable[[Tree], bool] = lambda _: True) -> Headline:
-    """Return the line of a node. Attributes for which not ``is_low`` are left to other lines."""
+    """Return the line of a node. Attributes that are not ``is_low`` are left to other lines."""
     if not isinstance(tree[1], list):
         return Headline([Piece(literal(tree))])
     if not tree[1]:
@@ -342,7 +342,7 @@ def _conditional(tree: Tree, is_low: Callable[[Tree], bool]) -> Headline | None:
 
 
 def _applied(tree: Tree, is_low: Callable[[Tree], bool]) -> Headline | None:
-    """Write a head that is an expression with its own source, which is part of the tree."""
+    """Write a head that is an expression by its source text, which is part of the tree."""
     if tree[0] != "_head" or [child[0] for child in tree[1][::2]] != ["_sqs", "__head"]:
         return None
     (_, source, _), head, (_, below, _) = (child[:3] for child in tree[1])
@@ -388,7 +388,7 @@ def _expressed(tree: Tree) -> Headline | None:
 
 
 def _plain(tree: Tree, is_low: Callable[[Tree], bool]) -> Headline:
-    """Write the head as a word, then as many of the attributes as can stand on the line."""
+    """Write the head as a word, then as many of the attributes as fit on the line."""
     head = Piece(word(tree[0]))
     if tree[0] not in ("+", "-"):
         pieces, rest = _attributes(tree[1], is_low)
@@ -404,7 +404,7 @@ def _plain(tree: Tree, is_low: Callable[[Tree], bool]) -> Headline:
 def _attributes(
     content: Sequence[Tree], is_low: Callable[[Tree], bool], *, keyed: bool = False
 ) -> tuple[list[Piece], Sequence[Tree]]:
-    """Return the pieces of the leading attributes, and the rest; with ``keyed`` only such ones."""
+    """Return the pieces of the leading (``keyed``) attributes, and the remaining children."""
     pieces: list[Piece] = []
     for index, child in enumerate(content):
         if not _is_attribute(child) or not is_low(child) or (keyed and len(child[1]) == 1):
@@ -422,5 +422,5 @@ def _is_attribute(tree: Tree) -> bool:
 
 
 def _is_nothing(tree: Tree) -> bool:
-    """Tell whether this is what stands in an empty collection."""
+    """Return whether this is the placeholder of an empty collection."""
     return _is_attribute(tree) and len(tree[1]) == 1 and same(tree[1][0], ["_", [], 0])

@@ -1,4 +1,4 @@
-"""Variables and subflows of domains, kept in memory."""
+"""The library: variables and subflows by domain, in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Library"]
 
 
 class Library:
-    """A loader: what was registered for a domain is seen there and below; the deepest wins.
+    """A loader: entries of a domain are visible there and below; the deepest one wins.
 
     It never changes, so a run sees the same library from its beginning to its end.
     """
@@ -26,7 +26,7 @@ class Library:
         variables: Mapping[str, Value] | None = None,
         subflows: Mapping[str, Tree] | None = None,
     ) -> None:
-        """Start with what is given by qualified names, as in ``{"org.sales.limit": 100}``."""
+        """Start with some entries by qualified name, as in ``{"org.sales.limit": 100}``."""
         self._variables = dict(variables or {})
         self._subflows = dict(subflows or {})
 
@@ -39,7 +39,7 @@ class Library:
         return Library(self._variables, {**self._subflows, qualified(domain, name): tree})
 
     def variable(self, domain: str, name: str) -> Value:
-        """Return the variable that the deepest domain has, or ``MISSING``."""
+        """Return the variable of the deepest domain, or ``MISSING``."""
         if not self._variables:
             return MISSING
         for one in domains(domain):
@@ -49,7 +49,7 @@ class Library:
         return MISSING
 
     def subflow(self, domain: str, name: str) -> Tree | None:
-        """Return the subflow that the deepest domain has."""
+        """Return the subflow of the deepest domain, or None."""
         for one in domains(domain):
             tree = self._subflows.get(qualified(one, name))
             if tree is not None:

@@ -1,6 +1,6 @@
-"""Time strings: durations, points in time, cron lines; when they come due next.
+"""Durations, points in time and schedules as flows write them, and when they are next due.
 
-Times are seconds since the epoch, UTC; ``now`` is always given.
+Times are seconds since the epoch; ``now`` is always a parameter.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _NAMED_HOURS: Final = {
 
 
 def duration(text: str) -> float:
-    """Return the seconds that a duration says.
+    """Return a duration in seconds.
 
     >>> duration("1h30m"), duration("2 days and 1 hour"), duration("0.5s"), duration("10")
     (5400.0, 176400.0, 0.5, 10.0)
 
-    Raises FlowError when it cannot be read.
+    Raises FlowError if it is not a duration.
     """
     bare = text.strip()
     if re.fullmatch(r"\d+(\.\d+)?", bare):
@@ -78,7 +78,7 @@ def duration(text: str) -> float:
 
 
 def point_in_time(text: str) -> float:
-    """Return the seconds since the epoch of an ISO date and time; without a zone it is UTC."""
+    """Return an ISO date and time as seconds since the epoch; without a zone it is in UTC."""
     try:
         moment = datetime.fromisoformat(text.strip().replace(" UTC", "+00:00"))
     except ValueError as error:
@@ -89,7 +89,7 @@ def point_in_time(text: str) -> float:
 
 
 def next_cron(line: str, now: float) -> float:
-    """Return the first time after ``now`` that fits a cron line, in UTC.
+    """Return the first time after ``now`` that matches a cron line, in UTC.
 
     A line has five fields, or six with seconds in front. Raises FlowError for a bad line.
     """
@@ -120,7 +120,7 @@ def words_to_cron(text: str) -> str:
     >>> words_to_cron("every weekday at five"), words_to_cron("wed or Monday at 5pm and 11")
     ('0 5 * * 1,2,3,4,5', '0 11,17 * * 1,3')
 
-    Raises ValueError when the words make no sense.
+    Raises ValueError for other words.
     """
     words = re.sub(r"\s+", " ", text.lower().strip()).removeprefix("every ")
     if words in ("minute", "hour", "day", "midnight", "noon"):
@@ -148,12 +148,12 @@ def words_to_cron(text: str) -> str:
 
 
 def settle(kind: str | None, text: str) -> tuple[str, str]:
-    """Return the kind of a timer, when only its text tells, and the text to go on with.
+    """Return the kind of a timer, inferred from its text if not given, and the text to use.
 
     >>> settle("in", "1h"), settle(None, "1h"), settle(None, "day at noon")
     (('in', '1h'), ('in', '1h'), ('cron', 'every day at noon'))
 
-    Raises FlowError when the text makes no sense.
+    Raises FlowError if the text is not a schedule.
     """
     if kind is not None:
         return kind, text
@@ -179,7 +179,7 @@ def _first_time(line: str) -> float:
 
 
 def _cron_line(text: str) -> str:
-    """Return the cron line that words stand for, or the line that was given."""
+    """Return the cron line for some words, or the given line itself."""
     try:
         return words_to_cron(text)
     except ValueError:
@@ -189,7 +189,7 @@ def _cron_line(text: str) -> str:
 def next_time(kind: str | None, text: str, now: float) -> float:
     """Return when a timer is due: ``in``, ``at``, ``cron`` or ``every``.
 
-    Without a kind the text has to tell.
+    Without a kind, the text is a duration or a cron line.
     """
     if kind == "in":
         return now + duration(text)

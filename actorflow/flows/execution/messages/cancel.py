@@ -1,4 +1,4 @@
-"""``cancel``: a node is cancelled or killed, and remembers what caused that."""
+"""``cancel``: cancels or kills a node, and records the causes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 MAX_CAUSES = 64
-"""How many causes a message remembers: a loop that goes on for ever must not grow its messages."""
+"""How many causes a message keeps, so that the messages of an endless loop do not grow."""
 
 
 def cancel(run: Run, message: Message) -> list[Message]:
-    """Cancel or kill a node; one that is gone or has ended takes no notice."""
+    """Cancel or kill a node; does nothing if it was removed or has ended."""
     node = run.find(message["nid"])
     if node is None:
         return []
@@ -38,7 +38,7 @@ def cancel(run: Run, message: Message) -> list[Message]:
 
 
 def _cancel_orphan(run: Run, node: Node, message: Message) -> list[Message]:
-    """End a node that never had a procedure, so that its parent can go on; or apply it anew."""
+    """End a node that never had a procedure, so that its parent can continue; or re-apply it."""
     if message.get("payload") is None:
         message["payload"] = node.payload
     waiting = messages_of_re_apply(run, node, message)
@@ -48,7 +48,7 @@ def _cancel_orphan(run: Run, node: Node, message: Message) -> list[Message]:
 
 
 def _kill(procedure: Procedure) -> list[Message]:
-    """Take a kill: pass it on and reply at once, telling neither handlers nor taskers."""
+    """Kill the children and reply at once; neither handlers nor taskers are involved."""
     node = procedure.node
     if node.state == "ended":
         return []
@@ -66,7 +66,7 @@ def _kill(procedure: Procedure) -> list[Message]:
 
 
 def add_cause(run: Run, message: Message) -> None:
-    """Put a cancel or a trigger in front of the causes of its own message."""
+    """Add a cancel or a trigger to the causes of its own message, first."""
     point = message["point"]
     flavour = message.get("flavour")
     kind = (

@@ -1,10 +1,10 @@
-"""``execute`` and ``add``: a node comes to be, and grows."""
+"""``execute`` and ``add``: creates a node, and adds children to one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.errors import BadPayload
+from actorflow.flows.errors import not_an_object
 from actorflow.flows.execution.messages import resolve
 from actorflow.flows.execution.node import Node
 from actorflow.flows.execution.procedure import procedure_for
@@ -27,14 +27,12 @@ def execute(run: Run, message: Message) -> list[Message]:
 
 
 def create_node(run: Run, message: Message) -> None:
-    """Create the node an execute message is for, and find its procedure."""
+    """Create the node of an execute message, and resolve its procedure."""
     payload = message.get("payload")
     if type(payload) is not dict:
         message["payload"] = {}
         if payload is not None:
-            raise BadPayload(
-                f"a payload is a JSON object, not {type(payload).__name__}: {payload!r}"
-            )
+            raise not_an_object(payload)
     nid, tree = message["nid"], message["tree"]
     parent = message.get("from")
     node = Node(nid, parent, message["payload"], tree[0])
@@ -46,7 +44,7 @@ def create_node(run: Run, message: Message) -> None:
     if "cnid" in message:
         node.cnid = message["cnid"]
     run.nodes[nid] = node
-    run.mine.add(nid)
+    run.touched.add(nid)
     run.trees[nid] = tree
     for kind, key in _HANDLERS:
         given = message.get(key)
@@ -57,7 +55,7 @@ def create_node(run: Run, message: Message) -> None:
 
 
 def add(run: Run, message: Message) -> list[Message]:
-    """Let a node grow."""
+    """Add trees or elements to a node."""
     node = run.find(message["nid"])
     if node is None or node.state is not None:
         return []

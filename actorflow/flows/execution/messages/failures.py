@@ -1,4 +1,4 @@
-"""``failed``: marks the node, and looks for an on_error handler from that node up."""
+"""``failed``: marks the node, and looks for an on_error handler in it and above it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ if TYPE_CHECKING:
 
 
 _FAMILY = frozenset(("FlowError", "FlorError", "Flor::FlorError"))
-"""Names that stand for any error of the flow's own making.
-
-The last two for flows written elsewhere.
-"""
+"""Names that match any error of the flow itself; the last two for flows written for flor."""
 
 
 def matches(criteria: list[Any], error: dict[str, Any]) -> bool:
-    """Tell whether all criteria fit: ``*``, a class, a text or class, or an expression."""
+    """Return whether all criteria match: ``*``, a class, a text or class, or an expression."""
     kla, msg = str(error.get("kla", "")), str(error.get("msg", ""))
     names = {kla, kla.rpartition("::")[2]}
     if kla in ERROR_NAMES:
@@ -40,9 +37,9 @@ def _fits(criterion: list[Any], names: set[str], text: str) -> bool:
 
 
 def find_handler(run: Run, node: Node, error: dict[str, Any]) -> tuple[Node, Any] | None:
-    """Return the nearest node, from the failed one up, that can handle ``error``, and how.
+    """Return the nearest node, from the failed one upwards, with a handler, and that handler.
 
-    A failure inside of a handler is not for that handler: the first node found is passed over.
+    A failure inside a handler is not for that handler, so the first match is skipped then.
     """
     found: Node | None = node
     inside = False
@@ -60,9 +57,9 @@ def find_handler(run: Run, node: Node, error: dict[str, Any]) -> tuple[Node, Any
 
 
 def _handle(run: Run, node: Node, message: Message) -> list[Message]:
-    """Close the node that has the handler, cancel what runs below it, then apply the handler.
+    """Close the node with the handler, cancel its children, then apply the handler.
 
-    Without a handler nothing is emitted: the branch waits for a repair (cancel, kill, re-apply).
+    Without a handler nothing is emitted; the branch waits for a repair (cancel, kill, re-apply).
     """
     error = message["error"]
     found = find_handler(run, node, error)
@@ -88,7 +85,7 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
 
 
 def failed(run: Run, message: Message) -> list[Message]:
-    """Mark the node, and look for a handler."""
+    """Mark the node as failed, and look for a handler."""
     node = run.find(message.get("nid") or "")
     if node is None:
         return []
@@ -97,7 +94,7 @@ def failed(run: Run, message: Message) -> list[Message]:
 
 
 def failed_message(run: Run, message: Message, error: BaseException) -> Message:
-    """Return the failed message that stands for everything ``message`` would have emitted."""
+    """Return the failed message that replaces whatever ``message`` would have emitted."""
     emitted: Message = {"exid": run.exid}
     for key in ("from", "nid", "sm", "payload", "tree", "tasker"):
         if message.get(key) is not None:

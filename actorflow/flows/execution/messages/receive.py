@@ -1,4 +1,4 @@
-"""``receive``: a node answers; it is left, and the node it answers to goes on."""
+"""``receive``: a node has answered; it is left, and its parent continues."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.run import Run
 
 _ASIDE = frozenset(("flank", "part"))
-"""Answers that let the parent go on while the node stays."""
+"""Answers after which the parent continues while the node stays."""
 
 
 def receive(run: Run, message: Message) -> list[Message]:
-    """Leave the node that answers, and let the one it answers to go on."""
+    """Leave the node that has answered, and let its parent continue."""
     came_from, nid = message.get("from"), message.get("nid")
     out: list[Message] = []
     if came_from is not None and not message.get("virtual"):
@@ -34,7 +34,7 @@ def receive(run: Run, message: Message) -> list[Message]:
     node = run.find(nid)
     if node is None:
         if message.get("tasker"):
-            run.refuse(message, f"the task at node {nid} was given back already, or cancelled")
+            run.refuse(message, f"the task at node {nid} was already returned, or cancelled")
         return out
     if node.status and node.state == "ended":
         if came_from in node.cnodes:
@@ -47,7 +47,7 @@ def receive(run: Run, message: Message) -> list[Message]:
 
 
 def _receive_stale(run: Run, message: Message, came_from: str, nid: str | None) -> list[Message]:
-    """Take the answer of a node that is gone or has ended: it changes nothing."""
+    """Refuse the answer of a node that was removed or has ended."""
     if nid is None and came_from != ROOT:
         return [_end_message(run, message, came_from)]
     if nid is None or nid in run.nodes:
@@ -61,7 +61,7 @@ def _end_message(run: Run, message: Message, came_from: str | None) -> Message:
 
 
 def _hear(procedure: Procedure) -> list[Message]:
-    """Take a ``receive`` message: bookkeeping first, then what the node's status asks for."""
+    """Pass an answer to the procedure, according to the status of its node."""
     node, message = procedure.node, procedure.message
     came_from = message.get("from")
     if came_from is not None and message.get("flavour") != "flank" and came_from in node.cnodes:
@@ -80,7 +80,7 @@ def _hear(procedure: Procedure) -> list[Message]:
 
 
 def _hear_through_handler(procedure: Procedure) -> list[Message]:
-    """Let the on_receive function see an answer, and go on with what it makes of it."""
+    """Apply the on_receive function to an answer, and continue with its result."""
     node, message = procedure.node, procedure.message
     own = node.own
     came_from = message.get("from")

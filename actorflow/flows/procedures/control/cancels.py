@@ -47,7 +47,7 @@ class Cancel(Procedure):
         return list(dict.fromkeys(nids))
 
     def _is_here(self, nid: str) -> bool:
-        """Tell whether a node is this one or above it."""
+        """Return whether a node is this one or above it."""
         node: Node | None = self.node
         while node is not None:
             if node.nid == nid:

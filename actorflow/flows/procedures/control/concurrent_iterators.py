@@ -21,7 +21,7 @@ _KEYS = frozenset(("_sqs", "_num"))
 
 
 def _is_path(tree: Tree) -> bool:
-    """Tell whether a tree is a path of plain keys."""
+    """Return whether a tree is a path of plain keys."""
     return tree[0] in _PATHS and all(key[0] in _KEYS for key in tree[1])
 
 

@@ -45,7 +45,7 @@ class If(Procedure):
 
 
 def is_else(tree: Tree) -> bool:
-    """Tell whether a tree is the word ``else``."""
+    """Return whether a tree is the word ``else``."""
     return bool(tree[0] == "else" and tree[1] == [])
 
 
@@ -161,7 +161,7 @@ class Case(Procedure):
         return self.execute_child(index)
 
     def is_catch_all(self, tree: Tree) -> bool:
-        """Tell whether a candidate is always met."""
+        """Return whether a candidate is always met."""
         return is_else(tree)
 
     def branch(self, index: int, variables: dict[str, Value] | None) -> list[Message]:
@@ -172,7 +172,7 @@ class Case(Procedure):
         return self.execute_child(index, vars=variables)
 
     def judge(self, key: Value, candidate: Value) -> tuple[bool, dict[str, Value] | None]:
-        """Tell whether the candidate fits, and the variables for the branch, if it binds any."""
+        """Return whether the candidate fits, and the variables for the branch, if it binds any."""
         candidates = (
             candidate if type(candidate) is list and not _is_atom(candidate) else [candidate]
         )

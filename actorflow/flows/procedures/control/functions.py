@@ -8,7 +8,7 @@ from actorflow.flows.errors import FlowError
 from actorflow.flows.execution import garbage, names
 from actorflow.flows.execution.node import ROOT, child_id
 from actorflow.flows.execution.procedure import Procedure, attribute_count
-from actorflow.flows.execution.rewriting import wear
+from actorflow.flows.execution.rewriting import replace_around
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import Value, is_function, to_text
@@ -94,7 +94,7 @@ class Define(Procedure):
 
 
 def _is_call(tree: Tree) -> bool:
-    """Tell whether a tree is a word with attributes only, as ``(a, b)`` reads."""
+    """Return whether a tree is a word with attributes only, as ``(a, b)`` reads."""
     return bool(tree[1]) and type(tree[1]) is list and all(one[0] == "_att" for one in tree[1])
 
 
@@ -124,7 +124,7 @@ class Apply(Procedure):
             known = self.tree
             head, children, *place = known
             self.rewrite([head, [*children[: index + 1], make_def(block, place[0])], *place])
-            wear(self.run, self.node, known, self.tree)
+            replace_around(self.run, self.node, known, self.tree)
         return self.execute_child(index + 1)
 
     def receive_last(self) -> list[Message]:

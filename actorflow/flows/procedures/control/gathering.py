@@ -78,7 +78,7 @@ def merge_payloads(node: Node, payloads: dict[str, Payload], rule: Value) -> Pay
 
 
 def _is_verdict(value: Value) -> bool:
-    """Tell whether a function gave both a verdict and a payload."""
+    """Return whether a function gave both a verdict and a payload."""
     return type(value) is dict and list(value) == ["done", "payload"]
 
 
@@ -121,7 +121,7 @@ class Gathering(Procedure):
         return self._judge(self.payload.get("ret"))
 
     def is_verdict(self) -> bool:
-        """Tell whether the current message comes from the receiver function."""
+        """Return whether the current message comes from the receiver function."""
         receiving = self.node.own.get("receiving")
         return receiving is not None and receiving[0] == self.message.get("from")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import child_id
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.execution.rewriting import wear
+from actorflow.flows.execution.rewriting import replace_around
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.rendering import shown
 from actorflow.flows.values.values import dup_function, to_text
@@ -42,7 +42,7 @@ class Graft(Procedure):
         node = self.node
         if node.parent is not None:
             self._replant(node.parent, child_id(node.nid), tree)
-            wear(self.run, node, self.tree, tree)
+            replace_around(self.run, node, self.tree, tree)
         return [{**node.own["message"], "tree": tree}]
 
     def _replant(self, nid: str, index: int, tree: Tree) -> None:

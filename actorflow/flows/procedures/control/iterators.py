@@ -198,7 +198,7 @@ class Find(Iterator):
 
 @procedure("any?")
 class AnyOf(Iterator):
-    """Tell whether the function says true for some element that is not null.
+    """Return whether the function says true for some element that is not null.
 
     Without a function: whether some element is true, or whether the object has entries.
     """
@@ -221,7 +221,7 @@ class AnyOf(Iterator):
 
 @procedure("all?")
 class AllOf(Iterator):
-    """Tell whether the function says true for all elements; without one, whether they are true."""
+    """Ret is whether the function is true for all elements, or, without one, all elements are."""
 
     __slots__ = ()
     needs_function = False

@@ -221,7 +221,7 @@ class _Steer(Procedure):
         return None if self.node.heat is None else self.node.heat[1].get("nid")
 
     def is_ancestor(self, nid: str | None) -> bool:
-        """Tell whether a node is this one or above it."""
+        """Return whether a node is this one or above it."""
         node: Node | None = self.node
         while node is not None:
             if node.nid == nid:

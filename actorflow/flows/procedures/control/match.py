@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.execution.procedure import attribute_count
-from actorflow.flows.execution.rewriting import wear
+from actorflow.flows.execution.rewriting import replace_around
 from actorflow.flows.procedures.control.conditionals import Case, is_else
 from actorflow.flows.procedures.control.patterns import is_pattern, to_pattern
 from actorflow.flows.procedures.registry import procedure
@@ -33,11 +33,11 @@ class Match(Case):
             known = children[index]
             children[index] = to_pattern(known)
             if children[index] is not known and (is_shared or known[0] != "_rxs"):
-                wear(self.run, self.node, known, children[index])
+                replace_around(self.run, self.node, known, children[index])
         self.rewrite([self.tree[0], children, *self.tree[2:]])
 
     def is_catch_all(self, tree: Tree) -> bool:
-        """Tell whether a candidate is ``else`` or ``_``."""
+        """Return whether a candidate is ``else`` or ``_``."""
         return is_else(tree) or tree[:2] == ["_", []]
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.execution import names
 from actorflow.flows.execution.node import child_nid
 from actorflow.flows.execution.procedure import Procedure, attribute_count
-from actorflow.flows.execution.rewriting import wear
+from actorflow.flows.execution.rewriting import replace_around
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.paths import get_path
 from actorflow.flows.values.values import (
@@ -64,12 +64,12 @@ def to_pattern(tree: Tree) -> Tree:
 
 
 def _is_flag(tree: Tree, word: str) -> bool:
-    """Tell whether a tree is an attribute that is nothing but ``word``."""
+    """Return whether a tree is an attribute that is nothing but ``word``."""
     return tree[0] == "_att" and len(tree[1]) == 1 and tree[1][0][:2] == [word, []]
 
 
 def is_pattern(tree: Tree) -> bool:
-    """Tell whether a tree is a pattern."""
+    """Return whether a tree is a pattern."""
     return tree[0] in _PATTERN_HEADS
 
 
@@ -243,7 +243,7 @@ class ObjectPattern(Pattern):
         known = self.tree
         if children != known[1]:
             self.rewrite([known[0], children, *known[2:]])
-            wear(self.run, self.node, known, self.tree)
+            replace_around(self.run, self.node, known, self.tree)
 
     def start(self) -> list[Message]:
         """Begin, unless the value is no object."""

@@ -20,7 +20,7 @@ _SPLAT = re.compile(r"\A(.*)__(_|\d+)\Z")
 
 
 def is_word(tree: Tree) -> bool:
-    """Tell whether a tree is a bare word, other than ``_``."""
+    """Return whether a tree is a bare word, other than ``_``."""
     return type(tree[0]) is str and tree[1] == [] and tree[0] != "_"
 
 
@@ -139,7 +139,7 @@ class Set(Procedure):
 
 
 def _is_ret(path: list[Value]) -> bool:
-    """Tell whether a path is that of the field ``ret``."""
+    """Return whether a path is that of the field ``ret``."""
     return path[1:] == ["ret"] and path[0] in ("f", "fld", "field")
 
 

@@ -67,7 +67,7 @@ def values(call: Simple) -> Value:
 
 @simple("empty?")
 def empty(call: Simple) -> Value:
-    """Tell whether a collection or a string is empty; null is."""
+    """Return whether a collection or a string is empty; null is."""
     value = call.payload.get("ret")
     if value is not None and type(value) not in (list, dict, str):
         raise FlowError("argument is not an array, an object, a string or null")
@@ -76,7 +76,7 @@ def empty(call: Simple) -> Value:
 
 @simple("includes?", "include?")
 def includes(call: Simple) -> Value:
-    """Tell whether a collection has an element or a key; the first array or object given is it."""
+    """Return whether the collection (the first array or object given) has an element or key."""
     given = call.arguments()
     place = next((i for i, one in enumerate(given) if type(one) in (list, dict)), None)
     where = call.ret0 if place is None else given.pop(place)
@@ -314,7 +314,7 @@ _TYPES: dict[str, Callable[[Value], bool]] = {
 
 @simple(*_TYPES)
 def is_type(call: Simple) -> Value:
-    """Tell whether a value is of a type."""
+    """Return whether a value is of a type."""
     return _TYPES[call.name](call.argument())
 
 

@@ -74,7 +74,7 @@ class Task(Procedure):
         return [self._wrap_task("detask")]
 
     def _is_unknown(self) -> bool:
-        """Tell whether the task failed since there is no such tasker."""
+        """Return whether the task failed since there is no such tasker."""
         failure = self.node.failure
         unknown = failure is not None and failure["error"].get("kla") == UnknownTasker.__name__
         return unknown and "handed" not in self.node.own
