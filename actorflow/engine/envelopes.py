@@ -137,7 +137,7 @@ def pack(envelope: Envelope) -> tuple[str, bytes]:
         if name not in ("id", "at")
     }
     if fields.get("error") is not None:
-        fields["error"] = msgspec.structs.asdict(fields["error"])
+        fields["error"] = msgspec.to_builtins(fields["error"])
     return _TYPES[type(envelope)], _encode(fields)
 
 

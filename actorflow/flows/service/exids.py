@@ -1,9 +1,9 @@
 """Ids of executions: ``domain-unit-YYYYMMDD.HHMM.mnemonic``.
 
-The mnemonic says the rest of the moment (seconds, microseconds and a counter) and a random number,
-in syllables that can be read aloud. Ids made in one process are never the same, and sort by the
-minute. Of ids made elsewhere, or before the clock was set back, the random number tells them apart;
-whoever creates an execution still looks whether its id is new.
+The mnemonic encodes seconds, microseconds, a counter and a random number in syllables that can be
+read aloud. Ids made in one process are unique, and sort by the minute. The random number makes it
+unlikely that another process, or a clock that was set back, leads to the same id; whoever creates
+an execution has to check it all the same.
 """
 
 from __future__ import annotations

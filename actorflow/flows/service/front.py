@@ -66,13 +66,13 @@ class Flows:
         self._registering = threading.Lock()
         self._directory = Directory()
         self._library = Library()
-        self._kind = FlowKind(
+        self.kind = FlowKind(
             directory=lambda: self._directory,
             library=lambda: self._library,
             max_messages=max_messages,
             history=history,
         )
-        self._core.register(self._kind)
+        self._core.register(self.kind)
 
     # Beginning.
 
@@ -239,7 +239,7 @@ class Flows:
 
     def _search(self, exid: str, points: str, after: int) -> Search:
         steps = steps_of(points)
-        if not self._kind.keeps_history:
+        if not self.kind.keeps_history:
             msg = "waiting for a point looks at the history: use Engine(history=True)"
             raise BadOption(msg)
         return Search(self._core.store, exid, steps, after)
@@ -249,7 +249,7 @@ class Flows:
         core = self._core
         core.refuse_if_closed()
         core.resume()
-        self._kind.waiters.add(exid, ticket)
+        self.kind.waiters.add(exid, ticket)
         core.watchers.add(exid, ticket)  # it hears of the end, and of the engine's
         try:
             row = self._row(exid)
@@ -262,7 +262,7 @@ class Flows:
         return found
 
     def _forget(self, exid: str, ticket: Any) -> None:
-        self._kind.waiters.remove(exid, ticket)
+        self.kind.waiters.remove(exid, ticket)
         self._core.watchers.remove(exid, ticket)
 
     # Steering.

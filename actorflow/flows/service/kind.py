@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["KIND", "FlowKind", "FlowState"]
 
 KIND = "flow"
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class FlowState:
@@ -142,7 +141,7 @@ class FlowKind:
         for text in refused:
             log.info("message refused", execution=after.exid, error=text)
         if recorder is not None:
-            entry = recorder.entry(
+            record = recorder.record(
                 at=context.now,
                 size_before=len(state.data or b""),
                 counters=after.counters,
@@ -152,7 +151,7 @@ class FlowKind:
                 traces=out.traces,
                 refused=refused,
             )
-            outcome.history.append(msgspec.Raw(_encode(entry)))
+            outcome.history.append(msgspec.Raw(record))
         return outcome
 
     def view(self, row: ExecutionRow, store: Store) -> FlowExecution:

@@ -16,7 +16,7 @@ __all__ = ["Library"]
 
 
 class Library:
-    """A loader: what was registered for a domain is seen there and below; the deepest wins.
+    """A loader: entries of a domain are visible there and below; the deepest one wins.
 
     It never changes, so a run sees the same library from its beginning to its end.
     """

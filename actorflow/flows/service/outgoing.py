@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.kind import Watch
     from actorflow.flows.execution.node import Message, Node
-    from actorflow.flows.execution.outcome import Outcome as FlowOutcome
+    from actorflow.flows.execution.outcome import RunOutcome as FlowOutcome
     from actorflow.flows.execution.state import Execution
     from actorflow.flows.service.taskers import Directory
 

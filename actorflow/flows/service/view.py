@@ -58,7 +58,7 @@ class FlowExecution:
 
     @functools.cached_property
     def state(self) -> Execution:
-        """Its state, decoded when it is asked for."""
+        """The state, decoded on first use."""
         row = self._row
         state = Execution(row.id, *parts_of(row.id)) if row.state is None else decode(row.state)
         if row.result is not None:
@@ -117,7 +117,7 @@ class FlowExecution:
 
     @property
     def failures(self) -> list[FailedNode]:
-        """What failed and was not repaired."""
+        """The nodes that failed and were not repaired."""
         found = []
         for node in self.state.failures():
             if node.state is not None:
@@ -158,14 +158,14 @@ class FlowExecution:
         }
 
     def statistics(self) -> Statistics:
-        """Return what there is to count."""
+        """Return counts."""
         return self.state.statistics()
 
     def runs(self) -> Iterator[dict[str, Any]]:
         """Yield the records of its runs, oldest first, as far back as the history is kept.
 
-        Each has the `messages` of the run, the `counters`, the number of `nodes` and the `size`
-        after it, those `before` it, when it was (`at`) and how many seconds it `took`.
+        A record has the `messages` of the run, the `counters`, the number of `nodes` and the `size`
+        after it, the counters and nodes `before` it, the time (`at`) and the duration (`took`).
         """
         cursor = None
         while True:
@@ -180,11 +180,11 @@ class FlowExecution:
                 return
 
     def history(self) -> list[Message]:
-        """Return every message, in order, as it was after it had been processed."""
+        """Return every message, in order, as it was after processing."""
         return [message for entry in self.runs() for message in entry["messages"]]
 
     def traces(self) -> list[str]:
-        """Return what `trace` has left."""
+        """Return the texts of `trace`."""
         return [trace["text"] for entry in self.runs() for trace in entry.get("traces", ())]
 
 

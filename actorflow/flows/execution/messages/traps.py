@@ -125,11 +125,10 @@ def _spend(run: Run, trap: dict[str, Any]) -> None:
 def trigger_from_elsewhere(
     exid: str, owner: str, trap: dict[str, Any], message: Message, domain: str
 ) -> Message | None:
-    """Return the trigger for a trap of execution ``exid`` that a message of another one springs.
+    """Return the trigger for a trap of ``exid`` that matches a message of another execution.
 
-    ``owner`` is the domain of ``exid``, ``domain`` that of the message. Only a trap that
-    `looks_elsewhere` looks that far. Whether it is still there is seen when the trigger is
-    processed.
+    ``owner`` is the domain of ``exid``, ``domain`` that of the message. Call it only for a trap
+    that `looks_elsewhere`. Whether the trap still exists is checked when the trigger is processed.
     """
     near = domain == owner or not owner
     below = trap.get("range") == "subdomain" and domain.startswith(f"{owner}.")
