@@ -171,6 +171,9 @@ def _listen_tcp(address: TcpAddress) -> socket.socket:
 
 def _listen_unix(address: UnixAddress) -> socket.socket:
     path = address.path
+    if not hasattr(socket, "AF_UNIX"):
+        msg = "this system has no Unix sockets: use control='tcp://127.0.0.1:4000' and token="
+        raise BadOption(msg)
     if path.is_symlink() or path.exists():
         _remove_stale(path)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import TaskFailed
+from actorflow.engine.handle import Execution
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import Status
 from actorflow.engine.operations.dead_letters import Letter
@@ -81,9 +82,10 @@ class Steering:
 
     def execution(self, execution: str, *, limit: int = LIMIT) -> dict[str, Any]:
         """Return all that is stored of an execution; `more` names the lists that go on."""
-        found = self.engine.execution(execution)
-        store = self.engine.core.store
-        row = self.engine.core.row(execution)
+        core = self.engine.core
+        store = core.store
+        row = core.row(execution)
+        found = Execution(core, row)
         failure = found.failure
         limit = _limit(limit)
         parts: dict[str, Page[Any]] = {

@@ -70,9 +70,9 @@ def reach(where: str, *, to_change: bool = False) -> Iterator[Verbs]:
 
     with looking(where) as store:
         if not to_change:
-            engine = Engine(store)
-            engine.core.passive = True
-            yield Steering(engine)
+            with Engine(store) as engine:
+                engine.core.passive = True
+                yield Steering(engine)
             return
     try:
         engine = Engine(where)
