@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreFull, StoreRefused
@@ -26,7 +27,16 @@ _UNSUITABLE = {
     sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG,
     sqlite3.SQLITE_RANGE,
 }  # fmt: skip
+_TEXTS = "SELECT name, sql FROM sqlite_master"
 _LOG_HEADER = 32  # bytes; a log without it holds nothing
+
+
+@cache
+def _texts() -> set[tuple[str, str]]:
+    """Return the names and texts of the tables and indexes of a store."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(SCHEMA)
+        return set(connection.execute(_TEXTS))
 
 
 class StoreFile:
@@ -102,6 +112,9 @@ class StoreFile:
                 "only: open it with the actorflow that wrote it"
             )
             raise StoreBroken(msg)
+        if set(connection.execute(_TEXTS)) != _texts():
+            msg = f"{self.path} is damaged (its tables are not those of a store); restore a backup"
+            raise StoreBroken(msg)
 
     def require_writable(self) -> None:
         """Refuse a place where nothing may be written, before SQLite says so in its own way."""
@@ -127,10 +140,15 @@ class StoreFile:
     def quick_check(self) -> None:
         """Refuse a file whose structure is damaged. O(n): some 500 MB/s."""
         had_index = self._index.exists()
+        has_log = self.has_log
         verdict = "not read"
         try:
-            with closing(self.connect("mode=ro" if self.has_log else "immutable=1")) as connection:
-                (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            with closing(self.connect("mode=ro" if has_log else "immutable=1")) as connection:
+                (size,) = connection.execute("PRAGMA page_size").fetchone()
+                if not has_log and self.path.stat().st_size % size:
+                    verdict = "its end is missing"  # SQLite would read zeros
+                else:
+                    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         finally:
             if verdict != "ok" and not had_index:
                 self._index.unlink(missing_ok=True)

@@ -163,8 +163,8 @@ class SqliteStore:
         self._unusable = f"{self.path} is closed"
         with suppress(sqlite3.Error):  # then the next owner skips the numbers, and wants the log
             writer.give_back()
-            busy, pages, moved = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
-            if not busy and pages == moved:
+            _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if pages == moved:  # else a reader still needs the log
                 lock.mark(is_open=False, sync=self._durability != "off")
         connection.close()
         lock.release()
