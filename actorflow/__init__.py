@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from actorflow.application import Engine
     from actorflow.bench.trace import record
     from actorflow.engine.tasks.tasker import HOLD
-    from actorflow.flows.taskers import FlowTask
+    from actorflow.flows.service.taskers import FlowTask
     from actorflow.runtime.prometheus import Collector
 
 __version__ = "0.1.0"
@@ -161,7 +161,7 @@ __all__ = [
 _LATER = {
     "Collector": "actorflow.runtime.prometheus",
     "Engine": "actorflow.application",
-    "FlowTask": "actorflow.flows.taskers",
+    "FlowTask": "actorflow.flows.service.taskers",
     "HOLD": "actorflow.engine.tasks.tasker",
     "record": "actorflow.bench.trace",
 }

@@ -82,7 +82,7 @@ def test_the_layers_hold() -> None:
         ("actorflow/runtime/clock.py", "actorflow", "Imports only go down"),
         ("actorflow/runtime/clock.py", "actorflow.testing", "Nothing imports the test kit"),
         ("actorflow/engine/engine.py", "actorflow.cluster", "Imports only go down"),
-        ("actorflow/flows/node.py", "actorflow.plans", "Imports only go down"),
+        ("actorflow/flows/execution.py", "actorflow.plans", "Imports only go down"),
         ("actorflow/web/app.py", "actorflow.cli", "Imports only go down"),
     ],
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.engine.envelopes import (
@@ -21,7 +22,6 @@ from actorflow.engine.envelopes import (
 )
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable, Sequence
 
 
@@ -167,21 +167,45 @@ class Outcome:
     """Entries that `actorflow show` prints and `store.history` returns: plain data."""
 
 
-@dataclass(frozen=True, slots=True)
 class Context:
-    """What a run may know besides its state and batch."""
+    """What a run may know besides its state and batch.
 
-    id: str
-    """Of the execution."""
-    now: float
-    """The moment of the run, in seconds since the epoch: the same however often it is asked."""
-    random: random.Random
-    """Seeded by the execution and its revision: a run that is repeated rolls the same dice."""
-    keep_going: Callable[[], bool]
-    """Whether the budget (500 ms) lasts. What is left then is sent to itself as a message."""
-    parent: str | None = None
-    watches: Sequence[Watch] = ()
-    """Watches that executions of the same kind have set, its own included."""
+    Args:
+        id: of the execution.
+        now: the moment of the run, in seconds since the epoch.
+        keep_going: whether the budget (500 ms) lasts. What is left then is sent to itself.
+        seed: of the random numbers: a run that is repeated rolls the same dice.
+        parent: the execution that started this one.
+        watches: what executions of the same kind have set, its own included.
+
+    """
+
+    __slots__ = ("_random", "_seed", "id", "keep_going", "now", "parent", "watches")
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - what it is
+        now: float,
+        keep_going: Callable[[], bool] = lambda: True,
+        *,
+        seed: Any = None,
+        parent: str | None = None,
+        watches: Sequence[Watch] = (),
+    ) -> None:
+        self.id = id
+        self.now = now
+        self.keep_going = keep_going
+        self.parent = parent
+        self.watches = watches
+        self._seed = seed
+        self._random: Random | None = None
+
+    @property
+    def random(self) -> Random:
+        """Random numbers, seeded by the execution and its revision."""
+        if self._random is None:
+            self._random = Random(f"{self.id} {self._seed}")  # noqa: S311 - dice, no secrets
+        return self._random
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,25 +219,27 @@ class Options:
     bodies: bool = False
     """The behaviour holds the bodies of messages instead of envelopes, and `run` gets what it hands
     over. For kinds whose users choose a behaviour for their own messages."""
-    quick: bool = False
-    """Neither the behaviour nor `options` runs code of a user: the engine may call them anywhere."""
 
 
 class Kind(Protocol):
     """A kind of execution.
 
     `run` gets what the execution's behaviour has handed over. It is never called twice at the same
-    time for one execution. What it raises is a bug of the kind, or of the user's code in it: nothing
-    is committed, the state is decoded anew, and the failure policy decides about the messages.
+    time for one execution. What it raises is a bug of the kind, or of the user's code in it:
+    nothing is committed, the state is decoded anew, and the failure policy decides about the
+    messages.
 
     Optional attributes, so that nobody above has to know which kinds there are:
 
-    - `version` (1): of the states. `upgrade(data, version) -> bytes` makes one of this version of an
-      older one. A state of a newer version waits for newer code.
-    - `view(row, store)`: what `engine.execution(id).view` shows; the decoded state by default.
-    - `cancel(target) -> body | None`: the message that asks the execution to end (or the part of it
-      that `target` names); `None` just ends it, which is the default.
-    - `committed(change)`: called after each commit of a run, in a lane.
+    - `version` (1): of the states. `upgrade(data, version) -> bytes` makes a state of this version
+      from an older one. A state of a newer version waits for newer code.
+    - `knows(execution)`: whether there is code for this one; until then its messages wait.
+    - `quick(execution)`: whether its `options` and its behaviour run no code of a user, so that the
+      engine need not call them in a lane.
+    - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default.
+    - `cancel(target) -> body | None`: the message that asks an execution to end, or the part of it
+      that `target` names; `None` just ends it, which is the default.
+    - `committed(change)`: called in a lane after each commit of a run.
     """
 
     name: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.tasks.tasker import HOLD
 
 if TYPE_CHECKING:
-    from actorflow.flows.taskers import FlowTask
+    from actorflow.flows.service.taskers import FlowTask
 
 PATIENCE = 30.0
 """Seconds that a wait may take on a slow machine; nothing depends on how long it really takes."""

@@ -39,6 +39,7 @@ __all__ = [
     "TimerRow",
     "Traits",
     "WatchRow",
+    "new_row",
     "partition_of",
 ]
 
@@ -73,6 +74,11 @@ class ExecutionRow(NamedTuple):
     parent: str | None
     created: float
     updated: float
+
+
+def new_row(execution: str, kind: str, at: float, parent: str | None = None) -> ExecutionRow:
+    """Return an execution that was just created."""
+    return ExecutionRow(execution, kind, NEVER_RUN, "active", None, 1, None, None, parent, at, at)
 
 
 class MessageRow(NamedTuple):
@@ -228,7 +234,7 @@ class Change:
     new_only: bool = False
     """Refuse the whole change if the first execution that it creates exists already."""
     clear: bool = False
-    """Remove all messages, timers, tasks and watches of the execution, before anything is added."""
+    """Remove all timers, tasks and watches of the execution, before anything is added."""
     consumed: Sequence[MessageId] = ()
     """Messages of the execution that `pending` must not return again; ids of others do not count. A
     carrier may record them with the state and trim them later."""

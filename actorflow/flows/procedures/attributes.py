@@ -1,21 +1,21 @@
-"""Attributes: what stands on the line of a node, and what it does to that node."""
+"""Attributes: what follows the head on a line, and its effect on the node."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows import lookup
-from actorflow.flows.failure import FlowError
-from actorflow.flows.node import child_id
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution import names
+from actorflow.flows.execution.node import child_id
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, is_function, is_reference, to_json, to_text, truthy
+from actorflow.flows.values.values import Value, is_function, is_reference, to_json, to_text, truthy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import ClassVar
 
-    from actorflow.flows.node import Message, Node
+    from actorflow.flows.execution.node import Message, Node
 
 _FLAGS = frozenset(("flank", "off", "disabled"))
 _CONDITIONS = frozenset(("_if", "_unless"))
@@ -29,20 +29,20 @@ def reference_name(value: Value) -> str:
 
 
 def add_tags(procedure: Procedure, node: Node, value: Value) -> list[Message]:
-    """Give ``node`` tags, and tell those who watch; null is no tag."""
+    """Add tags to ``node``; return the ``entered`` message. Null is not a tag."""
     if is_reference(value):
         value = value[1].get("oref") or reference_name(value)
     wanted = value if type(value) is list else [] if value is None else [value]
-    names = [to_text(one) for one in wanted]
-    if not names:
+    given = [to_text(one) for one in wanted]
+    if not given:
         return []
     tags = node.tags = node.tags or []
-    tags.extend(name for name in names if name not in tags)
-    return [procedure.wrap("entered", node.nid, tags=names)]
+    tags.extend(name for name in given if name not in tags)
+    return [procedure.wrap("entered", node.nid, tags=given)]
 
 
 def flag_function(procedure: Procedure, function: Value, flag: str) -> Value:
-    """Note in a function what it was made the handler of; return the value to keep."""
+    """Record in a function what it handles; return the function to keep."""
     if type(function) is list and function and function[0] == "_func":
         if id(function) not in procedure.run.fresh_functions:
             function = [function[0], dict(function[1]), function[2]]
@@ -51,11 +51,11 @@ def flag_function(procedure: Procedure, function: Value, flag: str) -> Value:
 
 
 def store_handler(procedure: Procedure, kind: str, criteria: list[Value], function: Value) -> None:
-    """Give the parent a handler; of several with the same criteria the last one comes first.
+    """Add a handler to the parent; of several with the same criteria the last one comes first.
 
-    The parent is the nearest one that is not a postfix condition.
+    The parent is the nearest node above that is not a postfix condition.
     """
-    parent = procedure.parent_node()
+    parent = procedure.run.parent_of(procedure.node)
     while parent is not None and parent.heap in _CONDITIONS:
         parent = None if parent.parent is None else procedure.run.find(parent.parent)
     if parent is None:
@@ -80,7 +80,7 @@ class Attribute(Procedure):
             self.rewrite(["_att", [children[0], ["_boo", True, line]], *self.tree[2:]])
 
     def start(self) -> list[Message]:
-        """Evaluate the value, or the key first; ``_`` is no value at all."""
+        """Evaluate the key, if there is one, else the value; ``_`` means no value."""
         children = self.tree[1]
         if len(children) > 1:
             return self.execute_child(0, accept_symbol=True)
@@ -102,7 +102,7 @@ class Attribute(Procedure):
         if key is None:
             self._keep(None, ret)
             return self.reply()
-        handler, parent = self._HANDLERS.get(key), self.parent_node()
+        handler, parent = self._HANDLERS.get(key), self.run.parent_of(self.node)
         if handler is None or parent is None or self._is_plain(key, parent):
             self._keep(key, ret)
             self.set_ret(None)
@@ -118,12 +118,12 @@ class Attribute(Procedure):
             quote = ["_att", [["quote", [], -1], ["_sqs", "keys", -1]], -1]
             keyed = [value[0], [quote, *value[1]], *value[2:]]
             self.rewrite([self.tree[0], [self.tree[1][0], keyed], *self.tree[2:]])
-        parent = self.parent_node()
+        parent = self.run.parent_of(self.node)
         takes_words = key == "to" and parent is not None and parent.heap == "move"
         return self.execute_child(1, accept_symbol=takes_words)
 
     def _keep(self, key: str | None, value: Value) -> None:
-        parent = self.parent_node()
+        parent = self.run.parent_of(self.node)
         if parent is None:
             return
         if parent.atts is not None:
@@ -141,7 +141,7 @@ class Attribute(Procedure):
         if type(value) is dict:
             parent.vars = {**(parent.vars or {}), **value}
         elif value in ("copy", "*"):
-            parent.vars = {**lookup.visible_variables(self.run, parent), **(parent.vars or {})}
+            parent.vars = {**names.visible_variables(self.run.nodes, parent), **(parent.vars or {})}
         elif type(value) is list:
             self._list_variables(parent, value)
         else:
@@ -149,16 +149,16 @@ class Attribute(Procedure):
             raise FlowError(f"vars: doesn't know how to deal with {shown}")
         return self.reply(ret=None)
 
-    def _list_variables(self, parent: Node, names: list[Value]) -> None:
-        """Show the parent only some variables, or hide some from it."""
+    def _list_variables(self, parent: Node, listed: list[Value]) -> None:
+        """Set the white or black list of variables of the parent."""
         sign = "+"
-        if names and names[0] in ("+", "-", "^", "!"):
-            sign, names = "+" if names[0] == "+" else "-", names[1:]
-            self.set_ret(names)
-        for name in names:
+        if listed and listed[0] in ("+", "-", "^", "!"):
+            sign, listed = "+" if listed[0] == "+" else "-", listed[1:]
+            self.set_ret(listed)
+        for name in listed:
             if type(name) is str and "." in name:
                 raise FlowError(f'vars: is limited to 1st level, "{name}" doesn\'t comply')
-        parent.own["vlist"] = [sign, names]
+        parent.own["vlist"] = [sign, listed]
 
     def _tag(self, parent: Node, key: str, value: Value) -> list[Message]:
         return add_tags(self, parent, value) + self.reply()

@@ -176,10 +176,11 @@ def changes_are_applied_in_their_order(store: Store) -> None:
     assert store.due() == []
     assert store.open().rows == [task]
     assert bodies(store) == [b"1", b"2"]
-    commit(store, Change("a", clear=True), Change("a", messages=messages(b"3")))
-    assert bodies(store) == [b"3"]
-    commit(store, Change("a", messages=messages(b"4")), Change("a", clear=True))
-    assert bodies(store) == [], "what an earlier change of the commit added is cleared, too"
+    commit(store, Change("a", clear=True), Change("a", timers=[timer]))
+    assert store.due() == [timer]
+    later = TimerRow("a", "u", 6.0, b"")
+    commit(store, Change("a", timers=[later]), Change("a", clear=True))
+    assert store.due() == [], "what an earlier change of the commit added is cleared, too"
 
 
 def clear_removes_all_but_what_is_kept(store: Store) -> None:
@@ -191,7 +192,7 @@ def clear_removes_all_but_what_is_kept(store: Store) -> None:
     other = Change("b", messages=messages(b"2", to="b"), timers=[TimerRow("b", "t", 5.0, b"")])
     commit(store, full, other)
     commit(store, Change("a", clear=True, messages=messages(b"new")))
-    assert bodies(store) == [b"new"]
+    assert bodies(store) == [b"1", b"new"], "messages stay"
     assert [row.execution for row in store.due()] == ["b"]
     assert store.open().rows == []
     assert store.watches().rows == [], "clear removes watches, too"

@@ -145,7 +145,6 @@ class Model:
         return extra
 
     def _drop_all(self, name: str) -> None:
-        self.messages = [row for row in self.messages if row.execution != name]
         self.timers = {key: row for key, row in self.timers.items() if row.execution != name}
         self.tasks = {key: row for key, row in self.tasks.items() if row.execution != name}
         self.watches = {key: row for key, row in self.watches.items() if row.execution != name}
@@ -239,6 +238,7 @@ class Model:
         for name in names:
             del self.executions[name]
             self._drop_all(name)
+        self.messages = [row for row in self.messages if row.execution not in names]
         self.history = [entry for entry in self.history if entry[0] not in names]
         self.dead = [row for row in self.dead if row.execution not in names]
 

@@ -136,6 +136,8 @@ class Tables:
         old = self._put_execution(name, None)
         self._undo.append(lambda: self._put_execution(name, old))
         self.clear(name)
+        for message in self.messages.keys_of(name):
+            self.messages.drop(message)
         for number in self.dead.keys_of(name):
             self.drop_dead(self.dead.rows[number].id)
         past = self.history.pop(name, [])
@@ -152,9 +154,7 @@ class Tables:
         return old
 
     def clear(self, name: str) -> None:
-        """Remove the messages, timers, tasks and watches of an execution."""
-        for message in self.messages.keys_of(name):
-            self.messages.drop(message)
+        """Remove the timers, tasks and watches of an execution."""
         for timer in self.timers.keys_of(name):
             self.drop_timer(timer)
         for number in self.tasks.keys_of(name):

@@ -1,0 +1,171 @@
+"""Where flows do better than the engine they are modelled on; each of these was wrong there."""
+
+from __future__ import annotations
+
+import pytest
+
+from actorflow.flows.execution.codec import encode
+from actorflow.flows.execution.state import Status
+from actorflow.flows.language.parser import parse
+from actorflow.testing.flow_driver import FlowDriver
+
+
+def launch(text: str, **options: object) -> FlowDriver:
+    return FlowDriver(parse(text), **options).drive()  # type: ignore[arg-type]
+
+
+def test_the_same_task_returned_twice_in_one_run_does_not_fork_the_flow() -> None:
+    driver = launch(
+        "sequence\n  task 'alice' 'a'\n  'x'\n  task 'bob' 'b'\n",
+        taskers={"alice": "hold", "bob": "hold"},
+    )
+    driver.give_back("0_0")
+    driver.put("return", nid="0_0", tasker="alice", payload={"ret": "dup"})
+    driver.drive()
+    assert [(task["nid"], task["taskname"]) for task in driver.held] == [("0_2", "b")]
+    assert driver.held[0]["attl"] == ["bob", "b"]
+
+
+def test_cmap_keeps_the_order_beyond_nine() -> None:
+    driver = launch("cmap (range 25)\n  def x \\ * x 2\n")
+    assert driver.payload == {"ret": [2 * i for i in range(25)]}
+
+
+def test_an_interpolated_string_can_be_set() -> None:
+    driver = launch('sequence\n  set name \'Ann\'\n  set f.s "hi $(name)"\n  set t "v $(name)"\n')
+    assert driver.payload == {"ret": None, "s": "hi Ann"}
+    assert driver.state.nodes["0"].vars == {"name": "Ann", "t": "v Ann"}
+
+
+def test_a_failure_inside_dollars_leaves_no_node_behind() -> None:
+    driver = launch("push f.l \"or $(nada||'none')\"\n", payload={"l": []})
+    assert driver.payload == {"l": ["or none"], "ret": None}
+    assert list(driver.state.nodes) == ["0"]
+    assert driver.status() is Status.TERMINATED
+    assert driver.state.failures() == []
+
+
+def test_a_failure_that_was_handled_leaves_no_node_behind() -> None:
+    driver = launch("sequence\n  on error\n    push f.l err.msg\n  nosuch 1\n", payload={"l": []})
+    assert driver.payload is not None
+    assert driver.payload["l"] == ['don\'t know how to apply "nosuch"']
+    assert driver.status() is Status.TERMINATED
+    assert list(driver.state.nodes) == ["0"]
+
+
+def test_cancelling_the_root_takes_nodes_without_a_procedure_along() -> None:
+    driver = launch("sequence\n  1\n  nosuchthing 2\n  3\n")
+    assert driver.status() is Status.FAILED
+    driver.cancel("0")
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+    assert list(driver.state.nodes) == ["0"]
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_node_without_a_procedure_can_be_cancelled(kill: bool) -> None:  # noqa: FBT001
+    driver = launch("sequence\n  nosuchthing 2\n  3\n")
+    driver.cancel("0_0", kill=kill)
+    driver.drive()
+    assert driver.payload == {"ret": 3}
+    assert driver.status() is Status.TERMINATED
+
+
+def test_a_node_without_a_procedure_can_be_applied_again() -> None:
+    driver = launch("sequence\n  nosuchthing 2\n  3\n")
+    driver.re_apply("0_0", parse("push f.l 'repaired'\n"), {"l": []})
+    driver.drive()
+    assert driver.payload == {"l": ["repaired"], "ret": 3}
+    assert driver.status() is Status.TERMINATED
+
+
+def test_remaining_branches_are_waited_for_when_asked() -> None:
+    driver = launch(
+        "sequence\n"
+        "  concurrence expect: 1 rem: 'wait'\n"
+        "    task 'alice' 'a'\n"
+        "    task 'bob' 'b'\n"
+        "  'after'\n",
+        taskers={"alice": "hold", "bob": "hold"},
+    )
+    driver.give_back("0_0_2", changes={"who": "alice"})
+    driver.drive()
+    assert [task["tasker"] for task in driver.held] == ["bob"]
+    assert driver.status() is Status.ACTIVE
+    assert "detask" not in [seen.message["point"] for seen in driver.seen]
+    driver.give_back("0_0_3", changes={"who": "bob"})
+    driver.drive()
+    assert driver.payload == {"ret": "after", "who": "alice"}
+    assert driver.status() is Status.TERMINATED
+
+
+def test_map_in_a_loop_keeps_nodes_and_state_flat() -> None:
+    text = (
+        "sequence\n"
+        "  set i 0\n"
+        "  loop\n"
+        "    set i (+ i 1)\n"
+        "    map [ 1 ] (def x \\ x)\n"
+        "    break _ if i == 10000\n"
+    )
+    driver = FlowDriver(parse(text), keep=False)
+    nodes, sizes = [], []
+    while driver.inbox:
+        outcome = driver.run_once()
+        if outcome.state.counters["runs"] % 200 == 0:
+            nodes.append(len(outcome.state.nodes))
+            sizes.append(len(encode(outcome.state)))
+    assert driver.status() is Status.TERMINATED
+    assert driver.state.nodes["0"].vars == {"i": 10_000}
+    assert len(nodes) > 10
+    assert max(nodes) < 64
+    assert max(sizes[2:]) < 2 * max(sizes[:2])
+
+
+def test_functions_made_in_a_loop_do_not_pile_up() -> None:
+    text = (
+        "sequence\n"
+        "  set i 0\n"
+        "  loop\n"
+        "    set i (+ i 1)\n"
+        "    set g (def x \\ + x i)\n"
+        "    break (g 1) if i == 2000\n"
+    )
+    driver = FlowDriver(parse(text), keep=False).drive()
+    assert driver.payload == {"ret": 2001}
+    assert all(len(node.closures or ()) <= 512 for node in driver.state.nodes.values())
+
+
+def test_causes_do_not_grow_with_every_continue() -> None:
+    text = (
+        "sequence\n"
+        "  set i 0\n"
+        "  cursor\n"
+        "    set i (+ i 1)\n"
+        "    continue _ if i < 300\n"
+        "    task 'alice' 'a'\n"
+    )
+    driver = FlowDriver(parse(text), taskers={"alice": "hold"}).drive()
+    assert len(driver.held[0]["cause"]) <= 64
+    assert driver.held[0]["cause"][0]["m"] > driver.held[0]["cause"][-1]["m"]
+
+
+def test_a_closure_that_is_still_in_use_is_kept_however_many_others_go() -> None:
+    text = (
+        "sequence\n"
+        "  define make n\n"
+        "    def x \\ + x n\n"
+        "  set add (make 5)\n"
+        "  set i 0\n"
+        "  loop\n"
+        "    set i (+ i 1)\n"
+        "    map [ 1 ] (def x \\ x)\n"
+        "    break _ if i == 200\n"
+        "  add 2\n"
+    )
+    driver = FlowDriver(parse(text), keep=False).drive()
+    assert driver.payload == {"ret": 7}
+
+
+def test_numbers_and_booleans_are_never_equal() -> None:
+    assert launch("1 == true\n").payload == {"ret": False}
