@@ -22,7 +22,7 @@ __all__ = ["StoreFile"]
 _STATEMENTS = 512  # that a connection keeps prepared
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _NOT_ALLOWED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
-_TORN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_TORN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _UNSUITABLE = {
     sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG,
     sqlite3.SQLITE_RANGE,
@@ -191,7 +191,8 @@ class StoreFile:
         """Return what an error of SQLite means to somebody who uses a store."""
         code = getattr(error, "sqlite_errorcode", 0)
         basic = code & 0xFF
-        if isinstance(error, UnicodeDecodeError) or basic in _TORN:
+        undecoded = isinstance(error, sqlite3.OperationalError) and not code
+        if isinstance(error, UnicodeDecodeError) or undecoded or basic in _TORN:
             return StoreBroken(f"{self.path} is damaged ({error}); restore a backup")
         if basic in _NOT_ALLOWED or (
             basic == sqlite3.SQLITE_CANTOPEN and not os.access(self.path.parent, os.W_OK)
