@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,13 +24,16 @@ from actorflow.engine.stores.protocol import (
 )
 from actorflow.engine.stores.sqlite.store import SqliteStore
 from actorflow.testing import check_store
+from actorflow.testing.stores.cases import CASES, DURABLE_CASES
 from actorflow.testing.stores.machine import machine_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from actorflow.engine.stores.protocol import Store
+
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 class Later:
@@ -248,6 +253,17 @@ def test_random_steps_find_what_no_case_was_written_for(mutant: type[MemoryStore
     )  # fmt: skip
     with pytest.raises(AssertionError, match="returned"):
         run_state_machine_as_test(machine_of(mutant, None), settings=steps)
+
+
+def test_each_promise_is_on_the_page_with_the_test_that_holds_it() -> None:
+    page = (ROOT / "docs" / "stores.md").read_text(encoding="utf-8")
+    cases = {case.__name__ for case in (*CASES, *DURABLE_CASES)}
+    named = set(re.findall(r"`((?:[a-z]+_){2,}[a-z]+)`", page))
+    assert cases - named == {"a_subscription_can_be_ended"}
+    tests = {name for name in named if name.startswith("test_")}
+    text = (ROOT / "tests" / "engine" / "test_stores_sqlite.py").read_text(encoding="utf-8")
+    assert [name for name in tests if f"def {name}(" not in text] == []
+    assert named - cases - tests <= {"verify_store"}
 
 
 # --- between stores ------------------------------------------------------------------------------
