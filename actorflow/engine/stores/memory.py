@@ -11,6 +11,7 @@ from sortedcontainers import SortedDict
 
 from actorflow.engine.errors import StoreConflict, StoreRefused
 from actorflow.engine.stores.protocol import (
+    NEVER_RUN,
     Change,
     Counts,
     DeadRow,
@@ -138,6 +139,7 @@ class MemoryStore:
             try:
                 for change in changes:
                     change.rows = change.extra = ()
+                    change.revision = NEVER_RUN
                     change.refusal = self._refusal(change)
                     change.committed = change.refusal is None
                     if change.committed:
@@ -147,7 +149,7 @@ class MemoryStore:
                     step()
                 self._last = last
                 for change in changes:
-                    change.committed, change.refusal = False, None
+                    change.committed, change.refusal, change.revision = False, None, NEVER_RUN
                     change.rows = change.extra = ()
                 raise
             finally:
