@@ -27,7 +27,7 @@ def encode(value: Any) -> bytes:
     >>> encode({"rows": [1, {2}]})
     Traceback (most recent call last):
     ...
-    actorflow.engine.errors.NotStorable: a set at ["rows"][1] cannot be stored: use plain data: ...
+    actorflow.engine.errors.NotStorable: a set at ['rows'][1] cannot be stored: use plain data: ...
 
     Raises:
         NotStorable: a part of it is not plain data, is nested too deeply, or all is too large; the
@@ -71,47 +71,43 @@ def _refuse_strangers(value: Any) -> None:
     for _ in range(MAX_DEPTH):
         deeper: list[Any] = []
         for each in level:
-            kind = type(each)
-            if kind is dict:
-                for key, part in each.items():
-                    if type(key) is not str and type(key) not in plain:
-                        _refuse(value, each, key)
-                    if type(part) not in plain:
-                        deeper.append(part)
-                    elif type(part) in (str, bytes):
-                        size += len(part)
-            elif kind is list or kind is tuple:
-                for part in each:
-                    if type(part) not in plain:
-                        deeper.append(part)
-                    elif type(part) in (str, bytes):
-                        size += len(part)
-            else:
-                _refuse(value, each, each)
+            parts = each.values() if type(each) is dict else each
+            if parts is each and type(each) is not list and type(each) is not tuple:
+                _refuse(value, each)
+            elif parts is not each and not plain.issuperset(map(type, each)):
+                _refuse_key(value, each)
             size += len(each)
+            for part in parts:
+                kind = type(part)
+                if kind not in plain:
+                    deeper.append(part)
+                elif kind is str or kind is bytes:
+                    size += len(part)
         if size > MAX_BYTES:
             _refuse_large(size)
         if not deeper:
             return
         level = deeper
-    path = _deepest(value)
     msg = (
-        f"the part at {path} is nested deeper than {MAX_DEPTH} levels, which cannot be stored: "
-        "flatten it, or send it as text"
+        f"the part at {_deepest(value)} is nested deeper than {MAX_DEPTH} levels, which cannot be "
+        "stored: flatten it, or send it as text"
     )
     raise NotStorable(msg)
 
 
-def _refuse(whole: Any, container: Any, part: Any) -> None:
+def _refuse_key(whole: Any, container: dict[Any, Any]) -> None:
+    key = next(key for key in container if type(key) not in _PLAIN)
+    path = _path_to(whole, lambda each: each is not container)
+    msg = f"the key {key!r:.80} at {path} cannot be stored: {_REMEDY}"
+    raise NotStorable(msg)
+
+
+def _refuse(whole: Any, part: Any) -> None:
     """Raise for a part whose type would come back as another one, or not at all."""
-    if container is not part:
-        path = _path_to(whole, lambda each: each is not container)
-        msg = f"the key {part!r:.80} at {path} cannot be stored: {_REMEDY}"
-    else:
-        path = _path_to(whole, lambda each: each is not part)
-        name = type(part).__name__
-        article = "an" if name[:1].lower() in "aeiou" else "a"
-        msg = f"{article} {name} at {path} cannot be stored: {_REMEDY}"
+    path = _path_to(whole, lambda each: each is not part)
+    name = type(part).__name__
+    article = "an" if name[:1].lower() in "aeiou" else "a"
+    msg = f"{article} {name} at {path} cannot be stored: {_REMEDY}"
     raise NotStorable(msg)
 
 

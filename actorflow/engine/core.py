@@ -25,13 +25,14 @@ from actorflow.engine.errors import (
 )
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.host import Host
-from actorflow.engine.execution.run import message_to_parent
+from actorflow.engine.execution.live import Live
+from actorflow.engine.execution.run import AlreadyThere, message_to_parent
 from actorflow.engine.execution.timers import Timers
 from actorflow.engine.execution.watching import Watchers, Watches
 from actorflow.engine.execution.writer import AGAIN, Append, Writer
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Status
-from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage
+from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage, new_row
 from actorflow.engine.tasks.board import Board
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import BadOption, PushTimeout, near
@@ -42,7 +43,7 @@ from actorflow.runtime.worker.tickets import ThreadTicket
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from actorflow.engine.execution.live import Live, Ticket
+    from actorflow.engine.execution.live import Ticket
     from actorflow.engine.kind import Kind
     from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, Store
 
@@ -92,6 +93,8 @@ class Core:
         self.closed = False
         self.resumed = False
         """Whether what is stored runs. Nothing does before somebody asks for it."""
+        self.passive = False
+        """Only store what comes; run nothing. For tools that work on a store without an engine."""
         self._why_closed = "the engine has been closed"
         self._retention = retention
         self._keys_for = keys_for
@@ -131,7 +134,7 @@ class Core:
             Exception: the store cannot be read; the next call tries again.
 
         """
-        if self.resumed:
+        if self.resumed or self.passive:
             return
         with self._resuming:
             if not self.resumed:
@@ -251,7 +254,8 @@ class Core:
         self.resume()
         keys = None if key is None else (check_id(key, "a key"),)
         may_block = stored is not None and threading.current_thread() is not _MAIN
-        writer.append(Append(execution, kind, data, stored, processed, keys), may_block=may_block)
+        entry = Append(execution, kind, data, stored, processed, keys=keys)
+        writer.append(entry, may_block=may_block)
 
     def append_waiting(self, execution: str, kind: str, message: Any, processed: Any) -> None:
         """Have a message processed whose pusher waits for that: stored first only if need be."""
@@ -278,27 +282,39 @@ class Core:
         kind: str,
         message: Any,
         done: Any,
-        *,
-        parent: str | None = None,
     ) -> None:
-        """Create an execution with its first message; `done` gets True, or False if it is there."""
-        self.create_many([(execution, message)], kind, done, parent=parent)
+        """Create an execution with its first message; `done` gets True, or False if it is there.
+
+        Where no code of a user is in the way, it runs at once: one commit creates it and has its
+        first state.
+        """
+        self.refuse_if_closed()
+        check_id(execution, "an execution")
+        found = self.kinds.get(kind)
+        quick = getattr(found, "quick", None)
+        body = bodies.encode(message)
+        self.resume()
+        if found is not None and quick is not None and quick(execution) and self.resumed:
+            now = self.clock.now()
+            live = Live(self, execution, found, new_row(execution, kind, now))
+            live.creates = NewExecution(execution, kind)
+            envelope = Message(None, now, bodies.decode(body))
+            if self.host.begin(live, envelope, _Created(done)):
+                return
+        self.create_many([(execution, message)], kind, done)
 
     def create_many(
         self,
         launches: Sequence[tuple[str, Any]],
         kind: str,
         done: Any,
-        *,
-        parent: str | None = None,
     ) -> None:
         """Create executions in one commit, unless the first of them is there already."""
         self.refuse_if_closed()
+        now = self.clock.now()
         change = Change(
-            at=self.clock.now(),
-            creates=[
-                NewExecution(check_id(name, "an execution"), kind, parent) for name, _ in launches
-            ],
+            at=now,
+            creates=[NewExecution(check_id(name, "an execution"), kind) for name, _ in launches],
             new_only=True,
             messages=[
                 NewMessage(name, "message", bodies.encode(message)) for name, message in launches
@@ -310,7 +326,9 @@ class Core:
             if error is not None:
                 done.resolve(error)
             elif change.refusal is None:
-                self.host.deliver_rows(change.rows, {})
+                self.host.deliver_rows(
+                    change.rows, {name: new_row(name, kind, now) for name, _ in launches}
+                )
                 done.resolve(answer=True)
             elif change.refusal.reason == "clash":
                 name = change.refusal.execution
@@ -575,6 +593,22 @@ class Core:
                 "the store has unfinished work, which never began to run: call engine.resume()",
                 **waiting,
             )
+
+
+class _Created:
+    """Tells somebody who creates an execution that its first commit is done."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self, done: Any) -> None:
+        self._done = done
+
+    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
+        """Pass it on. An error of the run is the execution's: it has failed, but it is there."""
+        if isinstance(error, (StoreRefused, EngineClosed)):
+            self._done.resolve(error)
+        else:
+            self._done.resolve(answer=not isinstance(error, AlreadyThere))
 
 
 class _Said:

@@ -12,12 +12,13 @@ from weakref import WeakSet
 
 from actorflow.engine.clock import WALL
 from actorflow.engine.core import Core
+from actorflow.engine.cron import next_time
 from actorflow.engine.errors import KindMismatch, UnknownKind, WaitTimeout
 from actorflow.engine.handle import Execution
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import Status
 from actorflow.engine.kinds import worker
-from actorflow.engine.kinds.cron import CronKind, next_time
+from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import DurableWorker, Job, WorkerKind
 from actorflow.engine.operations.dead_letters import Letters
 from actorflow.engine.stores.opening import open_store

@@ -11,7 +11,8 @@ import pytest
 from actorflow.flows.errors import BadPayload, MessageRefused, check_payload
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.node import child_id, child_nid, suffix_of
-from actorflow.flows.execution.state import Execution, Status, launch_message
+from actorflow.flows.execution.requests import launch_message
+from actorflow.flows.execution.state import Execution, Status
 from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver, ScriptedTaskers
 from tests.flows.driving import run
@@ -96,7 +97,7 @@ def test_a_task_returned_twice_takes_effect_once_and_the_second_is_refused() -> 
     assert len(outcome.refused) == 1
     refusal = outcome.refused[0]
     assert isinstance(refusal.error, MessageRefused)
-    assert "0_0 was given back already" in str(refusal.error)
+    assert "0_0 was already returned" in str(refusal.error)
     assert refusal.message["payload"] == {"ret": "second"}
 
 

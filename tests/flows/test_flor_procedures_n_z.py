@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from actorflow.flows.execution.codec import encode
+from actorflow.flows.execution.requests import launch_message
 from actorflow.flows.execution.rewriting import replaced
-from actorflow.flows.execution.state import Status, launch_message
+from actorflow.flows.execution.state import Status
 from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver
 from tests.flows.driving import run

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from actorflow.engine import bodies
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.environment import NoLoader, NoTaskers, Observer
+from actorflow.flows.execution.loop import process
 from actorflow.flows.execution.payloads import Gathered, restored
+from actorflow.flows.execution.requests import launch_message
 from actorflow.flows.execution.run import Run
-from actorflow.flows.execution.state import Execution, launch_message
+from actorflow.flows.execution.state import Execution
 from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.flows.service.history import Recorder, messages_of
@@ -47,9 +49,9 @@ class _Eye(Observer):
         self.other.observe(message, emitted, nodes)
         self._keep(message, nodes)
 
-    def observe_plain(self, messages: list[Message], nodes: int) -> None:
+    def observe_literals(self, messages: list[Message], nodes: int) -> None:
         """Keep those of plain attributes."""
-        self.other.observe_plain(messages, nodes)
+        self.other.observe_literals(messages, nodes)
         for place, message in enumerate(messages[:-1]):
             self._keep(message, nodes + (1, 2, 1, 0)[place % 4])
 
@@ -81,7 +83,7 @@ def _record(flow: str, payload: Message, room: int) -> tuple[list[Message], list
         )
         recorder = Recorder(run)
         eye = _Eye(run, recorder)
-        out = run.go(inbox, room, None, eye)
+        out = process(run, inbox, room, None, eye)
         state, inbox = out.state, out.leftover
         stored = bodies.encode(recorder.entry(counters=state.counters))
         seen += eye.seen

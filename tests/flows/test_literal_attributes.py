@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorflow.flows.execution import literal_attributes
-from actorflow.flows.execution.state import Execution, launch_message
+from actorflow.flows.execution.requests import launch_message
+from actorflow.flows.execution.state import Execution
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.testing.flow_driver import FlowDriver
 from tests.flows.driving import run
@@ -78,7 +79,7 @@ def _story(tree: Tree, payload: dict[str, Any], room: int, *, at_once: bool) -> 
     driver = FlowDriver(tree, payload=payload, taskers={"alice": "stamp"}, max_messages=room)
     with pytest.MonkeyPatch.context() as patch:
         if not at_once:
-            patch.setattr(literal_attributes, "is_plain", lambda _tree: False)
+            patch.setattr(literal_attributes, "is_literal", lambda _tree: False)
         for _ in range(30):
             if driver.inbox:
                 driver.run_once()
@@ -131,6 +132,6 @@ def test_all_attributes_of_a_task_are_one_step() -> None:
 
 @pytest.mark.parametrize("tree", [5, [], ["_att", 3, 1], ["_att", [7], 1], None, {}])
 def test_what_is_not_a_tree_is_left_to_the_executor(tree: Any) -> None:
-    assert not literal_attributes.is_plain(tree)
+    assert not literal_attributes.is_literal(tree)
     done = run(Execution("x"), [launch_message("x", ["sequence", [tree], 1])], now=0.0)
     assert done.messages[-1]["point"] == "failed"

@@ -156,6 +156,8 @@ class Host:
     ) -> list[tuple[Any, Exception | None]]:
         """Accumulate stored messages, or leave them in the store for later."""
         live = self._live.get(execution)
+        if not self._core.resumed:
+            return [(each, None) for each, _ in arrival.acks]
         if self._core.closed:
             if live is not None:
                 live.behind = True  # nothing may overtake these
@@ -269,11 +271,11 @@ class Host:
         last = page.rows[-1].execution if page.rows else None
         self._mark(found, asleep)
         for execution in asleep:
-            rows, row = found[execution], fetched.get(execution)
-            if row is None or row.status in ENDED:
+            rows, stored = found[execution], fetched.get(execution)
+            if stored is None or stored.status in ENDED:
                 self._drop(rows)
                 continue
-            live = self._wake(execution, None, row)
+            live = self._wake(execution, None, stored)
             if live is not None:
                 self._unread.discard(execution)
                 self._feed(live, rows, more=execution == last and page.after is not None)
@@ -398,6 +400,8 @@ class Host:
         core = self._core
         log.error("execution cannot be read", execution=live.id, exc_info=error)
 
+        live.broken = error
+
         def leave() -> None:  # in the writer's thread
             if self._live.get(live.id) is live:
                 del self._live[live.id]
@@ -489,6 +493,26 @@ class Host:
         """Deliver a message that is not stored; return whether a live execution took it."""
         live = self._live.get(execution)
         return live is not None and live.offer_unstored(envelope, waiter, task)
+
+    def begin(self, live: Live, envelope: Envelope, waiter: Any) -> bool:
+        """Let a new execution run before it is stored: its first commit creates it. Any thread.
+
+        Returns whether that was possible; else it has to be stored first.
+        """
+        if self._live.setdefault(live.id, live) is not live:
+            return False
+        if live.offer_unstored(envelope, waiter, None):
+            return True
+        self.forget(live)
+        return False
+
+    def forget(self, live: Live) -> None:
+        """Let go of an execution that came to nothing: there is one of that id already."""
+        if self._live.get(live.id) is live:
+            del self._live[live.id]
+            self._unread.add(live.id)
+        if live.port is not None:
+            live.port.finish()
 
     def keep_waiting(self, ticket: Ticket) -> None:
         """Keep a message that is not processed because the engine is being closed.

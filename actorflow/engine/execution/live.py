@@ -10,9 +10,10 @@ import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from actorflow.engine import bodies
 from actorflow.engine.envelopes import Failure, Message, pack, unpack
 from actorflow.engine.errors import EngineClosed, text_of
-from actorflow.engine.execution.run import Run, RunFailed, answered
+from actorflow.engine.execution.run import AlreadyThere, Run, RunFailed, answered
 from actorflow.engine.kind import Options, Status
 from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead
 from actorflow.runtime.errors import Displaced, WorkerStopped
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
     from actorflow.engine.core import Core
     from actorflow.engine.envelopes import Envelope
     from actorflow.engine.kind import Kind
-    from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, TaskRow
+    from actorflow.engine.stores.protocol import (
+        ExecutionRow,
+        MessageRow,
+        NewExecution,
+        TaskRow,
+    )
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.worker.deferred import Deferred
 
@@ -113,9 +119,9 @@ class Live:
     """
 
     __slots__ = (
-        "_door", "_gate", "behind", "core", "displaced", "fetched", "held", "id", "kind",
-        "last", "late", "loaded", "noted", "options", "parent", "port", "revision", "state",
-        "status", "unstored",
+        "_door", "_gate", "behind", "broken", "core", "creates", "displaced", "fetched", "held",
+        "id", "kind", "last", "late", "loaded", "noted", "options", "parent", "port", "revision",
+        "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -137,6 +143,10 @@ class Live:
         self.last: Any = None
         self.late: dict[Any, Any] = {}
         """Who waits for messages that were not handed over yet, by their ids."""
+        self.broken: BaseException | None = None
+        """Why nothing of it can be processed here."""
+        self.creates: NewExecution | None = None
+        """What its first commit creates: it is not in the store yet."""
         self.unstored = False
         """Whether it may get messages that are not stored: these can displace none that is."""
         self.options = Options()
@@ -208,13 +218,16 @@ class Live:
 
         `acks` are pairs of a caller, who waits until it is accumulated, and the id of its message.
         """
-        bodies = self.options.bodies
+        unwrapped = self.options.bodies
         pairs = []
-        for row in rows:
-            envelope: Any = unpack(row.id, row.at, row.type, row.body)
-            item = envelope.body if bodies and type(envelope) is Message else envelope
-            waiter = waiters.pop(row.id, None) if waiters else None
-            pairs.append((item, Ticket(self, row.id, item, waiter)))
+        item: Any
+        for number, _, type_, body, at, _ in rows:
+            if unwrapped and type_ == "message":
+                item = bodies.decode(body)
+            else:
+                item = unpack(number, at, type_, body)
+            waiter = waiters.pop(number, None) if waiters else None
+            pairs.append((item, Ticket(self, number, item, waiter)))
         self.held += len(pairs)
         self.last = rows[-1].id
         if self._door is None:
@@ -279,10 +292,10 @@ class Live:
         if not refused:
             return [(waiter, None) for waiter, _ in acks]
         found: dict[Any, Exception] = {}
-        ticket: Any
-        for ticket, refusal in refused:
-            found[ticket.id] = refusal
-            self.give_up(ticket, refusal)
+        given: Any
+        for given, refusal in refused:
+            found[given.id] = refusal
+            self.give_up(given, refusal)
         return [(waiter, found.get(number)) for waiter, number in acks]
 
     def _refuse(
@@ -334,8 +347,8 @@ class Live:
                 core.board.store_answer(ticket.task, *ticket.packed())
             elif ticket.id is None:
                 core.append_late(self.id, self.kind.name, ticket)
-            elif ticket.waiter is not None:  # it is stored, and is handed over again
-                self.late[ticket.id] = ticket.waiter
+            elif ticket.waiter is not None:  # it is stored, and waits for code that can read it
+                ticket.waiter.resolve(self.broken or error)
         else:
             self.give_up(ticket, error)
 
@@ -367,8 +380,14 @@ class Live:
             change.version = getattr(self.kind, "version", 1)
             change.status = Status.FAILED
             change.error = core.encode_failure(failure_of(error))
+            self.add_creation(change)
 
         def committed(change: Change, failure: Exception | None) -> None:
+            if change.refusal is not None and change.refusal.reason == "exists":
+                core.host.forget(self)
+                if ticket is not None:
+                    ticket.consume(AlreadyThere(self.id))
+                return
             if change.refusal is not None:  # it has run meanwhile: only the letter counts
                 change.expected, change.refusal = None, None
                 core.writer.submit(change, committed, insist=True)
@@ -376,11 +395,18 @@ class Live:
             if ticket is not None:
                 ticket.consume(failure or error)
             if change.expected is not None and failure is None:
+                self.creates = None
                 self.loaded = False
                 core.watchers.tell(self.id)
             core.host.settle(self)
 
         core.writer.submit(change, committed, insist=True)
+
+    def add_creation(self, change: Change) -> None:
+        """Let a change create the execution, if nothing has yet."""
+        if self.creates is not None:
+            change.creates = [self.creates, *change.creates]
+            change.new_only = True
 
     def take_displaced(self) -> list[tuple[Ticket, Displaced]]:
         """Return what has been displaced since the last commit."""

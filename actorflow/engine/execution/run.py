@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.execution.live import Live, Ticket
 
-__all__ = ["BUDGET", "Run", "RunFailed", "answered", "change_of"]
+__all__ = ["BUDGET", "AlreadyThere", "Run", "RunFailed", "answered", "change_of"]
 
 BUDGET = 0.5
 """Seconds that one run may take before it has to leave the rest for the next."""
@@ -51,6 +51,10 @@ class RunFailed(Exception):
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(type(cause).__name__))
         self.cause = cause
+
+
+class AlreadyThere(Exception):
+    """There is an execution of the id that was to be created."""
 
 
 def answered(tickets: Iterable[Ticket]) -> list[str]:
@@ -240,6 +244,7 @@ class Run:
             msg = f"kind {self.live.kind.name!r} returned {outcome!r:.100}; return an Outcome"
             raise TypeError(msg)
         change = change_of(self.live, outcome)
+        self.live.add_creation(change)
         self.ran, self.state = True, outcome.state
         self._submit(change, may_block=may_block)
 
@@ -278,17 +283,7 @@ class Run:
         live = self.live
         core = live.core
         if error is not None or not change.committed:
-            live.loaded = False
-            live.displaced[:0] = self.displaced
-            refusal = change.refusal
-            if error is not None and core.closed:  # it is all still in the store
-                self._done(WorkerStopped(f"the engine was closed before the commit: {error}"))
-            elif error is not None:
-                self._done(RunFailed(error))
-            elif refusal is not None and refusal.reason == "clash":
-                self._done(RunFailed(_mismatch(refusal.execution)))
-            elif live.port is not None:  # somebody else has written: run on the newer state
-                live.port.submit(self)
+            self._refused(change, error)
             return
         failpoint("dispatch.before")
         for ticket, fate in self.displaced:
@@ -296,6 +291,7 @@ class Run:
         if not self.ran:
             self._give_back()
             return
+        live.creates = None
         live.revision = change.revision
         live.state = self.state
         live.status = Status(change.status)
@@ -304,6 +300,25 @@ class Run:
             ticket.consume()
         self._done()
         core.host.settle(live)
+
+    def _refused(self, change: Change, error: Exception | None) -> None:
+        """React to a commit that did not happen."""
+        live, refusal = self.live, change.refusal
+        live.loaded = False
+        live.displaced[:0] = self.displaced
+        if error is not None and live.core.closed:  # it is all still in the store
+            self._done(WorkerStopped(f"the engine was closed before the commit: {error}"))
+        elif error is not None:
+            self._done(RunFailed(error))
+        elif refusal is not None and refusal.reason == "exists":
+            live.core.host.forget(live)
+            for ticket in self.tickets:
+                ticket.consume(AlreadyThere(live.id))
+            self._done()
+        elif refusal is not None and refusal.reason == "clash":
+            self._done(RunFailed(_mismatch(refusal.execution)))
+        elif live.port is not None:  # somebody else has written: run on the newer state
+            live.port.submit(self)
 
     def _unwanted(self) -> list[NewDead]:
         """Return the messages of users to an execution that has ended, if nobody waits for them."""

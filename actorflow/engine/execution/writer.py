@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.engine.errors import EngineClosed, ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.kind import ENDED, Status
-from actorflow.engine.stores.protocol import Change, NewDead, NewExecution, NewMessage
+from actorflow.engine.stores.protocol import (
+    Change,
+    NewDead,
+    NewExecution,
+    NewMessage,
+    new_row,
+)
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.log import log
@@ -56,6 +62,7 @@ class Append:
         bodies: Sequence[bytes],
         stored: Any = None,
         processed: Any = None,
+        *,
         keys: Sequence[str] | None = None,
     ) -> None:
         self.execution = execution
@@ -371,17 +378,7 @@ class Writer:
             Exception: the store cannot be read.
 
         """
-        find = self._core.host.find
-        asleep: dict[str, None] = {}
-        for entry in entries:
-            if type(entry) is Append:
-                if find(entry.execution) is None:
-                    asleep[entry.execution] = None
-            elif entry.change.messages:
-                for message in entry.change.messages:
-                    if find(message.execution) is None:
-                        asleep[message.execution] = None
-        fetched = self._store.executions(list(asleep)) if asleep else {}
+        fetched = self._fetch(entries)
         made = {
             new.id: new.kind
             for _, changes, _ in self._flight
@@ -389,21 +386,35 @@ class Writer:
             for new in change.creates
         }
         accepted: list[Append | _Request] = []
+        fine: set[tuple[str, str | None]] = set()  # many messages are for the same execution
         for entry in entries:
-            if type(entry) is _Request:
+            if isinstance(entry, Append) and (entry.execution, entry.kind) in fine:
+                accepted.append(entry)
+            elif isinstance(entry, _Request):
                 change = entry.change
                 for new in change.creates:
                     made.setdefault(new.id, new.kind)
                 if change.messages:
                     self._drop_for_nobody(change, fetched, made)
                 accepted.append(entry)
-                continue
-            error = self._reason_against(entry, fetched, made)
-            if error is None:
+            elif (error := self._reason_against(entry, fetched, made)) is None:
                 accepted.append(entry)
+                fine.add((entry.execution, entry.kind))
             else:
                 self._reject(entry, error, accepted)
         return _group(accepted, self._clock.now()), fetched
+
+    def _fetch(self, entries: list[Append | _Request]) -> dict[str, ExecutionRow]:
+        """Read the executions that messages are for and that are not live, all in one read."""
+        names: set[str] = set()
+        for entry in entries:
+            if isinstance(entry, Append):
+                names.add(entry.execution)
+            else:
+                names.update(message.execution for message in entry.change.messages)
+        find = self._core.host.find
+        asleep = [name for name in names if find(name) is None]
+        return self._store.executions(asleep) if asleep else {}
 
     def _reason_against(
         self, append: Append, fetched: dict[str, ExecutionRow], made: dict[str, str]
@@ -411,12 +422,14 @@ class Writer:
         name = append.execution
         live = self._core.host.find(name)
         row = None if live is not None else fetched.get(name)
+        status: str
         if live is not None:
             kind, status = live.kind.name, live.status
         elif row is not None:
             kind, status = row.kind, row.status
         elif name in made or append.kind is not None:
             kind, status = made.setdefault(name, append.kind or ""), Status.ACTIVE
+            fetched[name] = new_row(name, kind, self._clock.now())
         else:
             return self._core.unknown(name)
         if append.kind is not None and append.kind != kind:

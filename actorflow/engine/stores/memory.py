@@ -223,7 +223,6 @@ class MemoryStore:
                 self._drop_timer(key)
             for number in list(self._tasks.of.get(name, ())):
                 self._drop_task(self._tasks.rows[number].id)
-            self._messages.drop_all(name)
             self._watches.drop_all(name)
         for message in change.consumed:
             self._drop_message(name, message)
@@ -357,6 +356,7 @@ class MemoryStore:
             for name in gone:
                 self._put_execution(None, name)
                 self._remove(Change(name, clear=True))
+                self._messages.drop_all(name)
                 for number in list(self._dead.of.get(name, ())):
                     self._drop_dead(self._dead.rows[number].id)
                 self._history.pop(name, None)

@@ -39,6 +39,7 @@ __all__ = [
     "TimerRow",
     "Traits",
     "WatchRow",
+    "new_row",
     "partition_of",
 ]
 
@@ -73,6 +74,11 @@ class ExecutionRow(NamedTuple):
     parent: str | None
     created: float
     updated: float
+
+
+def new_row(execution: str, kind: str, at: float, parent: str | None = None) -> ExecutionRow:
+    """Return an execution that was just created."""
+    return ExecutionRow(execution, kind, NEVER_RUN, "active", None, 1, None, None, parent, at, at)
 
 
 class MessageRow(NamedTuple):
@@ -224,7 +230,7 @@ class Change:
     new_only: bool = False
     """Refuse the whole change if the first execution that it creates exists already."""
     clear: bool = False
-    """Remove all messages, timers, tasks and watches of the execution, before anything is added."""
+    """Remove all timers, tasks and watches of the execution, before anything is added."""
     consumed: Sequence[MessageId] = ()
     """Messages of the execution that `pending` must not return again. A carrier may record them
     with the state and trim them later."""
@@ -410,8 +416,9 @@ class Store(Protocol):
     def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
         """Forget some executions that ended before a moment; return how many.
 
-        If these are less than `limit`, there are no more. With them go their history and dead letters. Keys (`NewMessage.key`) that are older than
-        `keys_before` go, too. In the thread that commits. O(limit log n).
+        If these are less than `limit`, there are no more. With them go their history and dead
+        letters. Keys (`NewMessage.key`) that are older than `keys_before` go, too. In the thread
+        that commits. O(limit log n).
         """
 
     def snapshot(self) -> Iterator[tuple[str, tuple[Any, ...]]]:

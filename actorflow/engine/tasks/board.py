@@ -60,6 +60,7 @@ class Board:
         self._lock = threading.Lock()
         self._taskers: dict[str, Tasker] = {}
         self._open: dict[str, _Open] = {}
+        self._of: dict[str, set[str]] = {}  # by execution: its tasks in memory
         self._held: dict[str, int] = {}  # by tasker: how many of its tasks are in memory
         self._behind: set[str] = set()  # taskers with tasks in the store that are not in memory
         self._ended: set[str] = set()  # tasks that have a result which is not committed yet
@@ -108,10 +109,15 @@ class Board:
 
     def _take(self, tasker: Tasker, task: _Open) -> None:
         row = task.row
+        self._note(task)
+        self._pass_on(tasker, row)
+
+    def _note(self, task: _Open) -> None:
+        row = task.row
         with self._lock:
             self._open[row.id] = task
+            self._of.setdefault(row.execution, set()).add(row.id)
             self._held[row.tasker] = self._held.get(row.tasker, 0) + 1
-        self._pass_on(tasker, row)
 
     def _pass_on(self, tasker: Tasker, row: TaskRow) -> None:
         """Give a task to its tasker, now or when it is due."""
@@ -153,9 +159,7 @@ class Board:
         """Hand out a task that an earlier process may have begun."""
         again = row._replace(attempts=row.attempts + 1)
         if again.attempts > max(self._retries(tasker, row), CRASHES):
-            with self._lock:
-                self._open[row.id] = _Open(row)
-                self._held[row.tasker] = self._held.get(row.tasker, 0) + 1
+            self._note(_Open(row))
             text = f"the process ended {again.attempts} times while this task was under way"
             self.fail(row.id, TaskCrashed(text))
             return
@@ -266,6 +270,10 @@ class Board:
             if found.lease is not None:
                 found.lease.cancel()
             row = found.row
+            mine = self._of[row.execution]
+            mine.discard(task)
+            if not mine:
+                del self._of[row.execution]
             held = self._held[row.tasker] = self._held[row.tasker] - 1
         if row.tasker in self._behind and held < _WINDOW // 2 and not self._core.closed:
             self._core.writer.call(lambda: self._catch_up(row.tasker))
@@ -386,11 +394,9 @@ class Board:
                 tasker.cancel(row)
 
     def cancel_all(self, execution: str) -> None:
-        """Forget all tasks of an execution that has ended. O(n)."""
-        if not self._open:
-            return
+        """Forget all tasks of an execution that has ended."""
         with self._lock:
-            tasks = [each.row.id for each in self._open.values() if each.row.execution == execution]
+            tasks = list(self._of.get(execution, ()))
         self.finished(tasks)
 
     def close(self, timeout: float) -> None:

@@ -264,7 +264,7 @@ def _serve(pipe: Connection, pickled: bytes) -> None:
             beat = _Beat(pipe)
             try:
                 do = do or pickle.loads(pickled)  # noqa: S301 - from our own parent
-                value = do(Task(name, execution, tasker, body, attempt, beat))
+                value = do(Task(name, execution, tasker, body, attempt, _beat=beat))
                 answer = _Answer(_awaited(value) if isawaitable(value) else value)
                 sent = _pickled(answer, f"what tasker {tasker!r} returned")
             except BaseException as error:  # noqa: BLE001 - sent to the parent

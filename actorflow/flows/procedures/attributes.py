@@ -55,7 +55,7 @@ def store_handler(procedure: Procedure, kind: str, criteria: list[Value], functi
 
     The parent is the nearest one that is not a postfix condition.
     """
-    parent = procedure.parent_node()
+    parent = procedure.run.parent_of(procedure.node)
     while parent is not None and parent.heap in _CONDITIONS:
         parent = None if parent.parent is None else procedure.run.find(parent.parent)
     if parent is None:
@@ -102,7 +102,7 @@ class Attribute(Procedure):
         if key is None:
             self._keep(None, ret)
             return self.reply()
-        handler, parent = self._HANDLERS.get(key), self.parent_node()
+        handler, parent = self._HANDLERS.get(key), self.run.parent_of(self.node)
         if handler is None or parent is None or self._is_plain(key, parent):
             self._keep(key, ret)
             self.set_ret(None)
@@ -118,12 +118,12 @@ class Attribute(Procedure):
             quote = ["_att", [["quote", [], -1], ["_sqs", "keys", -1]], -1]
             keyed = [value[0], [quote, *value[1]], *value[2:]]
             self.rewrite([self.tree[0], [self.tree[1][0], keyed], *self.tree[2:]])
-        parent = self.parent_node()
+        parent = self.run.parent_of(self.node)
         takes_words = key == "to" and parent is not None and parent.heap == "move"
         return self.execute_child(1, accept_symbol=takes_words)
 
     def _keep(self, key: str | None, value: Value) -> None:
-        parent = self.parent_node()
+        parent = self.run.parent_of(self.node)
         if parent is None:
             return
         if parent.atts is not None:
@@ -141,7 +141,7 @@ class Attribute(Procedure):
         if type(value) is dict:
             parent.vars = {**(parent.vars or {}), **value}
         elif value in ("copy", "*"):
-            parent.vars = {**names.visible_variables(self.run, parent), **(parent.vars or {})}
+            parent.vars = {**names.visible_variables(self.run.nodes, parent), **(parent.vars or {})}
         elif type(value) is list:
             self._list_variables(parent, value)
         else:

@@ -49,7 +49,7 @@ class Simple(Procedure):
         """Return the values given, in order."""
         if self.unatts:
             return list(self.node.rets or ())
-        return self.unkeyed() + list(self.node.rets or ())
+        return self.node.unkeyed_atts() + list(self.node.rets or ())
 
     def argument(self) -> Value:
         """Return the last value given, or ret."""

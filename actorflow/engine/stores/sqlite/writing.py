@@ -259,13 +259,11 @@ class Writer:
 
     def _clear(self, name: str) -> None:
         execute = self._connection.execute
-        if any(row.execution == name for row in self._messages):
-            self._flush_messages()
         if any(key[0] == name for key in self._timers):
             self._flush_timers()
         if any(row[2] == name for row in self._tasks.values()):
             self._flush_tasks()
-        for table in ("messages", "timers", "tasks", "watches"):
+        for table in ("timers", "tasks", "watches"):
             execute(f"DELETE FROM {table} WHERE execution = ?", (name,))  # noqa: S608 - ours
 
     def _consume(self, name: str, messages: Sequence[int]) -> None:

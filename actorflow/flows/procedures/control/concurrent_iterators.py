@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import sub_of, suffix_of
-from actorflow.flows.procedures.gathering import Gathering
-from actorflow.flows.procedures.literals import Reader
+from actorflow.flows.procedures.control.gathering import Gathering
+from actorflow.flows.procedures.data.literals import Reader
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import Value, type_name
@@ -21,7 +21,7 @@ _KEYS = frozenset(("_sqs", "_num"))
 
 
 def _is_path(tree: Tree) -> bool:
-    """Tell whether a tree is a path of plain keys."""
+    """Return whether a tree is a path of plain keys."""
     return tree[0] in _PATHS and all(key[0] in _KEYS for key in tree[1])
 
 
@@ -50,7 +50,7 @@ class ConcurrentIterator(Gathering):
     unatts = True
     keeps_atts = True
 
-    def unatt(self) -> None:
+    def execute(self) -> list[Message]:
         """Let the paths on the line stand for nothing, where nothing is there yet."""
         head, children, *place = self.tree
         softened = [
@@ -61,7 +61,7 @@ class ConcurrentIterator(Gathering):
         ]
         if softened != children:
             self.rewrite([head, softened, *place])
-        super().unatt()
+        return super().execute()
 
     def receive(self) -> list[Message]:
         """Take an argument, or the answer of an application, of a receiver or a merger."""
@@ -108,7 +108,7 @@ class ConcurrentIterator(Gathering):
 
     def _apply(self, places: range) -> list[Message]:
         own = self.node.own
-        return [self.run.apply(self, own["fun"], self._arguments(place)) for place in places]
+        return [self.apply(own["fun"], self._arguments(place)) for place in places]
 
     def _arguments(self, place: int) -> list[list[Any]]:
         """Return the arguments for the element at ``place``."""

@@ -6,8 +6,8 @@ from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
+from actorflow.flows.procedures.data.sorting import order
 from actorflow.flows.procedures.simple import Simple, simple
-from actorflow.flows.procedures.sorting import order
 from actorflow.flows.values.paths import get_key
 from actorflow.flows.values.values import (
     MISSING,
@@ -67,7 +67,7 @@ def values(call: Simple) -> Value:
 
 @simple("empty?")
 def empty(call: Simple) -> Value:
-    """Tell whether a collection or a string is empty; null is."""
+    """Return whether a collection or a string is empty; null is."""
     value = call.payload.get("ret")
     if value is not None and type(value) not in (list, dict, str):
         raise FlowError("argument is not an array, an object, a string or null")
@@ -76,7 +76,7 @@ def empty(call: Simple) -> Value:
 
 @simple("includes?", "include?")
 def includes(call: Simple) -> Value:
-    """Tell whether a collection has an element or a key; the first array or object given is it."""
+    """Return whether the collection (the first array or object given) has an element or key."""
     given = call.arguments()
     place = next((i for i, one in enumerate(given) if type(one) in (list, dict)), None)
     where = call.ret0 if place is None else given.pop(place)
@@ -314,14 +314,14 @@ _TYPES: dict[str, Callable[[Value], bool]] = {
 
 @simple(*_TYPES)
 def is_type(call: Simple) -> Value:
-    """Tell whether a value is of a type."""
+    """Return whether a value is of a type."""
     return _TYPES[call.name](call.argument())
 
 
 @simple("rand", unatts=False, shows=True)
 def rand(call: Simple) -> Value:
     """Return a random number: below the argument (or ret), or between two."""
-    given: list[Value] = [one for one in call.unkeyed() if _is_number(one)]
+    given: list[Value] = [one for one in call.node.unkeyed_atts() if _is_number(one)]
     given = given or [call.payload.get("ret")]
     low, high = given[:2] if len(given) > 1 else [0, *given]
     if not _is_number(high):

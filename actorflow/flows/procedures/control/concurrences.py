@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actorflow.flows.execution.node import suffix_of
-from actorflow.flows.procedures.gathering import Gathering
+from actorflow.flows.execution.procedure import attribute_count, emit_waiting
+from actorflow.flows.procedures.control.gathering import Gathering
 from actorflow.flows.procedures.macros import make_def
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import dup_function
@@ -52,7 +53,7 @@ class Concurrence(Gathering):
 
     def start(self) -> list[Message]:
         """Begin with the attributes, or the branches."""
-        return self.execute_child(0) if self.att_count() else self.branches()
+        return self.execute_child(0) if attribute_count(self.tree) else self.branches()
 
     def receive_last_att(self, index: int) -> list[Message]:
         """Start the branches."""
@@ -60,7 +61,7 @@ class Concurrence(Gathering):
 
     def branches(self) -> list[Message]:
         """Start all branches; without any, reply."""
-        first = self.att_count()
+        first = attribute_count(self.tree)
         children = self.tree[1]
         count = len(children) - first
         if count == 0:
@@ -98,13 +99,13 @@ class Concurrence(Gathering):
         if "count" not in node.own:
             return super().receive_when_closed()
         out = self.receive()
-        if not out and not node.own.get("over") and not self.has_live_children():
+        if not out and not node.own.get("over") and not self.run.has_live_children(node):
             out = self.conclude_early()
         if not out or not node.on_receive_last:
             return out
         for key in ("merged", "replied"):
             node.own.pop(key, None)
-        return self.emit_on_receive_last()
+        return emit_waiting(self)
 
     def add_message(self) -> list[Message]:
         """Take more branches: put their trees in place and start them."""

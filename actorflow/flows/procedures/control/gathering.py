@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, cancels_of_children
 from actorflow.flows.values.values import Value, deep_merge, is_function, to_text, truthy
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def merge_payloads(node: Node, payloads: dict[str, Payload], rule: Value) -> Pay
 
 
 def _is_verdict(value: Value) -> bool:
-    """Tell whether a function gave both a verdict and a payload."""
+    """Return whether a function gave both a verdict and a payload."""
     return type(value) is dict and list(value) == ["done", "payload"]
 
 
@@ -121,7 +121,7 @@ class Gathering(Procedure):
         return self._judge(self.payload.get("ret"))
 
     def is_verdict(self) -> bool:
-        """Tell whether the current message comes from the receiver function."""
+        """Return whether the current message comes from the receiver function."""
         receiving = self.node.own.get("receiving")
         return receiving is not None and receiving[0] == self.message.get("from")
 
@@ -138,7 +138,7 @@ class Gathering(Procedure):
             ["branch_count", own.get("count")],
             ["over", bool(own.get("over"))],
         ]
-        emitted = self.run.apply(self, self.att("on_receive", "receiver"), arguments)
+        emitted = self.apply(self.att("on_receive", "receiver"), arguments)
         own["receiving"] = [emitted["nid"], nid]
         return [emitted]
 
@@ -175,7 +175,7 @@ class Gathering(Procedure):
             ["branch_count", own.get("count")],
         ]
         own["merging"] = True
-        return [self.run.apply(self, rule, arguments)]
+        return [self.apply(rule, arguments)]
 
     def receive_merged(self, payload: Payload) -> list[Message]:
         """Take the merged payload."""
@@ -189,7 +189,7 @@ class Gathering(Procedure):
         if "merged" not in own:
             return []
         remaining = to_text(self.att("remaining", "rem")) or "cancel"
-        cancels = [] if remaining in ("forget", "wait") else self.cancel_children()
+        cancels = [] if remaining in ("forget", "wait") else cancels_of_children(self)
         waits = remaining == "wait" and len(own["payloads"]) < self.branch_count()
         if waits or own.get("replied"):
             return cancels

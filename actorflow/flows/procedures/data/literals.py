@@ -8,7 +8,7 @@ from actorflow.flows.errors import NotFound, UnknownProcedure
 from actorflow.flows.execution import names
 from actorflow.flows.execution.node import child_id, child_nid
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.execution.rewriting import wear
+from actorflow.flows.execution.rewriting import replace_around
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.paths import parse_path
 from actorflow.flows.values.values import Value, dup_function, to_json, to_text
@@ -114,7 +114,7 @@ class Object(_Collection):
             key = ["_sqs", children[index][0], *children[index][2:]]
             known, quoted = self.tree, [*children[:index], key, *children[index + 1 :]]
             self.rewrite([known[0], quoted, *known[2:]])
-            wear(self.run, self.node, known, self.tree)
+            replace_around(self.run, self.node, known, self.tree)
         return super().execute_child(index, sub, **fields)
 
     def reply_with(self, elements: list[Value]) -> list[Message]:
@@ -235,7 +235,7 @@ class Reader(_Path):
         return self.reply()
 
     def _is_head(self) -> bool:
-        """Tell whether this is the head of a call."""
+        """Return whether this is the head of a call."""
         parent = self.run.nodes.get(self.node.parent or "")
         return parent is not None and parent.heap == "_head" and child_id(self.node.nid) == 1
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.procedures.functions import proc_to_function
+from actorflow.flows.procedures.control.functions import proc_to_function
+from actorflow.flows.procedures.data.sorting import sort_key
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.procedures.sorting import sort_key
 from actorflow.flows.values.values import Value, is_function, is_reference, truthy
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
     from actorflow.flows.execution.node import Message
     from actorflow.flows.language.tree import Tree
+
+
+def _is_collection(value: Value) -> bool:
+    """Return whether ``value`` can be iterated over."""
+    return type(value) is dict or (type(value) is list and not is_reference(value))
 
 
 class Iterator(Procedure):
@@ -36,7 +41,7 @@ class Iterator(Procedure):
     def receive(self) -> list[Message]:
         """Take an argument, or the result of an application."""
         if "col" in self.node.own:
-            return self.receive_result()
+            return self._receive_result()
         return super().receive()
 
     def receive_non_att(self, index: int) -> list[Message]:
@@ -44,9 +49,9 @@ class Iterator(Procedure):
         self.node.own["args"].append(self.payload.get("ret"))
         if index + 1 < len(self.tree[1]):
             return self.execute_child(index + 1)
-        return self.iterate()
+        return self._iterate()
 
-    def iterate(self) -> list[Message]:
+    def _iterate(self) -> list[Message]:
         """Sort the arguments out and begin.
 
         Raises FlowError when the function or the collection is missing.
@@ -55,10 +60,10 @@ class Iterator(Procedure):
         args = own.pop("args")
         function = next((arg for arg in args if is_function(arg)), None)
         others = [arg for arg in args if arg is not function]
-        collection = next((arg for arg in others if self.is_collection(arg)), self.ret0)
+        collection = next((arg for arg in others if _is_collection(arg)), self.ret0)
         if function is None and self.needs_function:
             raise FlowError(f'function not given to "{self.node.heap}"')
-        if not self.is_collection(collection):
+        if not _is_collection(collection):
             raise FlowError(f'collection not given to "{self.node.heap}"')
         if function is None:
             return self.reply(ret=self.without_function(collection))
@@ -74,24 +79,15 @@ class Iterator(Procedure):
         own["object"] = type(collection) is dict
         own["idx"] = -1
         self.prepare([arg for arg in others if arg is not collection])
-        return self.begin()
+        return self._advance()
 
     def without_function(self, collection: Value) -> Value:
         """Return what comes of a collection alone."""
         return collection
 
-    @staticmethod
-    def is_collection(value: Value) -> bool:
-        """Tell whether ``value`` can be iterated over."""
-        return type(value) is dict or (type(value) is list and not is_reference(value))
-
     def prepare(self, others: list[Value]) -> None:
         """Set up what the results are kept in."""
         self.node.own["res"] = []
-
-    def begin(self) -> list[Message]:
-        """Start with the first element."""
-        return self.advance()
 
     def arguments(self, index: int) -> list[list[Any]]:
         """Return the arguments for the element at ``index``."""
@@ -100,20 +96,20 @@ class Iterator(Procedure):
         pairs = [["key", element[0]], ["val", element[1]]] if own["object"] else [["elt", element]]
         return [*pairs, ["idx", index], ["len", len(own["col"])]]
 
-    def advance(self) -> list[Message]:
+    def _advance(self) -> list[Message]:
         """Apply the function to the next element, or end."""
         own = self.node.own
         own["idx"] += 1
         if own["idx"] >= len(own["col"]):
             return self.finish()
-        emitted = self.run.apply(self, own["fun"], self.arguments(own["idx"]))
+        emitted = self.apply(own["fun"], self.arguments(own["idx"]))
         own["applied"] = emitted["nid"]
         return [emitted]
 
-    def receive_result(self) -> list[Message]:
+    def _receive_result(self) -> list[Message]:
         """Take the result of one application."""
         result = self.result(self.payload.get("ret"))
-        return self.advance() if result is None else result
+        return self._advance() if result is None else result
 
     def result(self, ret: Value) -> list[Message] | None:
         """Keep a result; return messages to end early."""
@@ -124,7 +120,7 @@ class Iterator(Procedure):
         """Reply with what came of it."""
         return self.reply(ret=self.node.own["res"])
 
-    def element(self) -> Value:
+    def _element(self) -> Value:
         """Return the element that is being treated, as the caller sees it."""
         own = self.node.own
         return own["col"][own["idx"]]
@@ -141,11 +137,6 @@ class Iterator(Procedure):
                     for pair in ([list(p) for p in one.items()] if type(one) is dict else [one])
                 ]
             own["col"] = own["col"] + more
-            return self.added()
-        return []
-
-    def added(self) -> list[Message]:
-        """Start what can be started at once."""
         return []
 
 
@@ -181,7 +172,7 @@ class Filter(Iterator):
     def result(self, ret: Value) -> list[Message] | None:
         """Keep the element or not."""
         if truthy(ret) == (self.node.heap == "filter"):
-            self.node.own["res"].append(self.element())
+            self.node.own["res"].append(self._element())
         return None
 
     def finish(self) -> list[Message]:
@@ -198,7 +189,7 @@ class Find(Iterator):
 
     def result(self, ret: Value) -> list[Message] | None:
         """End at the first hit."""
-        return self.reply(ret=self.element()) if truthy(ret) else None
+        return self.reply(ret=self._element()) if truthy(ret) else None
 
     def finish(self) -> list[Message]:
         """Reply with null."""
@@ -207,7 +198,7 @@ class Find(Iterator):
 
 @procedure("any?")
 class AnyOf(Iterator):
-    """Tell whether the function says true for some element that is not null.
+    """Return whether the function says true for some element that is not null.
 
     Without a function: whether some element is true, or whether the object has entries.
     """
@@ -221,7 +212,7 @@ class AnyOf(Iterator):
 
     def result(self, ret: Value) -> list[Message] | None:
         """End at the first hit."""
-        return self.reply(ret=self.element() is not None) if truthy(ret) else None
+        return self.reply(ret=self._element() is not None) if truthy(ret) else None
 
     def finish(self) -> list[Message]:
         """Reply with false."""
@@ -230,7 +221,7 @@ class AnyOf(Iterator):
 
 @procedure("all?")
 class AllOf(Iterator):
-    """Tell whether the function says true for all elements; without one, whether they are true."""
+    """Ret is whether the function is true for all elements, or, without one, all elements are."""
 
     __slots__ = ()
     needs_function = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, emit_waiting
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import Value, is_function, is_reference, to_text, truthy
@@ -58,13 +58,13 @@ class Watcher(Procedure):
         return (
             given
             if given is not None
-            else next((v for v in self.unkeyed() if is_function(v)), None)
+            else next((v for v in self.node.unkeyed_atts() if is_function(v)), None)
         )
 
     def application(self) -> dict[str, Any]:
         """Return the message that applies the function; each release gives it a new suffix."""
         function = self.function()
-        message = self.run.apply(self, function, [], sub=0)
+        message = self.apply(function, [], sub=0)
         message["nid"] = function[1]["nid"]
         return message
 
@@ -79,7 +79,7 @@ class Watcher(Procedure):
         if not self.node.own.get("set"):
             return super().cancel(waiting)
         self.node.on_receive_last = waiting or None
-        return self.emit_on_receive_last() if waiting else self.reply()
+        return emit_waiting(self) if waiting else self.reply()
 
 
 @procedure("trap")
@@ -119,7 +119,7 @@ class Trap(Watcher):
             if (value := self.att(*names)) is not None
         }
         if "points" not in wanted and "tags" not in wanted:
-            words = [value for value in self.unkeyed() if not is_function(value)]
+            words = [value for value in self.node.unkeyed_atts() if not is_function(value)]
             if words:
                 wanted["points"] = _listed(words[0])
         elif "points" not in wanted:
@@ -154,7 +154,7 @@ class Signal(Procedure):
         """Emit and reply; without a name there is nothing to emit."""
         name = self.att("name")
         if name is None:
-            name = next(iter(self.unkeyed()), None)
+            name = next(iter(self.node.unkeyed_atts()), None)
         if not truthy(name):
             return self.reply()
         signal = self.wrap("signal", self.node.nid, name=name)

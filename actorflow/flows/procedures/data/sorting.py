@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import sub_of
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.procedures.comparisons import compare
+from actorflow.flows.procedures.data.comparisons import compare
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import Value, is_function, is_reference, kind_name, same, to_json
 
@@ -108,7 +108,7 @@ class Sort(Procedure):
         memo, question = own["memo"], to_json([one, other])
         if memo is not None and question in memo:
             return self._go_on(low, high, comes_first=memo[question])
-        emitted = self.run.apply(self, own["fun"], [["a", one], ["b", other]])
+        emitted = self.apply(own["fun"], [["a", one], ["b", other]])
         part["sub"] = sub_of(emitted["nid"])
         part["questions"] = [question, to_json([other, one])]
         return [emitted]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.execution.messages import cancel
 from actorflow.flows.execution.node import child_nid
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, attribute_count, messages_after_children
 from actorflow.flows.procedures.attributes import add_tags
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import Value, to_text
@@ -36,7 +35,7 @@ class Taggable(Procedure):
         """Let a cancel end the on_error handler that runs."""
         if status.get("flavour") != "on-error":
             return super().cancel_when_closed(status)
-        waiting = cancel.on_receive_last(self.run, self)
+        waiting = messages_after_children(self)
         handled = bool(waiting) and "on_receive_last" not in self.message
         self.run.close(self.node, self.message, handled=handled)
         return self.cancel(waiting)
@@ -80,7 +79,7 @@ class Stall(Procedure):
 
     def start(self) -> list[Message]:
         """Begin with the attributes, if there are any."""
-        return super().start() if self.att_count() else []
+        return super().start() if attribute_count(self.tree) else []
 
     def receive_last_att(self, index: int) -> list[Message]:
         """Stay."""

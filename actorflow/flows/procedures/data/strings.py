@@ -155,7 +155,7 @@ def matchr(call: Simple) -> Value:
 
 @simple("match?", unatts=False, shows=True)
 def match_p(call: Simple) -> Value:
-    """Tell whether a string matches."""
+    """Return whether a string matches."""
     return _match(call) is not None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution import names
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, attribute_count
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.paths import parse_path, path_text
 from actorflow.flows.values.values import MISSING, Value, is_reference, kind_name, truthy
@@ -20,7 +20,7 @@ _SPLAT = re.compile(r"\A(.*)__(_|\d+)\Z")
 
 
 def is_word(tree: Tree) -> bool:
-    """Tell whether a tree is a bare word, other than ``_``."""
+    """Return whether a tree is a bare word, other than ``_``."""
     return type(tree[0]) is str and tree[1] == [] and tree[0] != "_"
 
 
@@ -76,7 +76,7 @@ class Set(Procedure):
     def pre_execute(self) -> None:
         """Make paths of all values but the last."""
         children = list(self.tree[1])
-        first = self.att_count()
+        first = attribute_count(self.tree)
         values = len(children) - first
         last = len(children) - 1 if values > 1 else len(children)
         for index in range(first, len(children)):
@@ -102,7 +102,7 @@ class Set(Procedure):
     def receive_last(self) -> list[Message]:
         """Assign or destructure, and reply."""
         refs = [to_path(ref) for ref in self.node.own["refs"]]
-        alone = len(self.tree[1]) - self.att_count() == 1
+        alone = len(self.tree[1]) - attribute_count(self.tree) == 1
         ret0 = self.ret0
         value = ret0 if alone else self.payload.get("ret")
         keeps_ret = self.tree[0] != "setr" and not any(map(_is_ret, refs))
@@ -139,7 +139,7 @@ class Set(Procedure):
 
 
 def _is_ret(path: list[Value]) -> bool:
-    """Tell whether a path is that of the field ``ret``."""
+    """Return whether a path is that of the field ``ret``."""
     return path[1:] == ["ret"] and path[0] in ("f", "fld", "field")
 
 
@@ -230,7 +230,7 @@ class Twig(Procedure):
 
     def start(self) -> list[Message]:
         """Reply with a lone tree, or begin with the path."""
-        alone = len(self.tree[1]) - self.att_count() == 1
+        alone = len(self.tree[1]) - attribute_count(self.tree) == 1
         return self.reply(ret=self.tree[1][-1]) if alone else super().start()
 
     def receive_non_att(self, index: int) -> list[Message]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution import garbage, names
 from actorflow.flows.execution.node import ROOT, child_id
-from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.execution.rewriting import wear
+from actorflow.flows.execution.procedure import Procedure, attribute_count
+from actorflow.flows.execution.rewriting import replace_around
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import Value, is_function, to_text
@@ -94,7 +94,7 @@ class Define(Procedure):
 
 
 def _is_call(tree: Tree) -> bool:
-    """Tell whether a tree is a word with attributes only, as ``(a, b)`` reads."""
+    """Return whether a tree is a word with attributes only, as ``(a, b)`` reads."""
     return bool(tree[1]) and type(tree[1]) is list and all(one[0] == "_att" for one in tree[1])
 
 
@@ -107,7 +107,7 @@ class Apply(Procedure):
 
     def start(self) -> list[Message]:
         """Begin with the arguments, or with the block when there are none."""
-        return super().start() if self.att_count() else self.receive_last_att(-1)
+        return super().start() if attribute_count(self.tree) else self.receive_last_att(-1)
 
     def receive(self) -> list[Message]:
         """Collect the arguments; reply when the function has."""
@@ -124,7 +124,7 @@ class Apply(Procedure):
             known = self.tree
             head, children, *place = known
             self.rewrite([head, [*children[: index + 1], make_def(block, place[0])], *place])
-            wear(self.run, self.node, known, self.tree)
+            replace_around(self.run, self.node, known, self.tree)
         return self.execute_child(index + 1)
 
     def receive_last(self) -> list[Message]:
@@ -141,7 +141,7 @@ class Apply(Procedure):
         function: Value = heat if is_named else self._take_function(arguments)
         if function[0] == "_proc":
             function = proc_to_function(self, function, *(f"a{i}" for i in range(len(arguments))))
-        emitted = self.run.apply(self, function, arguments)
+        emitted = self.apply(function, arguments)
         self.node.own["applied"] = emitted["nid"]
         return [emitted]
 

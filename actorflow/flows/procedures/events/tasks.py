@@ -35,7 +35,7 @@ class Task(Procedure):
 
     def receive_last(self) -> list[Message]:
         """Hand the task out."""
-        left = iter(self.unkeyed())
+        left = iter(self.node.unkeyed_atts())
         tasker, name = self.att("by", "for", "assign"), self.att("with", "task")
         if tasker is None:
             tasker = next(left, None)
@@ -53,7 +53,7 @@ class Task(Procedure):
             self.node.nid,
             tasker=own["task"]["tasker"],
             taskname=own["task"]["name"],
-            attl=self.unkeyed(),
+            attl=self.node.unkeyed_atts(),
             attd={key: value for key, value in self.node.atts or () if key is not None},
             tags=self._tags(),
         )
@@ -74,7 +74,7 @@ class Task(Procedure):
         return [self._wrap_task("detask")]
 
     def _is_unknown(self) -> bool:
-        """Tell whether the task failed since there is no such tasker."""
+        """Return whether the task failed since there is no such tasker."""
         failure = self.node.failure
         unknown = failure is not None and failure["error"].get("kla") == UnknownTasker.__name__
         return unknown and "handed" not in self.node.own

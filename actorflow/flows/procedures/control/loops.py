@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
-from actorflow.flows.execution.node import child_id, child_nid
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, attribute_count
+from actorflow.flows.procedures.control.sequences import Taggable
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.procedures.sequences import Taggable
 from actorflow.flows.values.rendering import shown
 from actorflow.flows.values.values import Value, truthy
 
@@ -76,7 +75,7 @@ class _Steerable(Taggable):
 
     def entry(self, flavour: str) -> int:
         """Return the child a new pass starts with."""
-        return self.att_count()
+        return attribute_count(self.tree)
 
 
 def _atts(tree: Tree) -> list[Tree]:
@@ -152,7 +151,7 @@ class Cursor(_Steerable):
     def entry(self, flavour: str) -> int:
         """Return the child that continue or move starts with."""
         if flavour != "move":
-            return self.att_count()
+            return attribute_count(self.tree)
         target = self.message.get("to")
         if type(target) is not str:
             raise FlowError(f"move target {shown(target)} is not a string")
@@ -167,7 +166,7 @@ class Loop(Cursor):
 
     def receive_last(self) -> list[Message]:
         """Start over."""
-        first = self.att_count()
+        first = attribute_count(self.tree)
         if first >= len(self.tree[1]):
             return self.reply()
         self.next_pass()
@@ -187,7 +186,7 @@ class Until(_Steerable):
 
     def receive_non_att(self, index: int) -> list[Message]:
         """Judge the test, or go on in the body."""
-        first = self.att_count()
+        first = attribute_count(self.tree)
         own = self.node.own
         if index == first:
             return self._judge(first)
@@ -222,7 +221,7 @@ class _Steer(Procedure):
         return None if self.node.heat is None else self.node.heat[1].get("nid")
 
     def is_ancestor(self, nid: str | None) -> bool:
-        """Tell whether a node is this one or above it."""
+        """Return whether a node is this one or above it."""
         node: Node | None = self.node
         while node is not None:
             if node.nid == nid:
@@ -239,7 +238,7 @@ class Break(_Steer):
 
     def receive_last(self) -> list[Message]:
         """Cancel the loop, and reply unless this node goes with it."""
-        values = self.unkeyed()
+        values = self.node.unkeyed_atts()
         nid = self.target(self.att("ref"))
         if nid is None:
             self.set_ret(self.ret0)
@@ -258,12 +257,9 @@ class Move(_Steer):
 
     def receive_last(self) -> list[Message]:
         """Cancel the cursor, telling it where to go on."""
-        values = self.unkeyed()
+        values = self.node.unkeyed_atts()
         nid = self.target(self.att("ref") or (values[0] if values else None))
         if nid is None:
             return self.reply()
         out = [self.wrap("cancel", nid, flavour="move", to=self.att("to"))]
         return out if self.is_ancestor(nid) else out + self.reply()
-
-
-__all__ = ["Break", "Cursor", "Loop", "Move", "Until", "child_id", "child_nid"]

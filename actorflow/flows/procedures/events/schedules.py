@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.procedures.events.signals import Watcher
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.procedures.signals import Watcher
 from actorflow.flows.values.rendering import shown
 from actorflow.flows.values.values import Value, is_function, truthy
 
@@ -28,7 +28,7 @@ class Sleep(Procedure):
         """Schedule the reply."""
         given = self.att("for")
         if given is None:
-            given = next(iter(self.unkeyed()), None)
+            given = next(iter(self.node.unkeyed_atts()), None)
         if not truthy(given):
             raise FlowError("missing a sleep time duration")
         message = self.reply()[0]
@@ -72,7 +72,9 @@ class Schedule(Watcher):
         for key, value in self.node.atts or ():
             if key in ("cron", "at", "in", "every"):
                 return key, value
-        return None, next((value for value in self.unkeyed() if not is_function(value)), None)
+        return None, next(
+            (value for value in self.node.unkeyed_atts() if not is_function(value)), None
+        )
 
 
 @procedure("cron", "every")

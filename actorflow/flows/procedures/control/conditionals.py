@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, attribute_count
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import (
     Value,
@@ -32,7 +32,7 @@ class If(Procedure):
 
     def receive_non_att(self, index: int) -> list[Message]:
         """Choose the branch, or reply after it."""
-        first = self.att_count()
+        first = attribute_count(self.tree)
         if index > first:
             return self.reply()
         met = truthy(self.payload.get("ret"))
@@ -45,7 +45,7 @@ class If(Procedure):
 
 
 def is_else(tree: Tree) -> bool:
-    """Tell whether a tree is the word ``else``."""
+    """Return whether a tree is the word ``else``."""
     return bool(tree[0] == "else" and tree[1] == [])
 
 
@@ -80,7 +80,7 @@ class Cond(Procedure):
 
     def start(self) -> list[Message]:
         """Begin with the first test."""
-        first = self.att_count()
+        first = attribute_count(self.tree)
         return self._test(first) if first == 0 else super().start()
 
     def receive_last_att(self, index: int) -> list[Message]:
@@ -89,7 +89,7 @@ class Cond(Procedure):
 
     def receive_non_att(self, index: int) -> list[Message]:
         """Take the branch, or the next test."""
-        position = index - self.att_count()
+        position = index - attribute_count(self.tree)
         if position % 2 == 1:
             return self.reply()
         if truthy(self.payload.get("ret")):
@@ -124,7 +124,7 @@ class Case(Procedure):
 
     def start(self) -> list[Message]:
         """Begin with the value, the first candidate, or the attributes."""
-        return self.execute_child(0) if self.att_count() else self._begin(0)
+        return self.execute_child(0) if attribute_count(self.tree) else self._begin(0)
 
     def receive_last_att(self, index: int) -> list[Message]:
         """Begin after the attributes."""
@@ -140,7 +140,7 @@ class Case(Procedure):
         """Take the value, judge a candidate, or reply after a branch."""
         own = self.node.own
         ret = self.payload.get("ret")
-        first = self.att_count()
+        first = attribute_count(self.tree)
         if "key" not in own:
             own["key"] = ret
             return self.candidate(first + 1)
@@ -161,7 +161,7 @@ class Case(Procedure):
         return self.execute_child(index)
 
     def is_catch_all(self, tree: Tree) -> bool:
-        """Tell whether a candidate is always met."""
+        """Return whether a candidate is always met."""
         return is_else(tree)
 
     def branch(self, index: int, variables: dict[str, Value] | None) -> list[Message]:
@@ -172,7 +172,7 @@ class Case(Procedure):
         return self.execute_child(index, vars=variables)
 
     def judge(self, key: Value, candidate: Value) -> tuple[bool, dict[str, Value] | None]:
-        """Tell whether the candidate fits, and the variables for the branch, if it binds any."""
+        """Return whether the candidate fits, and the variables for the branch, if it binds any."""
         candidates = (
             candidate if type(candidate) is list and not _is_atom(candidate) else [candidate]
         )

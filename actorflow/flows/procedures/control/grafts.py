@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import child_id
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.execution.rewriting import wear
+from actorflow.flows.execution.rewriting import replace_around
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.rendering import shown
 from actorflow.flows.values.values import dup_function, to_text
@@ -35,14 +35,14 @@ class Graft(Procedure):
         """Execute the subflow as this node was executed, and put it in the parent's tree."""
         name = self.att("tree", "subtree", "flow", "subflow", "twig")
         if name is None:
-            name = next(iter(self.unkeyed()), None)
+            name = next(iter(self.node.unkeyed_atts()), None)
         tree = self.run.loader.subflow(self.run.domain, to_text(name))
         if tree is None:
             raise FlowError(f"no subtree {shown(name)} found (domain {shown(self.run.domain)})")
         node = self.node
         if node.parent is not None:
             self._replant(node.parent, child_id(node.nid), tree)
-            wear(self.run, node, self.tree, tree)
+            replace_around(self.run, node, self.tree, tree)
         return [{**node.own["message"], "tree": tree}]
 
     def _replant(self, nid: str, index: int, tree: Tree) -> None:

@@ -1,4 +1,4 @@
-"""match: a case whose candidates take values apart and bind variables.
+"""Patterns: the candidates of ``match``, which take values apart and bind variables.
 
 The value to match travels in the payload as ``_pat_val``; what a pattern makes of it comes back as
 ``_pat_binding``: the variables for the branch, or null when it does not fit.
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.execution import names
 from actorflow.flows.execution.node import child_nid
-from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.execution.rewriting import wear
-from actorflow.flows.procedures.conditionals import Case, is_else
+from actorflow.flows.execution.procedure import Procedure, attribute_count
+from actorflow.flows.execution.rewriting import replace_around
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.paths import get_path
 from actorflow.flows.values.values import (
@@ -65,12 +64,12 @@ def to_pattern(tree: Tree) -> Tree:
 
 
 def _is_flag(tree: Tree, word: str) -> bool:
-    """Tell whether a tree is an attribute that is nothing but ``word``."""
+    """Return whether a tree is an attribute that is nothing but ``word``."""
     return tree[0] == "_att" and len(tree[1]) == 1 and tree[1][0][:2] == [word, []]
 
 
 def is_pattern(tree: Tree) -> bool:
-    """Tell whether a tree is a pattern."""
+    """Return whether a tree is a pattern."""
     return tree[0] in _PATTERN_HEADS
 
 
@@ -88,50 +87,6 @@ def splat_of(tree: Tree) -> tuple[str, int | None] | None:
     if match is None:
         return None
     return match.group(1), None if match.group(2) == "_" else int(match.group(2))
-
-
-# -- match -----------------------------------------------------------------------------------
-
-
-@procedure("match")
-class Match(Case):
-    """A value (or ret), then pairs of pattern and branch."""
-
-    __slots__ = ()
-
-    def pre_execute(self) -> None:
-        """Make patterns of the candidates."""
-        is_shared = self.tree is self.message["tree"]
-        super().pre_execute()
-        children = list(self.tree[1])
-        first = self.att_count()
-        odd = (len(children) - first) % 2
-        for index in range(first + odd, len(children), 2):
-            known = children[index]
-            children[index] = to_pattern(known)
-            if children[index] is not known and (is_shared or known[0] != "_rxs"):
-                wear(self.run, self.node, known, children[index])
-        self.rewrite([self.tree[0], children, *self.tree[2:]])
-
-    def is_catch_all(self, tree: Tree) -> bool:
-        """Tell whether a candidate is ``else`` or ``_``."""
-        return is_else(tree) or tree[:2] == ["_", []]
-
-    def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
-        """Show a pattern the value."""
-        children = self.tree[1]
-        if index < len(children) and is_pattern(children[index]):
-            self.payload = {**self.payload, "_pat_val": self.node.own["key"]}
-        return super().execute_child(index, sub, **fields)
-
-    def judge(self, key: Value, candidate: Value) -> tuple[bool, dict[str, Value] | None]:
-        """Take a pattern's bindings, or compare a plain value, which binds nothing."""
-        if "_pat_binding" not in self.payload:
-            return same(key, candidate), None
-        payload = dict(self.payload)
-        binding = payload.pop("_pat_binding")
-        self.payload = payload
-        return binding is not None, binding
 
 
 # -- patterns --------------------------------------------------------------------------------
@@ -156,7 +111,7 @@ class Pattern(Procedure):
         """Begin with the attributes, or the first part."""
         if not self.tree[1]:
             return self.end({} if self.value == [] else None)
-        return self.execute_child(0) if self.att_count() else self.receive_last_att(-1)
+        return self.execute_child(0) if attribute_count(self.tree) else self.receive_last_att(-1)
 
     def end(self, binding: dict[str, Value] | None) -> list[Message]:
         """Reply with the bindings, or null."""
@@ -288,7 +243,7 @@ class ObjectPattern(Pattern):
         known = self.tree
         if children != known[1]:
             self.rewrite([known[0], children, *known[2:]])
-            wear(self.run, self.node, known, self.tree)
+            replace_around(self.run, self.node, known, self.tree)
 
     def start(self) -> list[Message]:
         """Begin, unless the value is no object."""
@@ -386,7 +341,7 @@ class GuardPattern(Pattern):
     def pre_execute(self) -> None:
         """Make a string of the name."""
         super().pre_execute()
-        children, first = list(self.tree[1]), self.att_count()
+        children, first = list(self.tree[1]), attribute_count(self.tree)
         if first < len(children) and children[first][1] == []:
             children[first] = ["_sqs", children[first][0], *children[first][2:]]
             self.rewrite([self.tree[0], children, *self.tree[2:]])

@@ -1,4 +1,4 @@
-"""Cancelling, killing, failing, and going on aside."""
+"""``cancel``, ``kill``, ``abort`` and ``fail``: what ends nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Cancel(Procedure):
     def _targets(self) -> list[str]:
         """Return the nids that are meant: first those named, then those that bear a tag."""
         words: list[str] = []
-        for value in [*self.unkeyed(), self.att("nid"), self.att("ref")]:
+        for value in [*self.node.unkeyed_atts(), self.att("nid"), self.att("ref")]:
             listed = value if type(value) is list else [value]
             if all(type(one) is str for one in listed):
                 words += listed
@@ -47,7 +47,7 @@ class Cancel(Procedure):
         return list(dict.fromkeys(nids))
 
     def _is_here(self, nid: str) -> bool:
-        """Tell whether a node is this one or above it."""
+        """Return whether a node is this one or above it."""
         node: Node | None = self.node
         while node is not None:
             if node.nid == nid:
@@ -90,42 +90,3 @@ class Fail(Procedure):
         text = as_text(ret) if truthy(ret) else "error"
         error = error_dict(FlowError(text), procedure=self.node.heat0, line=self.tree[2])
         return [self.wrap("failed", self.node.parent or self.node.nid, error=error)]
-
-
-@procedure("part", "flank")
-class Aside(Procedure):
-    """Reply at once, with the own nid, and go on aside.
-
-    A ``flank`` ends with its parent, a ``part`` does not.
-
-    With ``r: false`` (or ``rep:``, ``reply:``) there is no reply at all; ``c:`` (``can:``,
-    ``cancellable:``) tells whether it ends with its parent.
-    """
-
-    __slots__ = ()
-    keeps_atts = True
-
-    def start(self) -> list[Message]:
-        """Begin with the attributes, if there are any."""
-        return super().start() if self.tree[1][0][0] == "_att" else self._step_aside(0)
-
-    def receive_last_att(self, index: int) -> list[Message]:
-        """Go on after the attributes."""
-        return self._step_aside(index + 1)
-
-    def _step_aside(self, first: int) -> list[Message]:
-        node = self.node
-        replies, ends = self.att("reply", "rep", "r"), self.att("cancellable", "can", "c")
-        node.own["can"] = node.heap == "flank" if ends is None else truthy(ends)
-        out: list[Message] = []
-        if replies is None or truthy(replies):
-            out = self.reply(ret=node.nid, flavour="flank" if node.own["can"] else "part")
-        node.detached = True
-        node.tree = self.tree
-        return out + self.execute_child(first)
-
-    def cancel_message(self) -> list[Message]:
-        """Take a cancel; one from the parent is for a ``flank`` only."""
-        if not self.node.own.get("can") and self.message.get("from") == self.node.parent:
-            return []
-        return super().cancel_message()
