@@ -9,18 +9,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actorflow.bench import figures
-from actorflow.bench.policies import parse_policies
-from actorflow.bench.simulate import simulate
-from actorflow.bench.timeline import timeline
+from actorflow.lab.models.policies import parse_policies
+from actorflow.lab.report import figures
+from actorflow.lab.report.timeline import timeline
+from actorflow.lab.run.simulate import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from matplotlib.figure import Figure
 
-    from actorflow.bench.results import Result
-    from actorflow.bench.traffic import Message
+    from actorflow.lab.models.traffic import Message
+    from actorflow.lab.run.result import Result
 
 FOLDER = Path(__file__).parent.parent / "docs" / "figures"
 DPI = 100

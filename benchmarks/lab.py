@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actorflow.bench.goals import seconds_text
-from actorflow.bench.measure import measure
-from actorflow.bench.simulate import simulate
-from actorflow.bench.traffic import Constant, Poisson, Zipf
+from actorflow.lab.models.notation import seconds_text
+from actorflow.lab.models.traffic import Constant, Poisson, Zipf
+from actorflow.lab.run.measure import measure
+from actorflow.lab.run.simulate import simulate
 from benchmarks.machine import describe
 
 if TYPE_CHECKING:

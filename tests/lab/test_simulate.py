@@ -15,13 +15,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from actorflow.bench.policies import BUILT_INS, Policy
-from actorflow.bench.simulate import Simulation, simulate
-from actorflow.bench.sources import parse_traffic
-from actorflow.bench.traffic import Given, Poisson
+from actorflow.lab.models.policies import BUILT_INS, Policy
+from actorflow.lab.models.sources import parse_traffic
+from actorflow.lab.models.traffic import Given, Poisson
+from actorflow.lab.run.simulate import Simulation, simulate
 from actorflow.runtime.worker.failure import Drop
 from tests.behaviours.compositions import Part, built, compositions, leaves, possible
-from tests.bench.naive import Naive
+from tests.lab.naive import Naive
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -184,7 +184,7 @@ def test_same_seed_same_result_and_another_seed_another_one() -> None:
 
 FINGERPRINT = f"""
 import hashlib
-from actorflow.bench.simulate import simulate
+from actorflow.lab.run.simulate import simulate
 run = lambda text: simulate({TRAFFIC!r}, {SERVICE!r}, text, seed=5, on_failure="retry")
 results = [run(text) for text in {TEXTS!r}]
 print(hashlib.sha256(repr(results).encode()).hexdigest())

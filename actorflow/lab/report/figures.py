@@ -8,8 +8,8 @@ import math
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
-from actorflow.bench.goals import seconds_text
-from actorflow.bench.report import dominated
+from actorflow.lab.models.notation import seconds_text
+from actorflow.lab.report.dominance import dominated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from actorflow.bench.results import Result
+    from actorflow.lab.run.result import Result
 
 __all__ = [
     "FIGURES", "batch_sizes", "by_priority", "colour", "depths", "drawn", "frontier", "latency_cdf",

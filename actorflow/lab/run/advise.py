@@ -13,22 +13,24 @@ from itertools import islice
 from math import fsum, inf
 from typing import TYPE_CHECKING, Protocol
 
-from actorflow.bench.goals import Goal, figure_text, latency_limit, parse_goals, seconds_text
-from actorflow.bench.policies import KINDS, as_code, policy
-from actorflow.bench.service import parse_service
-from actorflow.bench.simulate import simulate
-from actorflow.bench.sources import parse_traffic
-from actorflow.bench.traffic import AT, KEY, PRIORITY, Given
+from actorflow.lab.models.notation import seconds_text
+from actorflow.lab.models.policies import KINDS, as_code, policy
+from actorflow.lab.models.service import parse_service
+from actorflow.lab.models.sources import parse_traffic
+from actorflow.lab.models.traffic import AT, Given
+from actorflow.lab.run.candidates import candidates
+from actorflow.lab.run.goals import Goal, figure_text, parse_goals
+from actorflow.lab.run.simulate import simulate
 from actorflow.runtime.errors import ActorflowError, BadOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from actorflow.bench.results import Result
-    from actorflow.bench.service import Service
-    from actorflow.bench.traffic import Message, Traffic
+    from actorflow.lab.models.service import Service
+    from actorflow.lab.models.traffic import Message, Traffic
+    from actorflow.lab.run.result import Result
 
-__all__ = ["Advice", "Candidate", "GoalUnreachable", "advise", "candidates"]
+__all__ = ["Advice", "Candidate", "GoalUnreachable", "advise"]
 
 _RUNGS = ((4_000, 3, 12), (16_000, 3, 6))  # messages, then one in so many stays, at least so many
 _SAME = 0.01  # shares of busy time that differ by less are the same
@@ -274,60 +276,3 @@ def _busiest(
 def _from_zero(window: list[Message]) -> list[Message]:
     """Let the first message of a window arrive at 0."""
     return [(key, priority, size, at - window[0][AT]) for key, priority, size, at in window]
-
-
-def candidates(goals: Sequence[Goal], sample: Sequence[Message]) -> list[str]:
-    """Make policies that could hold the goals for such traffic: some hundred of them.
-
-    Waits and targets are shares of the shortest latency asked for; bounds are tried only where
-    the goals allow to lose messages, leaves that merge only where keys repeat.
-    """
-    limit = latency_limit(goals) or 0.1
-    rate = len(sample) / max(sample[-1][AT] - sample[0][AT], 1e-3) if sample else 1.0
-    texts: dict[str, None] = {}
-    for leaf in _leaves(goals, sample):
-        texts[leaf] = None
-        for size in (1, 10, 30, 100, 300, 1000, 3000):
-            texts[f"chunk({leaf}, {size})"] = None
-        for share in (0.1, 0.25, 0.5, 0.7):
-            texts[f"linger({leaf}, {_time(limit * share)})"] = None
-        for share in (0.25, 0.5):
-            texts[f"throttle({leaf}, {_time(limit * share)})"] = None
-        texts[f"linger({leaf}, {_time(limit * 0.5)}, 100)"] = None
-        texts[f"linger(chunk({leaf}, 100), {_time(limit * 0.25)}, 100)"] = None
-        for share in (0.95, 0.8, 0.5):
-            texts[f"adaptive({leaf}, {_time(limit * share)})"] = None
-        if _may_lose(goals):
-            for share in (0.25, 0.5, 1.0):
-                size = max(int(rate * limit * share), 1)
-                full = "drop_newest" if leaf in ("priority", "fair") else "drop_oldest"
-                texts[f"bounded({leaf}, {size}, {full})"] = None
-                texts[f"expire({leaf}, {_time(limit * share)})"] = None
-    return list(texts)
-
-
-def _leaves(goals: Sequence[Goal], sample: Sequence[Message]) -> list[str]:
-    keys = len({message[KEY] for message in sample})
-    priorities = len({message[PRIORITY] for message in sample})
-    leaves = ["queue"]
-    melts = not any(
-        goal.figure in ("replacement", "replaced", "merged") and goal.limit == 0 for goal in goals
-    )
-    if melts and 1 < keys < 0.9 * len(sample):
-        leaves += ["unique", "coalesce"]
-    if priorities > 1 and any(goal.only for goal in goals):
-        leaves.append("priority")
-    if keys > 1 and any(goal.figure == "fairness" for goal in goals):
-        leaves.append("fair")
-    if any(goal.figure == "p50" for goal in goals):
-        leaves.append("stack")
-    return leaves
-
-
-def _may_lose(goals: Sequence[Goal]) -> bool:
-    """Tell whether the goals speak of a loss that would be allowed; else none is."""
-    return any(goal.figure == "loss" and goal.limit > 0 for goal in goals)
-
-
-def _time(seconds: float) -> str:
-    return seconds_text(float(f"{seconds:.2g}"))

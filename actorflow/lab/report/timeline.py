@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.bench.figures import colour, drawn
-from actorflow.bench.policies import policy
-from actorflow.bench.service import parse_service
-from actorflow.bench.simulate import simulate
-from actorflow.bench.traffic import AT, KEY, PRIORITY, SIZE, Given
+from actorflow.lab.models.policies import policy
+from actorflow.lab.models.service import parse_service
+from actorflow.lab.models.traffic import AT, KEY, PRIORITY, SIZE, Given
+from actorflow.lab.report.figures import colour, drawn
+from actorflow.lab.run.simulate import simulate
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from actorflow.bench.service import Service
-    from actorflow.bench.traffic import Message
+    from actorflow.lab.models.service import Service
+    from actorflow.lab.models.traffic import Message
 
 __all__ = ["timeline"]
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from actorflow.bench.simulate import simulate
-from actorflow.bench.traffic import AT, Given, Step
+from actorflow.lab.models.traffic import AT, Given, Step
+from actorflow.lab.run.simulate import simulate
 
 STEP = Step(500, 20_000, at=5, duration=10)
 TARGET = 0.05

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actorflow.bench.notation import BadNotation, Call, Term, Word, bind, parse
-from actorflow.bench.trace import Trace
-from actorflow.bench.traffic import (
+from actorflow.lab.models.notation import BadNotation, Call, Term, Word, bind, parse
+from actorflow.lab.models.trace import Trace
+from actorflow.lab.models.traffic import (
     Bursty,
     Constant,
     Diurnal,
@@ -24,7 +24,7 @@ from actorflow.runtime.errors import BadOption, near
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.bench.traffic import Traffic
+    from actorflow.lab.models.traffic import Traffic
 
 __all__ = ["MODELS", "parse_traffic"]
 

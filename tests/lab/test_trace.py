@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.bench import trace as module
-from actorflow.bench.simulate import simulate
-from actorflow.bench.trace import BadTrace, Trace
+from actorflow.lab import recording as module
+from actorflow.lab.models.trace import BadTrace, Trace
+from actorflow.lab.run.simulate import simulate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,7 +126,7 @@ def test_times_never_go_back_when_threads_push(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter([0.0, 5.0, 3.0, 4.0, 6.0])
-    monkeypatch.setattr("actorflow.bench.trace.monotonic", lambda: next(times))
+    monkeypatch.setattr("actorflow.lab.recording.monotonic", lambda: next(times))
     path = tmp_path / "t.jsonl"
     with af.spawn(lambda _batch, _: None) as worker:
         recorder = module.Recorder(worker, path, (None, None, None))

@@ -15,11 +15,12 @@ from operator import itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from actorflow.bench.policies import Policy, policy
-from actorflow.bench.results import Ledger, Result
-from actorflow.bench.service import ServiceFailure, parse_service
-from actorflow.bench.sources import parse_traffic
-from actorflow.bench.traffic import AT, SIZE, Message, Traffic
+from actorflow.lab.models.policies import Policy, policy
+from actorflow.lab.models.service import ServiceFailure, parse_service
+from actorflow.lab.models.sources import parse_traffic
+from actorflow.lab.models.traffic import AT, SIZE, Message, Traffic
+from actorflow.lab.run.ledger import Ledger
+from actorflow.lab.run.result import Result
 from actorflow.runtime.errors import WouldBlock
 from actorflow.runtime.worker.accumulation import Accumulation
 from actorflow.runtime.worker.failure import failure_policy
@@ -28,7 +29,7 @@ from behaviours.base import adapt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from actorflow.bench.service import Service
+    from actorflow.lab.models.service import Service
     from actorflow.runtime.worker.batch import Batch
     from actorflow.runtime.worker.failure import FailurePolicy
 

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from actorflow.bench import figures, html
-from actorflow.bench.report import as_csv, as_json, as_table, dominated, rows
-from actorflow.bench.results import Histogram, Series
-from actorflow.bench.simulate import simulate
+from actorflow.lab.report import figures, html
+from actorflow.lab.report.dominance import dominated
+from actorflow.lab.report.files import as_csv, as_json
+from actorflow.lab.report.table import as_table, rows
+from actorflow.lab.run.ledger import Histogram, Series
+from actorflow.lab.run.simulate import simulate
 
 if TYPE_CHECKING:
-    from actorflow.bench.results import Result
+    from actorflow.lab.run.result import Result
 
 TEXTS = ("queue", "stack", "unique", "linger(queue, 20ms)", "bounded(queue, 20, drop_oldest)")
 

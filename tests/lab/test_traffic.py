@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from actorflow.bench.sources import parse_traffic
-from actorflow.bench.traffic import (
+from actorflow.lab.models.sources import parse_traffic
+from actorflow.lab.models.traffic import (
     AT,
     CHUNK,
     KEY,
@@ -22,7 +22,7 @@ from actorflow.bench.traffic import (
 )
 
 if TYPE_CHECKING:
-    from actorflow.bench.traffic import Message, Traffic
+    from actorflow.lab.models.traffic import Message, Traffic
 
 
 def messages(traffic: Traffic, seed: int = 0) -> list[Message]:

@@ -1,4 +1,4 @@
-"""The command `actorflow bench`: simulate, measure, advise, policies. Needs the extra `bench`."""
+"""The command `actorflow lab`: simulate, measure, advise, policies. Needs the extra `bench`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.syntax import Syntax
 from rich.table import Table
 
-from actorflow.bench.advise import GoalUnreachable, advise
-from actorflow.bench.measure import measure
-from actorflow.bench.policies import BUILT_INS, KINDS, parse_policies
-from actorflow.bench.report import as_csv, as_json, as_table
-from actorflow.bench.service import parse_service
-from actorflow.bench.simulate import simulate
-from actorflow.bench.sources import MODELS, parse_traffic
+from actorflow.lab.models.policies import BUILT_INS, KINDS, parse_policies
+from actorflow.lab.models.service import parse_service
+from actorflow.lab.models.sources import MODELS, parse_traffic
+from actorflow.lab.report.files import as_csv, as_json
+from actorflow.lab.report.table import as_table
+from actorflow.lab.run.advise import GoalUnreachable, advise
+from actorflow.lab.run.measure import measure
+from actorflow.lab.run.simulate import simulate
 from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from actorflow.bench.policies import Policy
-    from actorflow.bench.results import Result
-    from actorflow.bench.traffic import Traffic
+    from actorflow.lab.models.policies import Policy
+    from actorflow.lab.models.traffic import Traffic
+    from actorflow.lab.run.result import Result
 
 __all__ = ["app"]
 
@@ -253,11 +254,11 @@ def _report(
     if csv is not None:
         csv.write_text(as_csv(results), encoding="utf-8")
     if html is not None:
-        from actorflow.bench.html import as_html  # noqa: PLC0415 - matplotlib is slow to import
+        from actorflow.lab.report.html import as_html  # noqa: PLC0415 - matplotlib is slow to import
 
         html.write_text(as_html(results, parameters, complete=complete), encoding="utf-8")
     if figures is not None and results:
-        from actorflow.bench.figures import FIGURES, save  # noqa: PLC0415
+        from actorflow.lab.report.figures import FIGURES, save  # noqa: PLC0415
 
         figures.mkdir(parents=True, exist_ok=True)
         for name, draw in FIGURES.items():

@@ -1,30 +1,26 @@
-"""Results for people and programs: a table on the terminal, JSON, CSV."""
+"""The table of results, for the terminal."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from typing import TYPE_CHECKING, Any
 
-from actorflow.bench.goals import seconds_text
+from actorflow.lab.models.notation import seconds_text
+from actorflow.lab.report.dominance import dominated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.table import Table
 
-    from actorflow.bench.results import Result
+    from actorflow.lab.run.result import Result
 
-__all__ = ["HEADINGS", "as_csv", "as_json", "as_table", "dominated", "rows"]
+__all__ = ["HEADINGS", "as_table", "rows"]
 
 HEADINGS = (
     "policy", "msgs/s", "p50", "p90", "p99", "p99.9", "max", "batch", "largest", "busy",
     "lost", "replaced", "depth", "fairness",
 )  # fmt: skip
-_CURVES = ("curve", "depth_series", "batch_series")
 _WIDE_ONLY = {"p90", "p99.9", "max", "largest", "depth", "fairness"}
-_CLOSE = 0.005  # throughputs that differ by less are the same
 
 
 def rows(results: Sequence[Result]) -> list[list[str]]:
@@ -94,69 +90,3 @@ def as_table(results: Sequence[Result], title: str = "", *, narrow: bool = False
             style="dim" if result.policy in worse else "",
         )
     return table
-
-
-def dominated(results: Sequence[Result]) -> set[str]:
-    """Name the policies that another one beats in throughput, p99 and busy share at once.
-
-    As good in all of them and better in one is a beating; so is the same policy's being lossy.
-    """
-    return {
-        result.policy
-        for result in results
-        if any(_beats(other, result) for other in results if other is not result)
-    }
-
-
-def _beats(one: Result, other: Result) -> bool:
-    pairs = [
-        (one.throughput, other.throughput * (1 - _CLOSE), other.throughput * (1 + _CLOSE)),
-        (
-            -one.latency["p99"],
-            -other.latency["p99"] * (1 + _CLOSE),
-            -other.latency["p99"] * (1 - _CLOSE),
-        ),
-        (-one.busy, -other.busy - _CLOSE, -other.busy + _CLOSE),
-        (-one.lost, -other.lost, -other.lost),
-    ]
-    return all(mine >= least for mine, least, _ in pairs) and any(
-        mine > most for mine, _, most in pairs
-    )
-
-
-def as_json(
-    results: Sequence[Result], parameters: Mapping[str, Any], *, complete: bool = True
-) -> str:
-    """Give everything, curves included."""
-    found = {
-        "parameters": dict(parameters),
-        "complete": complete,
-        "results": [result.as_dict() for result in results],
-    }
-    return json.dumps(found, indent=1, default=str)
-
-
-def as_csv(results: Sequence[Result]) -> str:
-    """Give one line per policy, without the curves."""
-    out = io.StringIO()
-    flat = [_flat(result) for result in results]
-    names = list(dict.fromkeys(name for row in flat for name in row))
-    writer = csv.DictWriter(out, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    return out.getvalue()
-
-
-def _flat(result: Result) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for name, value in result.as_dict().items():
-        if name in _CURVES or name == "priorities":
-            continue
-        if name == "latency":
-            row |= value
-        elif name == "intervals":
-            for figure, (low, high) in value.items():
-                row |= {f"{figure}_low": low, f"{figure}_high": high}
-        else:
-            row[name] = value
-    return row

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from actorflow.bench.notation import BadNotation, Call, Product, Sum, Word, parse
-from actorflow.bench.policies import BUILT_INS, KINDS, as_code, parse_policies, policy
-from actorflow.bench.service import ServiceFailure, parse_service
-from actorflow.bench.sources import parse_traffic
-from actorflow.bench.trace import Trace
-from actorflow.bench.traffic import (
+from actorflow.lab.models.notation import BadNotation, Call, Product, Sum, Word, parse
+from actorflow.lab.models.policies import BUILT_INS, KINDS, as_code, parse_policies, policy
+from actorflow.lab.models.service import ServiceFailure, parse_service
+from actorflow.lab.models.sources import parse_traffic
+from actorflow.lab.models.trace import Trace
+from actorflow.lab.models.traffic import (
     Bursty,
     Constant,
     Diurnal,

@@ -9,16 +9,17 @@ import pytest
 
 import actorflow as af
 import behaviours
-from actorflow.bench import advise as module
-from actorflow.bench.advise import Advice, GoalUnreachable, advise, candidates
-from actorflow.bench.goals import Goal, figure_text, parse_goals, seconds_text
-from actorflow.bench.notation import BadNotation
-from actorflow.bench.policies import policy
-from actorflow.bench.simulate import simulate
-from actorflow.bench.sources import parse_traffic
+from actorflow.lab.models.notation import BadNotation, seconds_text
+from actorflow.lab.models.policies import policy
+from actorflow.lab.models.sources import parse_traffic
+from actorflow.lab.run import advise as module
+from actorflow.lab.run.advise import Advice, GoalUnreachable, advise
+from actorflow.lab.run.candidates import candidates
+from actorflow.lab.run.goals import Goal, figure_text, parse_goals
+from actorflow.lab.run.simulate import simulate
 
 if TYPE_CHECKING:
-    from actorflow.bench.results import Result
+    from actorflow.lab.run.result import Result
 
 
 @pytest.fixture(scope="module")

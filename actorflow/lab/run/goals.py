@@ -7,16 +7,16 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actorflow.bench.notation import BadNotation, parse
-from actorflow.bench.results import QUANTILES
+from actorflow.lab.models.notation import BadNotation, parse, seconds_text
+from actorflow.lab.run.result import QUANTILES
 from actorflow.runtime.errors import near
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from actorflow.bench.results import Result
+    from actorflow.lab.run.result import Result
 
-__all__ = ["Goal", "figure_text", "latency_limit", "parse_goals", "seconds_text"]
+__all__ = ["Goal", "figure_text", "latency_limit", "parse_goals"]
 
 _LATENCIES = (*QUANTILES, "max")
 _COUNTS: dict[str, Callable[[Result], int]] = {
@@ -168,20 +168,6 @@ def _goal(text: str, piece: str, at: int) -> Goal:
     if not isinstance(limit, int | float) or not 0 <= limit < math.inf:
         raise BadNotation(text, at + found.start("limit"), "expected a number like 50ms or 80%")
     return Goal(figure, found["sign"], float(limit), only)
-
-
-def seconds_text(seconds: float) -> str:
-    """Show a time in a fitting unit.
-
-    >>> [seconds_text(each) for each in (0.0, 12.3e-6, 0.05, 1.234, 250.0)]
-    ['0s', '12.3us', '50ms', '1.23s', '250s']
-    """
-    if not math.isfinite(seconds):
-        return "never"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale * 0.9995:
-            return f"{seconds / scale:.3g}{unit}" if seconds < 1000 * scale else f"{seconds:,.0f}s"
-    return "0s" if seconds == 0 else f"{seconds / 1e-6:.2g}us"
 
 
 def figure_text(figure: str, value: float) -> str:

@@ -14,11 +14,12 @@ from random import Random
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from actorflow.bench.policies import Policy, policy
-from actorflow.bench.results import Ledger, Result
-from actorflow.bench.service import ServiceFailure, parse_service
-from actorflow.bench.sources import parse_traffic
-from actorflow.bench.traffic import AT, SIZE
+from actorflow.lab.models.policies import Policy, policy
+from actorflow.lab.models.service import ServiceFailure, parse_service
+from actorflow.lab.models.sources import parse_traffic
+from actorflow.lab.models.traffic import AT, SIZE
+from actorflow.lab.run.ledger import Ledger
+from actorflow.lab.run.result import Result
 from actorflow.runtime.errors import BadOption, WorkerStopped
 from actorflow.runtime.worker.failure import Drop, failure_policy
 from actorflow.runtime.worker.spec import spawn
@@ -26,8 +27,8 @@ from actorflow.runtime.worker.spec import spawn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from actorflow.bench.service import Service
-    from actorflow.bench.traffic import Message, Traffic
+    from actorflow.lab.models.service import Service
+    from actorflow.lab.models.traffic import Message, Traffic
 
 __all__ = ["measure"]
 

@@ -1,29 +1,27 @@
-"""What a run of the lab found out about one policy."""
+"""The books of a run: latencies, batch sizes and depths, counted as they come."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import asdict, dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from actorflow.bench.traffic import AT, KEY, PRIORITY
+from actorflow.lab.models.traffic import AT, KEY, PRIORITY
+from actorflow.lab.run.result import QUANTILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from actorflow.bench.traffic import Message
+    from actorflow.lab.models.traffic import Message
 
-__all__ = ["QUANTILES", "Histogram", "Ledger", "Result", "Series", "jain"]
+__all__ = ["Histogram", "Ledger", "Series", "jain"]
 
 _STEPS = 256  # of the histogram for each factor of e: a resolution of 0.4 %
 _LEAST = 1e-9  # seconds; whatever is shorter counts as nothing
 _OFFSET = 5_400  # so that the steps of all values from _LEAST on are positive
 _SETTLE = 8_192  # messages after which they are counted, all at once
 _PRIORITIES = 64  # told apart; further ones count with the nearest of these
-
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 
 
 class Histogram:
@@ -250,64 +248,6 @@ class Ledger:
 
 
 _KEY, _PRIORITY = itemgetter(KEY), itemgetter(PRIORITY)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """One policy under one traffic. Times in seconds."""
-
-    policy: str
-    mode: str
-    """`simulate` or `measure`."""
-    seed: int
-    arrived: int
-    processed: int
-    duration: float
-    """From the first arrival to the end of the last batch."""
-    throughput: float
-    """Messages settled per second: processed, or replaced by or merged into one that was."""
-    latency_mean: float
-    latency: dict[str, float]
-    """p50, p90, p99, p99.9 and max, from push to processed."""
-    oldest: float
-    """The longest that any message waited before its batch began."""
-    batches: int
-    batch_mean: float
-    batch_max: int
-    busy: float
-    """Share of the time that the executor was busy."""
-    replaced: int
-    merged: int
-    dropped: int
-    rejected: int
-    expired: int
-    failed: int
-    """Messages of batches on which the job failed."""
-    peak_depth: int
-    """The most messages that were accumulated at once."""
-    memory: float
-    """About how much that was: the depth times the mean size of a message."""
-    fairness: float
-    """Jain's index of the mean latencies of the keys: 1 is fair, 1/keys is not."""
-    priorities: dict[float, dict[str, float]] = field(default_factory=dict)
-    """The latencies of each priority, with how many messages had it."""
-    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """For repeated measurements: 95 % confidence intervals."""
-    curve: list[tuple[float, float]] = field(default_factory=list)
-    """The cumulative distribution of the latency."""
-    depth_series: list[tuple[float, float]] = field(default_factory=list)
-    """How many were accumulated, over time: just before each batch left."""
-    batch_series: list[tuple[float, float]] = field(default_factory=list)
-    """How large the batches were, over time."""
-
-    @property
-    def lost(self) -> int:
-        """Messages that were pushed and will never be processed, replaced ones aside."""
-        return self.dropped + self.rejected + self.expired + self.failed
-
-    def as_dict(self) -> dict[str, Any]:
-        """Give it as plain data, for JSON."""
-        return {**asdict(self), "lost": self.lost}
 
 
 def jain(values: Iterable[float]) -> float:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import actorflow as af
-from actorflow.bench.measure import measure
-from actorflow.bench.service import ServiceFailure
-from actorflow.bench.traffic import Given
+from actorflow.lab.models.service import ServiceFailure
+from actorflow.lab.models.traffic import Given
+from actorflow.lab.run.measure import measure
 from behaviours import Adaptive, Queue
 
 NOW: Any = Given([(number % 7, number % 2, 3.0, 0.0) for number in range(1_000)])

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actorflow.bench.notation import BadNotation, Call, Product, Sum, Term, Word, parse
-from actorflow.bench.traffic import SIZE
+from actorflow.lab.models.notation import BadNotation, Call, Product, Sum, Term, Word, parse
+from actorflow.lab.models.traffic import SIZE
 from actorflow.runtime.errors import BadOption, near
 
 if TYPE_CHECKING:

@@ -6,14 +6,15 @@ import base64
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from actorflow.bench.figures import FIGURES, png
-from actorflow.bench.goals import seconds_text
-from actorflow.bench.report import HEADINGS, dominated, rows
+from actorflow.lab.models.notation import seconds_text
+from actorflow.lab.report.dominance import dominated
+from actorflow.lab.report.figures import FIGURES, png
+from actorflow.lab.report.table import HEADINGS, rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actorflow.bench.results import Result
+    from actorflow.lab.run.result import Result
 
 __all__ = ["as_html"]
 

@@ -14,8 +14,8 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from actorflow.bench.notation import BadNotation, Call, Term, Word, bind, parse
-from actorflow.bench.traffic import AT, KEY, PRIORITY, SIZE
+from actorflow.lab.models.notation import BadNotation, Call, Term, Word, bind, parse
+from actorflow.lab.models.traffic import AT, KEY, PRIORITY, SIZE
 from actorflow.runtime.errors import BadOption, near
 from behaviours import (
     Adaptive,

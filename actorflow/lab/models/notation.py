@@ -6,6 +6,7 @@ is shown with its place and what is known there.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,7 +16,7 @@ from actorflow.runtime.errors import ActorflowError, near
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BadNotation", "Call", "Product", "Sum", "Term", "Word", "bind", "parse"]
+__all__ = ["BadNotation", "Call", "Product", "Sum", "Term", "Word", "bind", "parse", "seconds_text"]
 
 _SCALES = {"s": 1, "min": 60, "h": 3600, "k": 1_000, "M": 1_000_000}
 _PARTS = {"us": 1_000_000, "ms": 1_000, "%": 100}  # divided by: 7ms is 0.007 to the last digit
@@ -200,3 +201,17 @@ def bind(text: str, term: Word | Call, names: Sequence[str]) -> dict[str, Term]:
             raise BadNotation(text, term.at, f"{name} is given twice, in {shape}")
         bound[name] = value
     return bound
+
+
+def seconds_text(seconds: float) -> str:
+    """Show a time in a fitting unit.
+
+    >>> [seconds_text(each) for each in (0.0, 12.3e-6, 0.05, 1.234, 250.0)]
+    ['0s', '12.3us', '50ms', '1.23s', '250s']
+    """
+    if not math.isfinite(seconds):
+        return "never"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale * 0.9995:
+            return f"{seconds / scale:.3g}{unit}" if seconds < 1000 * scale else f"{seconds:,.0f}s"
+    return "0s" if seconds == 0 else f"{seconds / 1e-6:.2g}us"
