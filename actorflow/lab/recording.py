@@ -68,7 +68,7 @@ class Recorder:
         self.recorded = 0
         self._worker = worker
         self._fields = tuple(zip(fields, (None, 0, 1), strict=True))
-        self._csv = path.suffix == ".csv"
+        self._csv = path.suffix.lower() == ".csv"
         self._begin = monotonic()
         self._latest = 0.0
         self._file = path.open("w", encoding="utf-8", newline="")

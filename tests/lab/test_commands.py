@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +16,11 @@ from typer.testing import CliRunner
 from actorflow.lab import commands
 from actorflow.lab.run.simulate import simulate
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).parent.parent.parent
+FULL = re.MULTILINE | re.DOTALL
 QUICK = ("-t", "poisson(2000, duration=1s)", "-s", "2ms + 10us*n")
 
 
@@ -53,24 +58,144 @@ def test_a_trace_is_taken(tmp_path: Path) -> None:
     assert lab("simulate", "--trace", str(trace), "-s", "2ms", "unique").exit_code == 0
 
 
-def test_measure_runs_a_job_of_yours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_lab_job.py").write_text("def save(batch): pass\nnumber = 7\n")
+JOBS = """
+number = 7
+totals = []
+
+def save(rows, total):
+    totals.append(total)
+    return total + len(rows)
+
+def alone(batch): pass
+
+def broken(batch, state):
+    raise ValueError("no disk")
+
+def picky(batch, state):
+    import my_lab_sibling
+    if any(message[0] % 2 for message in batch):
+        raise ValueError("odd")
+"""
+MEASURE = ("measure", "-t", "constant(2000, duration=10ms)", "queue")
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "my_lab_jobs.py").write_text(JOBS)
+    (tmp_path / "my_lab_sibling.py").touch()
+    (tmp_path / "my_lab_ruin.py").write_text("1 / 0\n")
     monkeypatch.chdir(tmp_path)
-    traffic = ("-t", "constant(2000, duration=10ms)", "queue", "--repetitions", "2")
-    done = lab("measure", *traffic, "--job", "my_lab_job:save")
+    path = list(sys.path)
+    yield
+    assert sys.path == path
+    for name in ("my_lab_jobs", "my_lab_sibling"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("jobs")
+def test_measure_runs_a_job_of_yours_and_keeps_its_state() -> None:
+    done = lab(*MEASURE, "--repetitions", "2", "--job", "my_lab_jobs:save", "--state", "0")
     assert done.exit_code == 0, done.output
     assert "±" in done.output
-    for job in ("my_lab_job:nothing", "my_lab_job:number", "my_lab_job", "no_such:save", ":"):
-        assert lab("measure", *traffic, "--job", job).exit_code == 2
+    assert "100.0%" not in done.output
+    totals = sys.modules["my_lab_jobs"].totals
+    assert totals.count(0) == 2
+    assert max(totals) > 0
+    assert lab(*MEASURE, "--repetitions", "1", "--job", "my_lab_jobs:alone").exit_code == 0
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_job_that_always_fails_ends_with_its_exception() -> None:
+    done = lab(*MEASURE, "--job", "my_lab_jobs:broken", "--json", "-")
+    assert done.exit_code == 1
+    assert 'my_lab_jobs.py", line 12, in broken' in done.stderr
+    assert "error: not one of 20 messages was processed with queue" in done.stderr
+    assert "ValueError: no disk" in done.stderr
+    assert "actorflow" not in done.stderr
+    assert json.loads(done.stdout)["complete"] is False
+    forgotten = lab(*MEASURE, "--job", "my_lab_jobs:save")
+    assert forgotten.exit_code == 1
+    assert "TypeError" in forgotten.stderr
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_job_that_fails_sometimes_is_a_warning() -> None:
+    done = lab(*MEASURE[:-1], "chunk(queue, 1)", "--job", "my_lab_jobs:picky", "--repetitions", "1")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"warning: chunk.*% of the messages failed.*ValueError: odd", done.stderr)
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_job_that_cannot_be_imported_is_refused() -> None:
+    jobs = ("my_lab_jobs:nothing", "my_lab_jobs:number", "my_lab_jobs", "no_such:save", ":",
+            "my_lab_ruin:save")  # fmt: skip
+    for job in jobs:
+        done = lab(*MEASURE, "--job", job)
+        assert done.exit_code == 2
+        assert "Traceback" not in done.output
+    assert "ZeroDivisionError" in done.stderr
 
 
 def test_advise_prints_code_to_paste() -> None:
     done = lab("advise", *QUICK, "--goal", "p99 < 50ms, no loss", "--best", "2")
     assert done.exit_code == 0, done.output
-    assert "from behaviours import" in done.output
-    assert "worker = af.spawn(job, behaviour=" in done.output
-    assert "2. " in done.output
-    assert "3. " not in done.output
+    assert "\n2. " in done.output
+    assert "\n3. " not in done.output
+    programs = re.findall(r"^import actorflow as af\n.*?^worker = [^\n]+\n", done.output, FULL)
+    assert len(programs) == 2
+    for program in programs:
+        space: dict[str, Any] = {}
+        exec(program, space)  # noqa: S102 - exactly what is printed, and nothing else
+        with space["worker"] as worker:
+            worker.push_block((1, 2, 3.0, 4.0))
+
+
+def test_a_goal_that_no_policy_meets_names_one_that_can_be_met() -> None:
+    done = lab("advise", *QUICK, "--goal", "p99 < 1us, no loss")
+    assert done.exit_code == 1
+    assert "reachable: --goal 'p99 < " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("simulate", *QUICK, "queue"), {"parameters", "complete", "results"}),
+        (("advise", *QUICK, "-g", "p99 < 50ms"),
+         {"parameters", "goals", "tried", "complete", "best", "queue"}),
+        (("policies",), {"behaviours", "all", "traffic"}),
+    ],
+)  # fmt: skip
+def test_json_on_standard_output_is_alone_there(
+    arguments: tuple[str, ...], names: set[str], tmp_path: Path
+) -> None:
+    done = lab(*arguments, "--json", "-")
+    assert done.exit_code == 0, done.output
+    assert set(json.loads(done.stdout)) == names
+    path = tmp_path / "found.json"
+    assert f"wrote {path}" in lab(*arguments, "--json", str(path)).stdout
+    assert json.loads(path.read_text()) == json.loads(done.stdout)
+
+
+def test_csv_on_standard_output_is_alone_there() -> None:
+    done = lab("simulate", *QUICK, "queue", "stack", "--csv", "-")
+    assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["policy", "queue", "stack"]
+
+
+@pytest.mark.parametrize("option", ["--html", "--figures"])
+def test_figures_without_matplotlib_say_what_to_install(option: str, tmp_path: Path) -> None:
+    # As with the extra `cli` alone: matplotlib cannot be imported.
+    script = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from actorflow.cli import main; sys.argv[0] = 'actorflow'; main()"
+    )
+    target = str(tmp_path / "report")
+    done = run("-c", script, "lab", "simulate", *QUICK, "queue", option, target)
+    assert done.returncode == 1
+    assert "figures need matplotlib: pip install 'actorflow[lab]'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""  # it is said before anything runs
+    done = run("-c", script, "lab", "simulate", *QUICK, "queue")
+    assert done.returncode == 0, done.stderr
 
 
 def test_policies_lists_what_there_is() -> None:
@@ -88,8 +213,16 @@ def test_policies_lists_what_there_is() -> None:
         (("simulate", "-t", "gone.csv", "-s", "1ms"), "there is no trace"),
         (("simulate", "-t", "poisson(5)", "-s", "1mm"), "cannot read"),
         (("simulate", *QUICK, "queue", "--on-failure", "retri"), "did you mean 'retry'"),
-        (("simulate", *QUICK, "queue", "--json", "/nowhere/x.json"), "No such file"),
-        (("advise", *QUICK, "--goal", "p99 < 1us, no loss"), "reachable: --goal 'p99 < "),
+        (("simulate", *QUICK, "queue", "--json", "/nowhere/x.json"), "there is no folder"),
+        (("simulate", *QUICK, "queue", "--html", "."), "it is a folder"),
+        (("simulate", *QUICK, "--json", "-", "--csv", "-"), "cannot share standard output"),
+        (("simulate", "-t", "constant(1, duration=500ms)", "-s", "1ms"), "there is no message"),
+        (
+            ("advise", "-t", "constant(1, duration=500ms)", "-s", "1ms", "-g", "no loss"),
+            "no message",
+        ),
+        (("advise", *QUICK, "--goal", "p99 < 50"), "write 50ms or 50s"),
+        (("measure", "-t", "poisson(5)", "--job", "json:dumps", "--state", "x"), "Python literal"),
         (("advise", *QUICK, "--goal", "p98 < 1us"), "did you mean 'p99'"),
         (("measure", "-t", "poisson(5)"), "give either --service"),
     ],

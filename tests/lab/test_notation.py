@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from actorflow.lab.models.code import expression
 from actorflow.lab.models.notation import BadNotation, Call, Product, Sum, Word, parse
-from actorflow.lab.models.policies import BUILT_INS, KINDS, as_code, parse_policies, policy
+from actorflow.lab.models.policies import BUILT_INS, KINDS, parse_policies, policy
 from actorflow.lab.models.service import ServiceFailure, parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.trace import Trace
@@ -91,6 +92,11 @@ def test_traffic_from_text(text: str, expected: object) -> None:
         ("poisson(fast)", "rate is a number, not 'fast'"),
         ("poisson(5, keys=zip(3))", "did you mean 'zipf'"),
         ("poisson(5, keys=uniform(0))", "whole number, 1 or more"),
+        ("poisson(5, keys=2.5)", "whole number, 1 or more"),
+        ("poisson(5, duration=60)", "duration 60 has no unit of time; write 60ms or 60s"),
+        ("bursty(5, on=1, off=1s)", "on 1 has no unit of time"),
+        ("poisson(5ms)", "rate is not a time, so it cannot be 5ms; drop the unit"),
+        ("poisson(5, keys=7s)", "keys is not a time"),
         ("5", "expected an arrival model"),
     ],
 )
@@ -117,7 +123,7 @@ def test_traffic_in_python_is_checked_too() -> None:
 def test_every_built_in_is_a_policy_and_code(text: str) -> None:
     made = policy(text)
     assert made.make() is not made.make()
-    assert as_code(text)
+    assert expression(text)
 
 
 def test_all_holds_every_behaviour_that_text_can_name() -> None:
@@ -146,6 +152,9 @@ def test_a_grid_multiplies() -> None:
         ("bounded(queue, 10, drop_odlest)", "did you mean 'drop_oldest'"),
         ("bounded(priority, 10, drop_oldest)", "keeps no order of arrival"),
         ("chunk(queue, 0)", "whole number, 1 or more"),
+        ("linger(queue, 20)", "wait 20 has no unit of time; write 20ms or 20s"),
+        ("chunk(queue, 20ms)", "size is not a time, so it cannot be 20ms"),
+        ("unique(key=9)", "a message has no field 9"),
         ("queue(1)", "too many arguments"),
     ],
 )
@@ -168,7 +177,8 @@ def test_policies_from_python() -> None:
     [
         ("queue", "Queue()"),
         ("priority(key=size)", "Priority(key=size)"),
-        ("unique(key=2)", "Unique(key=2)"),
+        ("unique(key=2)", "Unique(key=size)"),
+        ("throttle(queue, 1234567.5s)", "Throttle(Queue(), 1234567.5)"),
         ("coalesce", "Coalesce(key=key, merge=merge)"),
         ("chunk(fair, 1k, weight=size)", "Chunk(Fair(key=key), 1000, weight=size)"),
         ("adaptive(queue, target=50ms)", "Adaptive(Queue(), 0.05)"),
@@ -176,7 +186,7 @@ def test_policies_from_python() -> None:
     ],
 )
 def test_policies_as_code(text: str, code: str) -> None:
-    assert as_code(text) == code
+    assert expression(text) == code
 
 
 class NeverLucky:
@@ -198,6 +208,8 @@ class NeverLucky:
         ("lognormal(2ms, 0.5)", 0.002),
         ("1ms*size", 0.006),
         ("exp(1s)", 0.6931471805599453),
+        ("2*1ms*n", 0.006),
+        ("0", 0.0),
         ("1ms + fail(1%)", 0.001),
     ],
 )
@@ -221,6 +233,12 @@ def test_a_service_may_fail() -> None:
         ("-2ms", "must be a duration"),
         ("expp(2ms)", "did you mean 'exp'"),
         ("lognormal(0, 1)", "median must be positive"),
+        ("2", "2 has no unit of time; write for example 2ms"),
+        ("2ms + 10*n", r"10\*n has no unit of time; write for example 10ms\*n"),
+        ("2ms + n", r"n has no unit of time; write for example 10ms\*n"),
+        ("2ms*3ms", "multiplies two times"),
+        ("exp(2)", "exp's argument 2 has no unit of time"),
+        ("lognormal(2ms, 1ms)", "lognormal's argument is not a time"),
     ],
 )
 def test_bad_services_say_what_is_known(text: str, complaint: str) -> None:

@@ -1,13 +1,14 @@
-"""Tables, files and pictures: what is in them, and that nothing else is needed."""
+"""Tables, files and figures: what is in them, and that nothing else is needed."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
@@ -51,7 +52,8 @@ def test_json_holds_everything(results: list[Result]) -> None:
     assert found["parameters"] == {"traffic": "mine"}
     assert found["complete"] is False
     assert [each["policy"] for each in found["results"]] == list(TEXTS)
-    assert found["results"][0]["curve"][-1][1] == 1.0
+    assert found["results"][0]["curve"][-1][1] == pytest.approx(1.0)
+    assert found["results"][2]["carried"] == results[2].carried
     assert found["results"][4]["lost"] == results[4].dropped > 0
 
 
@@ -70,23 +72,113 @@ def test_a_policy_that_is_beaten_in_everything_is_dominated(results: list[Result
     )
     assert dominated([*results, best]) == set(TEXTS)
     assert dominated([results[0], results[1]]) == set()  # the same is no worse
-    lossy = dataclasses.replace(results[0], policy="lossy", dropped=1)
+    lossy = dataclasses.replace(
+        results[0], policy="lossy", dropped=1, processed=results[0].processed - 1
+    )
     assert dominated([results[0], lossy]) == {"lossy"}
 
 
+def test_a_policy_that_replaces_drops_or_merges_dominates_none_that_carries_all() -> None:
+    # Four times as much as one by one can be done, about a few things: queue is hopeless.
+    traffic = "poisson(2000, duration=2s, keys=zipf(50, 1.2))"
+    texts = ("queue", "unique", "coalesce", "bounded(queue, 20, drop_oldest)")
+    queue, *others = (simulate(traffic, "1ms + 2ms*n", text) for text in texts)
+    for other in others:
+        assert other.latency["p99"] < queue.latency["p99"] / 5
+        assert other.busy <= queue.busy + 0.005
+        assert dominated([queue, other]) <= {other.policy}
+    unique, coalesce, _ = others
+    assert unique.carried == unique.processed / unique.arrived < 0.5
+    assert coalesce.carried == 1.0
+    assert unique.throughput == pytest.approx(unique.processed / unique.duration)
+
+
+def test_the_curve_ends_at_the_share_that_was_carried(results: list[Result]) -> None:
+    shares = {result.policy: result.curve[-1][1] for result in results}
+    assert shares["queue"] == pytest.approx(1.0)
+    for result in results:
+        assert shares[result.policy] == pytest.approx(result.carried)
+    assert shares["unique"] < 0.95
+    assert shares["bounded(queue, 20, drop_oldest)"] < 0.95
+    [axes] = figures.latency_cdf(results).axes
+    ends = {
+        line.get_label(): float(list(line.get_ydata())[-1])  # type: ignore[arg-type]
+        for line in axes.get_lines()
+    }
+    label = next(label for label in ends if str(label).startswith("unique"))
+    assert ends[label] == pytest.approx(100 * shares["unique"])
+    assert str(label).endswith("% carried)")
+
+
+def test_nothing_processed_is_not_the_best(results: list[Result]) -> None:
+    nothing = dataclasses.replace(
+        results[0], policy="nothing", processed=0, dropped=results[0].arrived,
+        latency=dict.fromkeys(results[0].latency, 0.0),
+    )  # fmt: skip
+    assert rows([nothing])[0][2:7] == ["-"] * 5
+    assert "queue" not in dominated([results[0], nothing])
+    console = Console(width=200, record=True, file=io.StringIO(), color_system="truecolor")
+    console.print(as_table([results[0], results[4], nothing]))
+    styled = console.export_text(styles=True).splitlines()
+    green = [line for line in styled if "\x1b[1;32m" in line]
+    assert len(green) == 1
+    assert "queue" in green[0]
+
+
 @pytest.mark.parametrize("name", list(figures.FIGURES))
-def test_pictures_are_drawn_and_the_same_each_time(name: str, results: list[Result]) -> None:
+def test_figures_are_drawn_and_the_same_each_time(name: str, results: list[Result]) -> None:
     draw = figures.FIGURES[name]
-    picture = figures.png(draw(results))
-    assert picture.startswith(b"\x89PNG")
-    assert picture == figures.png(draw(results))
+    image = figures.png(draw(results))
+    assert image.startswith(b"\x89PNG")
+    assert image == figures.png(draw(results))
 
 
-def test_pictures_name_each_policy_once(results: list[Result]) -> None:
+def test_figures_name_every_policy(results: list[Result]) -> None:
     figure = figures.latency_cdf(results)
     [legend] = figure.legends
     labels = [text.get_text() for text in legend.get_texts()]
-    assert labels == ["queue = stack", *TEXTS[2:]]
+    assert labels[0] == "queue = stack"
+    assert [label.partition(" (")[0] for label in labels[1:]] == list(TEXTS[2:])
+    [legend] = figures.latency_cdf(results[:1]).legends  # one is named, too
+    assert [text.get_text() for text in legend.get_texts()] == ["queue"]
+    many = [dataclasses.replace(results[0], policy=f"policy_{at}") for at in range(12)]
+    [legend] = figures.depths(many).legends
+    [text] = legend.get_texts()
+    assert all(each.policy in text.get_text() for each in many)
+    assert max(map(len, text.get_text().split("\n"))) <= 60
+
+
+def crowd(results: list[Result], count: int) -> list[Result]:
+    """Make results whose points are close to each other."""
+    return [
+        dataclasses.replace(
+            results[0],
+            policy=f"linger(chunk(queue, {at}), 5ms)",
+            busy=0.5 + at / 10_000,
+            latency=dict.fromkeys(results[0].latency, 0.05 + at / 10_000),
+        )
+        for at in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 5, 20])
+def test_every_point_is_labelled_and_no_label_covers_another(
+    count: int, results: list[Result]
+) -> None:
+    shown = [*results, *crowd(results, count)]
+    figure = figures.frontier(shown)
+    figures.png(figure)  # draws it, with the labels where they are
+    renderer: Any = figure.canvas
+    for axes in figure.axes:
+        texts = [text for text in axes.texts if text.get_text()]
+        names = "\n".join(text.get_text() for text in texts)
+        assert all(result.policy in names for result in shown)
+        boxes = [text.get_window_extent(renderer.get_renderer()) for text in texts]
+        frame = axes.get_window_extent()
+        for one, other in itertools.combinations(boxes, 2):
+            assert not one.padded(-1.5).overlaps(other.padded(-1.5))
+        for box in boxes:
+            assert frame.x0 - 2 <= box.x0 <= box.x1 <= frame.x1 + 2
 
 
 def test_dominated_policies_are_grey(results: list[Result]) -> None:
@@ -97,9 +189,9 @@ def test_dominated_policies_are_grey(results: list[Result]) -> None:
         curve=[(5.0, 1.0)],
     )
     for axes in figures.frontier([*results, worse]).axes:
-        names = {text.get_text(): text.get_color() for text in axes.texts}
-        assert names["worse"] == "#9a9a9a"
-        assert names["unique"] == "#222222"
+        names = {text.get_text().partition(" (")[0]: text.get_color() for text in axes.texts}
+        assert names["worse"] == "#8a8a8a"
+        assert names["unique"] != names["worse"]
 
 
 def test_odd_results_can_be_drawn(results: list[Result]) -> None:

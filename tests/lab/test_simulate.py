@@ -15,11 +15,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from actorflow.lab.models.policies import BUILT_INS, Policy
+from actorflow.lab.models.policies import BUILT_INS, Policy, policy
+from actorflow.lab.models.service import parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.traffic import Given, Poisson
 from actorflow.lab.run.simulate import Simulation, simulate
 from actorflow.runtime.worker.failure import Drop
+from behaviours import Base
 from tests.behaviours.compositions import Part, built, compositions, leaves, possible
 from tests.lab.naive import Naive
 
@@ -172,7 +174,7 @@ def test_every_message_is_accounted_for(text: str) -> None:
     quantiles = [result.latency[name] for name in ("p50", "p90", "p99", "p99.9", "max")]
     assert quantiles == sorted(quantiles)
     assert result.oldest <= result.latency["max"]
-    assert result.curve[-1][1] == 1.0
+    assert result.curve[-1][1] == pytest.approx(result.carried)
     assert sum(table["count"] for table in result.priorities.values()) == result.processed
 
 
@@ -296,7 +298,26 @@ def test_a_behaviour_that_never_lets_go_ends_the_run() -> None:
         def ready_at(self, now: float) -> float:
             return float("inf")
 
-    assert simulate("constant(10, duration=1s)", "1ms", Miser).processed == 0
+    result = simulate("constant(10, duration=1s)", "1ms", Miser)
+    assert (result.processed, result.unaccounted, result.lost) == (0, 10, 10)
+
+
+def test_what_a_behaviour_discards_without_a_word_is_lost() -> None:
+    class Newest(Base):
+        def add(self, messages: Any, message: Any) -> Any:
+            return [message]
+
+    result = simulate("constant(1000, duration=1s)", "5ms", Newest)
+    assert result.processed + result.lost == result.arrived
+    assert result.lost > 0
+
+
+def test_refused_messages_are_not_kept() -> None:
+    run = Simulation(policy("bounded(queue, 5, reject)"), parse_service("1ms*n"), 0, Drop())
+    result = run.run(parse_traffic("constant(5000, duration=1s)").chunks(0))
+    assert result.rejected > 1_000
+    assert result.error is None
+    assert not run._core.has_refusals
 
 
 def test_progress_is_told() -> None:

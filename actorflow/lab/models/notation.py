@@ -1,7 +1,8 @@
 """The small notation of the lab: `bounded(unique(key=0), 1000, drop_oldest)`, `2ms + 10us*n`.
 
-Calls with arguments and named arguments, numbers with units, words, sums and products. A mistake
-is shown with its place and what is known there.
+Calls with positional and named arguments, numbers with units, words, sums and products. An error
+shows where the mistake is and what is known there. Every time has a unit: a bare `50` could mean
+milliseconds to one reader and seconds to another.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from actorflow.runtime.errors import ActorflowError, near
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BadNotation", "Call", "Product", "Sum", "Term", "Word", "bind", "parse", "seconds_text"]
+__all__ = [
+    "BadNotation", "Call", "Duration", "Product", "Share", "Sum", "Term", "Word", "bind",
+    "check_unit", "parse", "seconds_text",
+]  # fmt: skip
 
-_SCALES = {"s": 1, "min": 60, "h": 3600, "k": 1_000, "M": 1_000_000}
+_TIMES = {"s": 1, "min": 60, "h": 3600}
+_COUNTS = {"k": 1_000, "M": 1_000_000}
 _PARTS = {"us": 1_000_000, "ms": 1_000, "%": 100}  # divided by: 7ms is 0.007 to the last digit
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d[\d_]*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?)(?P<unit>us|ms|min|s|h|k|M|%)?(?![\w])"
@@ -27,10 +32,18 @@ _TOKEN = re.compile(
 
 
 class BadNotation(ActorflowError, ValueError):
-    """A text of the lab's notation cannot be read; the message shows where."""
+    """A text in the lab's notation cannot be read; the message shows where."""
 
     def __init__(self, text: str, at: int, why: str) -> None:
         super().__init__(f"{why}\n  {text}\n  {' ' * at}^")
+
+
+class Duration(float):
+    """A number that was written with a unit of time, in seconds."""
+
+
+class Share(float):
+    """A number that was written with a percent sign, as a fraction of 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +139,7 @@ class _Reader:
         if kind == "sign" and text == "-":
             inner = self.atom()
             if isinstance(inner, int | float):
-                return -inner
+                return type(inner)(-inner)
         found = repr(text) if text else "the end"
         raise BadNotation(self.text, at, f"expected a name or a number, not {found}")
 
@@ -155,10 +168,14 @@ class _Reader:
 def _value(number: str, unit: str | None) -> float | int:
     plain = number.replace("_", "")
     value: float | int = float(plain) if any(sign in plain for sign in ".e") else int(plain)
+    if unit == "%":
+        return Share(value / _PARTS[unit])
     if unit in _PARTS:
-        return value / _PARTS[unit]
-    scaled = value * _SCALES.get(unit or "s", 1)
-    return int(scaled) if scaled == int(scaled) and unit is not None else scaled
+        return Duration(value / _PARTS[unit])
+    if unit in _TIMES:
+        return Duration(value * _TIMES[unit])
+    scaled = value * _COUNTS.get(unit or "", 1)
+    return int(scaled) if unit is not None and scaled == int(scaled) else scaled
 
 
 def parse(text: str) -> Term:
@@ -167,8 +184,8 @@ def parse(text: str) -> Term:
     Raises:
         BadNotation: it cannot be read.
 
-    >>> parse("chunk(queue, 2k)").options
-    {}
+    >>> parse("chunk(queue, 2k)").args
+    (Word(name='queue', at=6), 2000)
     >>> parse("2ms")
     0.002
     """
@@ -181,7 +198,7 @@ def parse(text: str) -> Term:
 
 
 def bind(text: str, term: Word | Call, names: Sequence[str]) -> dict[str, Term]:
-    """Give the arguments of a call by name; `names` are those it has, in order.
+    """Return the arguments of a call by name; `names` are those it has, in order.
 
     Raises:
         BadNotation: there are too many, one is unknown, or given twice.
@@ -203,8 +220,27 @@ def bind(text: str, term: Word | Call, names: Sequence[str]) -> dict[str, Term]:
     return bound
 
 
+def check_unit(text: str, at: int, name: str, value: Term, *, timed: bool) -> None:
+    """Refuse a time without a unit, and a unit of time on what is no time. Zero needs none.
+
+    Raises:
+        BadNotation: the message shows how to write it.
+
+    """
+    if not isinstance(value, int | float):
+        return
+    if timed and not isinstance(value, Duration) and value != 0:
+        raise BadNotation(
+            text, at, f"{name} {value:g} has no unit of time; write {value:g}ms or {value:g}s"
+        )
+    if not timed and isinstance(value, Duration):
+        raise BadNotation(
+            text, at, f"{name} is not a time, so it cannot be {seconds_text(value)}; drop the unit"
+        )
+
+
 def seconds_text(seconds: float) -> str:
-    """Show a time in a fitting unit.
+    """Return a time in a fitting unit.
 
     >>> [seconds_text(each) for each in (0.0, 12.3e-6, 0.05, 1.234, 250.0)]
     ['0s', '12.3us', '50ms', '1.23s', '250s']

@@ -1,6 +1,6 @@
 """Policies: compositions of behaviours, from text or from Python, one by one or as a grid.
 
-In text a policy is written as it is built, in lower case, with the lab's messages in mind:
+In text a policy is written as it is built, in lower case, for the messages of the lab:
 `unique` is the newest per key, `priority` the highest priority first, `chunk(queue, 1000,
 weight=size)` weighs by size. A list in braces makes a grid: `linger(queue, {1ms, 5ms, 20ms})`.
 """
@@ -14,7 +14,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from actorflow.lab.models.notation import BadNotation, Call, Term, Word, bind, parse
+from actorflow.lab.models.notation import BadNotation, Call, Term, Word, bind, check_unit, parse
 from actorflow.lab.models.traffic import AT, KEY, PRIORITY, SIZE
 from actorflow.runtime.errors import BadOption, near
 from behaviours import (
@@ -38,7 +38,7 @@ from behaviours.base import adapt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["BUILT_INS", "KINDS", "Kind", "Policy", "as_code", "parse_policies", "policy"]
+__all__ = ["BUILT_INS", "FIELDS", "KINDS", "Kind", "Policy", "parse_policies", "policy", "resolve"]
 
 BUILT_INS = (
     "queue", "stack", "unique", "table_unique", "coalesce", "priority", "fair",
@@ -46,58 +46,79 @@ BUILT_INS = (
     "throttle(queue, 10ms)", "debounce(queue, 5ms, 50ms)", "expire(queue, 1s)",
     "adaptive(queue, 50ms)",
 )  # fmt: skip
-"""One of each, for a first look; `all` in text."""
+"""One of each behaviour, for a first look; `all` in text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A behaviour that text can name."""
 
+    behaviour: type
+    """Its class, for the code that builds it."""
     make: Callable[..., Any]
+    """Builds one from the arguments."""
     arguments: tuple[str, ...]
     """Their names, in order. `inner` is a behaviour, `key` and `weight` are fields."""
     needs: int
-    """So many of them must be given."""
+    """How many of them must be given."""
     about: str
+    field: str | None = None
+    """The field of a message that is its key by default; `None` if it has no key."""
 
 
 def _merge(old: Any, new: Any) -> Any:
-    """Merge two messages of one key: sizes add up, and it has waited since the older one."""
+    """Merge two messages of one key: sizes add up, and the older arrival counts."""
     return (new[KEY], max(old[PRIORITY], new[PRIORITY]), old[SIZE] + new[SIZE], old[AT])
 
 
+def _table_unique(key: Any = KEY) -> TableUnique:
+    return TableUnique(key, database=":memory:")
+
+
+def _coalesce(key: Any = KEY) -> Coalesce:
+    return Coalesce(key, _merge)
+
+
 KINDS: dict[str, Kind] = {
-    "queue": Kind(Queue, (), 0, "as received"),
-    "stack": Kind(Stack, (), 0, "newest first"),
-    "unique": Kind(lambda key=KEY: Unique(key), ("key",), 0, "the newest of each key"),
+    "queue": Kind(Queue, Queue, (), 0, "in the order of arrival"),
+    "stack": Kind(Stack, Stack, (), 0, "newest first"),
+    "unique": Kind(
+        Unique, lambda key=KEY: Unique(key), ("key",), 0, "the newest of each key", "key"
+    ),
     "table_unique": Kind(
-        lambda key=KEY: TableUnique(key, database=":memory:"), ("key",), 0,
-        "the newest of each key, in a table",
+        TableUnique, _table_unique, ("key",), 0, "the newest of each key, in a table", "key"
     ),
-    "coalesce": Kind(
-        lambda key=KEY: Coalesce(key, _merge), ("key",), 0, "one merged message per key"
+    "coalesce": Kind(Coalesce, _coalesce, ("key",), 0, "one merged message per key", "key"),
+    "priority": Kind(
+        Priority, lambda key=PRIORITY: Priority(key), ("key",), 0, "highest priority first",
+        "priority",
     ),
-    "priority": Kind(lambda key=PRIORITY: Priority(key), ("key",), 0, "highest priority first"),
-    "fair": Kind(lambda key=KEY: Fair(key), ("key",), 0, "one of each key in turn"),
-    "throttle": Kind(Throttle, ("inner", "every"), 2, "not more often than"),
+    "fair": Kind(Fair, lambda key=KEY: Fair(key), ("key",), 0, "each key in turn", "key"),
+    "throttle": Kind(Throttle, Throttle, ("inner", "every"), 2, "at most one batch per interval"),
     "bounded": Kind(
-        Bounded, ("inner", "size", "when_full"), 2,
-        "at most so many wait: reject, drop_oldest, drop_newest or block",
+        Bounded, Bounded, ("inner", "size", "when_full"), 2,
+        "at most this many wait; then reject, drop_oldest, drop_newest or block",
     ),
-    "chunk": Kind(Chunk, ("inner", "size", "weight"), 2, "at most so many per batch"),
-    "linger": Kind(Linger, ("inner", "wait", "size"), 2, "wait a little for company"),
-    "debounce": Kind(Debounce, ("inner", "quiet", "at_most"), 2, "when it has gone quiet"),
-    "expire": Kind(Expire, ("inner", "ttl"), 2, "too late is never"),
-    "adaptive": Kind(Adaptive, ("inner", "target"), 1, "as large as it can be, in time"),
+    "chunk": Kind(Chunk, Chunk, ("inner", "size", "weight"), 2, "at most this many per batch"),
+    "linger": Kind(Linger, Linger, ("inner", "wait", "size"), 2, "wait a little for more"),
+    "debounce": Kind(
+        Debounce, Debounce, ("inner", "quiet", "at_most"), 2, "wait until nothing more arrives"
+    ),
+    "expire": Kind(Expire, Expire, ("inner", "ttl"), 2, "drop what has waited too long"),
+    "adaptive": Kind(
+        Adaptive, Adaptive, ("inner", "target"), 1, "the largest batches that a latency allows"
+    ),
 }  # fmt: skip
 """The behaviours that text can name. Add your own to make it known to the notation."""
 
-_FIELDS = {"key": KEY, "priority": PRIORITY, "size": SIZE, "at": AT}
+FIELDS = {"key": KEY, "priority": PRIORITY, "size": SIZE, "at": AT}
+"""The fields of a message, and where they are."""
+_TIMES = {"every", "wait", "quiet", "at_most", "ttl", "target"}
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A name and what makes a fresh behaviour."""
+    """A name, and a factory of fresh behaviours."""
 
     name: str
     make: Callable[[], Any]
@@ -107,12 +128,12 @@ class Policy:
 
 
 def policy(given: Any, name: str | None = None) -> Policy:
-    """Make a policy of text, a behaviour class or a factory.
+    """Make a policy from text, a behaviour class or a factory.
 
     Raises:
         BadNotation: the text cannot be read; the message names near names.
         BadBehaviour: the combination cannot work.
-        BadOption: an instance was given, which could be used once only.
+        BadOption: an instance was given, which could be used only once.
 
     """
     if isinstance(given, Policy):
@@ -125,7 +146,7 @@ def policy(given: Any, name: str | None = None) -> Policy:
         made = given()
         adapt(made)
         return Policy(name or repr(made), given)
-    msg = f"{given!r} can be used once only; give the lab a factory: lambda: {given!r}"
+    msg = f"{given!r} can be used only once; give the lab a factory: lambda: {given!r}"
     raise BadOption(msg)
 
 
@@ -155,18 +176,21 @@ def _expand(text: str) -> list[str]:
 
 
 def _build(text: str, term: Term) -> Any:
-    """Build a fresh behaviour of a term."""
-    kind, bound = _kind(text, term)
-    given = {name: _argument(text, name, value) for name, value in bound.items()}
-    return (
-        kind.make(*given.values())
-        if list(given) == [*kind.arguments[: len(given)]]
-        else (kind.make(**given))
-    )
+    """Build a fresh behaviour from a term."""
+    kind, bound = resolve(text, term)
+    at = getattr(term, "at", 0)
+    given = {name: _argument(text, at, name, value) for name, value in bound.items()}
+    in_order = list(given) == list(kind.arguments[: len(given)])
+    return kind.make(*given.values()) if in_order else kind.make(**given)
 
 
-def _kind(text: str, term: Term) -> tuple[Kind, dict[str, Term]]:
-    """Find what a term names, and its arguments."""
+def resolve(text: str, term: Term) -> tuple[Kind, dict[str, Term]]:
+    """Return the behaviour that a term names, and its arguments by name.
+
+    Raises:
+        BadNotation: there is none of that name, or an argument is missing.
+
+    """
     if not isinstance(term, Word | Call):
         raise BadNotation(text, 0, f"{text!r} is not a policy; write for example 'queue'")
     kind = KINDS.get(term.name)
@@ -181,58 +205,34 @@ def _kind(text: str, term: Term) -> tuple[Kind, dict[str, Term]]:
     return kind, bound
 
 
-def _argument(text: str, name: str, term: Term) -> Any:
-    """Give the value of an argument."""
+def _argument(text: str, at: int, name: str, term: Term) -> Any:
+    """Return the value of an argument."""
     if name == "inner":
         return _build(text, term)
     if name in ("key", "weight"):
-        if isinstance(term, Word):
-            if term.name not in _FIELDS:
-                why = f"a message has no field {term.name!r}{near(term.name, _FIELDS)}"
-                raise BadNotation(text, term.at, why)
-            return itemgetter(_FIELDS[term.name])
-        return term
+        return _field(text, at, name, term)
     if isinstance(term, Word):
         return term.name
     if isinstance(term, Call):
         raise BadNotation(text, term.at, f"{name} is not a behaviour, so not {term.name}(...)")
+    check_unit(text, at, name, term, timed=name in _TIMES)
     if name == "size" and isinstance(term, float) and term.is_integer():
         return int(term)
+    return float(term) if isinstance(term, float) else term
+
+
+def _field(text: str, at: int, name: str, term: Term) -> Any:
+    """Return what takes a field from a message: its place for a key, a function for a weight."""
+    if isinstance(term, Word):
+        if term.name not in FIELDS:
+            why = f"a message has no field {term.name!r}{near(term.name, FIELDS)}"
+            raise BadNotation(text, term.at, why)
+        return itemgetter(FIELDS[term.name])
+    if name == "key" and term not in FIELDS.values():
+        why = f"a message has no field {_shown(term)}{near(term, FIELDS)}"
+        raise BadNotation(text, at, why)
     return term
 
 
-def as_code(given: str) -> str:
-    """Give the Python that builds a policy, with the fields of a message as functions.
-
-    >>> as_code("chunk(priority, 50)")
-    'Chunk(Priority(key=priority), 50)'
-    >>> as_code("bounded(linger(unique, 20ms), 1000, drop_oldest)")
-    "Bounded(Linger(Unique(key=key), 0.02), 1000, when_full='drop_oldest')"
-    """
-    return _code(given, parse(given))
-
-
-_NAMES = {"table_unique": "TableUnique"}
-_MINE = {"unique": "key", "table_unique": "key", "coalesce": "key", "fair": "key"}
-_POSITIONAL = 2  # further arguments are named, so that the code can be read
-
-
-def _code(text: str, term: Term) -> str:
-    kind, bound = _kind(text, term)
-    word = term.name if isinstance(term, Word | Call) else ""
-    parts = []
-    for at, name in enumerate(kind.arguments):
-        value = bound.get(name)
-        if name == "inner" and value is not None:
-            parts.append(_code(text, value))
-        elif name == "key":
-            field = value.name if isinstance(value, Word) else _MINE.get(word, "priority")
-            parts.append(f"key={field if value is None or isinstance(value, Word) else value}")
-        elif value is not None:
-            shown = value.name if isinstance(value, Word) else value
-            plain = shown if name == "weight" or isinstance(shown, float) else repr(shown)
-            plain = f"{shown:g}" if isinstance(shown, float) else plain
-            parts.append(f"{plain}" if at < _POSITIONAL else f"{name}={plain}")
-    if word == "coalesce":
-        parts.append("merge=merge")
-    return f"{_NAMES.get(word, word.capitalize())}({', '.join(parts)})"
+def _shown(term: Term) -> str:
+    return f"{term.name}(...)" if isinstance(term, Call) else repr(term)

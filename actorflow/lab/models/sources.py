@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actorflow.lab.models.notation import BadNotation, Call, Term, Word, bind, parse
+from actorflow.lab.models.notation import BadNotation, Call, Term, Word, bind, check_unit, parse
 from actorflow.lab.models.trace import Trace
 from actorflow.lab.models.traffic import (
     Bursty,
@@ -45,6 +46,8 @@ _DRAWS: dict[str, tuple[Callable[..., Draw], tuple[str, ...]]] = {
     "zipf": (Zipf, ("count", "exponent")),
     "fixed": (Fixed, ("value",)),
 }
+_DRAWN = ("keys", "priorities", "sizes")
+_TIMES = {"duration", "on", "off", "at", "period"}
 _SUFFIXES = {".csv", ".json", ".jsonl", ".ndjson"}
 
 
@@ -53,7 +56,7 @@ def parse_traffic(text: str) -> Traffic:
 
     Raises:
         BadNotation: it cannot be read, or names no model; the message shows where.
-        BadOption: a number cannot be, or the file is not there.
+        BadOption: the file of the trace does not exist.
 
     >>> parse_traffic("constant(100, duration=2s)").rate
     100
@@ -72,22 +75,35 @@ def _made(text: str, term: Term, known: Any, what: str) -> Any:
             text, term.at, f"there is no {what} {term.name!r}{near(term.name, known)}"
         )
     make, names = known[term.name]
-    given = {name: _argument(text, name, value) for name, value in bind(text, term, names).items()}
+    given = {
+        name: _argument(text, term.at, name, value)
+        for name, value in bind(text, term, names).items()
+    }
+    needed = [
+        name for name, each in signature(make).parameters.items() if each.default is each.empty
+    ]
+    if any(name not in given for name in needed):
+        raise BadNotation(text, term.at, f"{term.name} needs more: {term.name}({', '.join(names)})")
     try:
         return make(**given)
-    except TypeError:
-        raise BadNotation(
-            text, term.at, f"{term.name} needs more: {term.name}({', '.join(names)})"
-        ) from None
     except BadOption as error:
         raise BadNotation(text, term.at, f"{term.name}: {error}") from None
 
 
-def _argument(text: str, name: str, value: Term) -> Any:
-    if name in ("keys", "priorities", "sizes"):
+def _argument(text: str, at: int, name: str, value: Term) -> Any:
+    if name in _DRAWN:
+        check_unit(text, at, name, value, timed=False)
         if isinstance(value, int | float):
-            return Fixed(value) if name == "sizes" else Uniform(int(value))
+            return _checked(text, at, Fixed if name == "sizes" else Uniform, value)
         return _made(text, value, _DRAWS, "distribution")
     if isinstance(value, Word | Call):
         raise BadNotation(text, value.at, f"{name} is a number, not {value.name!r}")
-    return value
+    check_unit(text, at, name, value, timed=name in _TIMES)
+    return float(value) if isinstance(value, float) else value
+
+
+def _checked(text: str, at: int, make: Callable[[Any], Draw], value: float) -> Draw:
+    try:
+        return make(value)
+    except BadOption as error:
+        raise BadNotation(text, at, str(error)) from None

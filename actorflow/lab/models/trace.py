@@ -46,16 +46,16 @@ class Trace:
     speed: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse a file that is not there, and a speed that is none."""
+        """Refuse a missing file, and a speed that is not a positive number."""
         if not Path(self.path).is_file():
             msg = f"there is no trace {str(self.path)!r}; record one with af.record(worker, path)"
             raise BadOption(msg)
-        if not 0 < self.speed < math.inf:
+        if type(self.speed) not in (int, float) or not 0 < self.speed < math.inf:
             msg = f"speed={self.speed!r} must be a positive number, as in Trace(path, speed=2.0)"
             raise BadOption(msg)
 
     def chunks(self, seed: int) -> Iterator[list[Message]]:
-        """Give the messages, some thousands at a time.
+        """Yield the messages, some thousands at a time.
 
         Raises:
             BadTrace: a line cannot be read, or goes back in time.
@@ -65,7 +65,7 @@ class Trace:
         chunk: list[Message] = []
         first = last = None
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            lines = _csv(path, file) if path.suffix == ".csv" else _json_lines(path, file)
+            lines = _csv(path, file) if path.suffix.lower() == ".csv" else _json_lines(path, file)
             for number, row in lines:
                 at, message = _message(path, number, row)
                 if first is None:
@@ -139,5 +139,5 @@ def _message(path: Path, line: int, row: dict[str, Any]) -> tuple[float, tuple[A
 
 
 def _tuples(value: Any) -> Any:
-    """Give lists as tuples, so that they can be keys."""
+    """Return lists as tuples, so that they can be keys."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

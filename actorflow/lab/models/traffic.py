@@ -1,7 +1,7 @@
 """Traffic: when messages arrive, and what they are.
 
 A message of the lab is a plain tuple `(key, priority, size, at)`, so that the default key of
-`Unique` is its key; `KEY`, `PRIORITY`, `SIZE` and `AT` are the places. Everything is drawn from
+`Unique` is its key; `KEY`, `PRIORITY`, `SIZE` and `AT` are the indexes. Everything is drawn from
 one seed with the standard library's generator: same seed, same traffic, on every machine.
 """
 
@@ -53,7 +53,7 @@ class Draw(Protocol):
     """A distribution over 0, 1, 2, ...: keys, priorities or sizes."""
 
     def sampler(self, random: Random) -> Callable[[int], Iterable[float]]:
-        """Give a function that draws so many."""
+        """Return a function that draws a number of values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class Fixed:
     value: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no number."""
+        """Validate `value`."""
         _number(self.value, "value", "fixed(1)", zero=True)
 
     def sampler(self, random: Random) -> Callable[[int], Iterable[float]]:
-        """Give a function that draws so many."""
+        """Return a function that draws a number of values."""
         return lambda count: repeat(self.value, count)
 
 
@@ -78,11 +78,11 @@ class Uniform:
     count: int
 
     def __post_init__(self) -> None:
-        """Refuse an empty choice."""
+        """Validate the number of choices."""
         _whole(self.count, "count", "uniform(1000)")
 
     def sampler(self, random: Random) -> Callable[[int], Iterable[float]]:
-        """Give a function that draws so many; O(1) each."""
+        """Return a function that draws a number of values; O(1) each."""
         choices, draw = self.count, random.random
         return lambda count: [int(draw() * choices) for _ in range(count)]
 
@@ -95,12 +95,12 @@ class Zipf:
     exponent: float = 1.1
 
     def __post_init__(self) -> None:
-        """Refuse an empty choice."""
+        """Validate the number of choices."""
         _whole(self.count, "count", "zipf(1000, 1.1)")
         _number(self.exponent, "exponent", "zipf(1000, 1.1)")
 
     def sampler(self, random: Random) -> Callable[[int], Iterable[float]]:
-        """Give a function that draws so many; O(log count) each."""
+        """Return a function that draws a number of values; O(log count) each."""
         weights = list(accumulate(1.0 / n**self.exponent for n in range(1, self.count + 1)))
         total, draw, last = weights[-1], random.random, self.count - 1
         return lambda count: [bisect(weights, draw() * total, 0, last) for _ in range(count)]
@@ -124,24 +124,24 @@ class Traffic(Protocol):
     """A source of messages in the order of their arrival."""
 
     def chunks(self, seed: int) -> Iterator[list[Message]]:
-        """Give the messages, some thousands at a time; the same for the same seed."""
+        """Yield the messages, some thousands at a time; the same for the same seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Traffic from messages that are there already."""
+    """Traffic from a list of messages."""
 
     messages: Sequence[Message]
 
     def chunks(self, seed: int) -> Iterator[list[Message]]:
-        """Give the messages, some thousands at a time."""
+        """Yield the messages, some thousands at a time."""
         for start in range(0, len(self.messages), CHUNK):
             yield list(self.messages[start : start + CHUNK])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Model:
-    """What all arrival models have: how long, and what the messages are."""
+    """What all arrival models share: the duration, and what the messages are."""
 
     duration: float = 60.0
     keys: Draw = field(default_factory=lambda: Uniform(1_000))
@@ -149,7 +149,7 @@ class _Model:
     sizes: Draw = field(default_factory=Fixed)
 
     def __post_init__(self) -> None:
-        """Refuse what is no duration and no distribution."""
+        """Validate the duration and the distributions."""
         example = "poisson(5000, duration=60s, keys=zipf(1000), priorities=uniform(10))"
         _number(self.duration, "duration", example)
         for name in ("keys", "priorities", "sizes"):
@@ -161,7 +161,7 @@ class _Model:
         raise NotImplementedError
 
     def chunks(self, seed: int) -> Iterator[list[Message]]:
-        """Give the messages, some thousands at a time; the same for the same seed."""
+        """Yield the messages, some thousands at a time; the same for the same seed."""
         # One generator each, so that another choice of keys does not change the arrivals.
         keys, priorities, sizes = (
             draw.sampler(Random(f"{seed}/{name}"))
@@ -192,7 +192,7 @@ class Constant(_Model):
     rate: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no rate."""
+        """Validate the rates and times."""
         _check(self, "constant(5000, duration=60s)", ["rate"])
 
     def _times(self, random: Random) -> Iterator[float]:
@@ -207,7 +207,7 @@ class Poisson(_Model):
     rate: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no rate."""
+        """Validate the rates and times."""
         _check(self, "poisson(5000, duration=60s)", ["rate"])
 
     def _times(self, random: Random) -> Iterator[float]:
@@ -234,7 +234,7 @@ class Bursty(_Model):
     quiet_rate: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no rate."""
+        """Validate the rates and times."""
         _check(
             self, "bursty(20000, on=1s, off=4s, duration=60s)", ["rate", "on", "off"],
             ["quiet_rate"],
@@ -258,7 +258,7 @@ class Step(_Model):
     at: float = 30.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no rate."""
+        """Validate the rates and times."""
         _check(self, "step(500, 20000, at=30s, duration=60s)", ["at"], ["before", "after"])
 
     def _times(self, random: Random) -> Iterator[float]:
@@ -275,7 +275,7 @@ class Ramp(_Model):
     end: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no rate."""
+        """Validate the rates and times."""
         _check(self, "ramp(500, 20000, duration=60s)", [], ["start", "end"])
 
     def _times(self, random: Random) -> Iterator[float]:
@@ -293,7 +293,7 @@ class Diurnal(_Model):
     period: float = _DAY
 
     def __post_init__(self) -> None:
-        """Refuse what is no rate."""
+        """Validate the rates and times."""
         _check(self, "diurnal(100, 5000, period=1h, duration=1h)", ["high", "period"], ["low"])
 
     def _times(self, random: Random) -> Iterator[float]:

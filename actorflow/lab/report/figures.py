@@ -1,15 +1,15 @@
-"""Pictures of results: latency, batch sizes and depth over time, the frontier. Needs matplotlib."""
+"""Figures of results: latency, batch sizes and depth over time, the frontier. Needs matplotlib."""
 
 from __future__ import annotations
 
 import io
-import itertools
-import math
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.lab.models.notation import seconds_text
 from actorflow.lab.report.dominance import dominated
+from actorflow.lab.report.labels import Label, place
+from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from actorflow.lab.run.result import Result
 
 __all__ = [
-    "FIGURES", "batch_sizes", "by_priority", "colour", "depths", "drawn", "frontier", "latency_cdf",
-    "overview", "png", "save",
+    "FIGURES", "MissingExtra", "batch_sizes", "by_priority", "colour", "depths", "drawn",
+    "frontier", "latency_cdf", "overview", "png", "require_matplotlib", "save",
 ]  # fmt: skip
 
 _COLOURS = (
@@ -33,8 +33,7 @@ _LINES = ("-", "--", "-.", ":")
 _GREY = "#b8b8b8"
 _BINS = 160
 _VISIBLE = 0.005  # share of the messages from which on a curve is worth the room
-_NAMED = 3  # policies that are named where several came out the same
-_WIDTH, _HEIGHT = 290.0, 210.0  # of a frontier, about, in points
+_LEGEND_WIDTH, _POINT_WIDTH = 56, 40  # characters on a line of a label
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": "#888888", "axes.labelcolor": "#333333", "axes.spines.right": False,
     "axes.spines.top": False, "axes.titlesize": 11, "axes.titleweight": "bold",
@@ -45,27 +44,46 @@ _STYLE: dict[Any, Any] = {
 
 
 def latency_cdf(results: Sequence[Result], axes: Axes | None = None) -> Figure:
-    """Draw which share of the messages was processed within which time."""
+    """Draw the share of all messages that was carried within a time.
+
+    A curve ends at the share that was carried at all: below 100 % if messages were lost or
+    replaced.
+    """
 
     def draw(axes: Axes) -> None:
-        least = 1.0
-        for at, (label, result) in enumerate(_groups(results)):
-            if result.curve:
-                values, shares = zip(*result.curve, strict=True)
-                percents = [share * 100 for share in shares]
-                axes.step(values, percents, where="post", **_look(at, label))
-                least = min(least, next(v for v, share in result.curve if share >= _VISIBLE))
+        groups = [group for group in _groups(results) if group[1].curve]
+        starts = [_start(result) for _, result in groups]
+        most = max((result.curve[-1][0] for _, result in groups), default=1.0)
+        for at, (label, result) in enumerate(groups):
+            values, shares = zip(*result.curve, strict=True)
+            percents = [share * 100 for share in shares]
+            look = _look(at, label)
+            axes.step(values, percents, where="post", **look)
+            if result.carried < 1:
+                # The share that never comes: on to the edge, dotted, with a mark where it ends.
+                axes.plot([values[-1]], [percents[-1]], "o", color=look["color"], markersize=4)
+                axes.plot(
+                    [values[-1], most * 1.2], [percents[-1]] * 2, linestyle=":", linewidth=1.0,
+                    color=look["color"],
+                )  # fmt: skip
+        least = min(starts, default=1.0)
         axes.set_xscale("log")
         axes.set_xlim(left=max(least / 1.5, 1e-6))
         axes.set_ylim(0, 101)
         _time_ticks(axes.xaxis)
-        axes.set(title="Latency", xlabel="from push to processed", ylabel="messages, %")
+        axes.set(title="Latency", xlabel="from push to processed", ylabel="of all messages, %")
 
     return _figure(draw, axes, legend=True)
 
 
+def _start(result: Result) -> float:
+    """Return the latency from which on a curve is worth the room."""
+    end = result.curve[-1][1]
+    return next(value for value, share in result.curve if share >= min(_VISIBLE, end))
+
+
 def batch_sizes(results: Sequence[Result], axes: Axes | None = None) -> Figure:
-    """Draw how large batches were over time: the largest of each moment."""
+    """Draw the batch sizes over time: the largest of each moment."""
     return _over_time(results, "batch_series", ("Batch size", "messages per batch"), axes)
 
 
@@ -98,7 +116,7 @@ def _over_time(
 
 
 def _binned(points: Sequence[tuple[float, float]], duration: float) -> list[tuple[float, float]]:
-    """Give at most so many points, of each stretch the largest: lines stay readable."""
+    """Return at most 160 points, of each stretch the largest, so that lines stay readable."""
     if len(points) <= _BINS:
         return list(points)
     start = points[0][0]
@@ -117,112 +135,123 @@ def frontier(results: Sequence[Result], axes: Axes | None = None) -> Figure:
     Below capacity all policies carry the same load, so beside it stands what tells them apart
     then: latency against how busy the executor is.
     """
-    worse = dominated(results)
-    points = [
-        (at, label, result)
-        for at, (label, result) in enumerate(_groups(results))
-        if result.latency["p99"] > 0
-    ]
-
-    def scatter(axes: Axes, figure: Callable[[Result], float], label: str) -> None:
-        axes.set_xlabel(label)
-        if not points:
-            return
-        for at, _, result in points:
-            grey = result.policy in worse
-            axes.scatter(
-                figure(result), result.latency["p99"], s=26 if grey else 52,
-                zorder=2 if grey else 3, color=_GREY if grey else colour(at), edgecolors="white",
-                linewidths=0.6,
-            )  # fmt: skip
-        axes.set_yscale("log")
-        axes.margins(x=0.3, y=0.12)
-        values = [figure(result) for _, _, result in points]
-        if max(values) < 1.02 * min(values):
-            axes.set_xlim(min(values) * 0.9, max(values) * 1.1)
-        _time_ticks(axes.yaxis)
-        _name_points(axes, [(label, result) for _, label, result in points], figure, worse)
-
-    def left(axes: Axes) -> None:
-        axes.set(title="Latency against throughput", ylabel="p99 latency")
-        scatter(axes, lambda result: result.throughput, "messages per second")
-
-    def right(axes: Axes) -> None:
-        axes.set(title="Latency against executor time")
-        scatter(axes, lambda result: result.busy * 100, "executor busy, %")
-
     if axes is not None:
-        return _figure(left, axes)
+        _figure(lambda given: _scatter(given, results, _BY_THROUGHPUT), axes)
+        _name_points(axes, results, _BY_THROUGHPUT)
+        return axes.figure  # type: ignore[return-value]
+    require_matplotlib()
     from matplotlib import rc_context  # noqa: PLC0415 - an extra, and slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415
 
+    lines = sum(label.count("\n") + 1 for label, _ in _points(results))
     with rc_context(_STYLE):
-        made = Figure(figsize=(9.6, 4.0), layout="constrained")
-        one, two = made.subplots(1, 2, sharey=True)
-        left(one)
-        right(two)
+        made = Figure(figsize=(10.6, max(4.0, 1.6 + 0.24 * lines)), layout="constrained")
+        pair = made.subplots(1, 2, sharey=True)
+        for place, side in zip(pair, (_BY_THROUGHPUT, _BY_TIME), strict=True):
+            _scatter(place, results, side)
+        pair[1].set_ylabel("")
+        for place, side in zip(pair, (_BY_THROUGHPUT, _BY_TIME), strict=True):
+            _name_points(place, results, side)
     return made
 
 
-def _name_points(
-    axes: Axes,
-    groups: list[tuple[str, Result]],
-    figure: Callable[[Result], float],
-    worse: set[str],
-) -> None:
-    """Write names beside the points, so that they do not cover each other.
+class _Side(NamedTuple):
+    """What a frontier holds the latency against."""
 
-    Those of dominated policies are left out where there is no room.
-    """
-    low, high = axes.get_xlim()
-    bottom, top = map(math.log, axes.get_ylim())
-    taken: list[tuple[float, float, float, float]] = []
-    places = {}
-    for label, result in groups:
-        height = math.log(max(result.latency["p99"], 1e-9))
-        x = (figure(result) - low) / max(high - low, 1e-12) * _WIDTH
-        y = (height - bottom) / max(top - bottom, 1e-12) * _HEIGHT
-        places[label] = (x, y)
-        taken.append((x - 3, y - 3, x + 3, y + 3))
-    for label, result in sorted(groups, key=lambda group: group[1].policy in worse):
+    title: str
+    label: str
+    figure: Callable[[Result], float]
+
+
+_BY_THROUGHPUT = _Side(
+    "Latency against throughput", "messages carried per second", lambda result: result.throughput
+)
+_BY_TIME = _Side(
+    "Latency against executor time", "executor busy, %", lambda result: result.busy * 100
+)
+
+
+def _points(results: Sequence[Result]) -> list[tuple[str, Result]]:
+    return [
+        (label, result)
+        for label, result in _groups(results, _POINT_WIDTH)
+        if result.latency["p99"] > 0
+    ]
+
+
+def _scatter(axes: Axes, results: Sequence[Result], side: _Side) -> None:
+    axes.set(title=side.title, xlabel=side.label, ylabel="p99 latency")
+    points = _points(results)
+    if not points:
+        return
+    worse = dominated(results)
+    for at, (_, result) in enumerate(points):
         grey = result.policy in worse
-        x, y = places[label]
-        wide = 3.7 * len(label)
-        for right, up in itertools.product((True, False), (0, 9, -9, 18, -18, 27, -27, 36, -36)):
-            start = x + 7 if right else x - 7 - wide
-            box = (start, y + up - 4, start + wide, y + up + 4)
-            inside = box[0] >= 0 and box[2] <= _WIDTH
-            if inside and not any(_overlap(box, other) for other in taken):
-                break
-        else:
-            if grey:
-                continue
-            right, up = x < _WIDTH / 2, 0
-        taken.append(box)
-        axes.annotate(
-            label, (figure(result), result.latency["p99"]), xytext=(7 if right else -7, up),
-            textcoords="offset points", ha="left" if right else "right", va="center", fontsize=7,
-            color="#9a9a9a" if grey else "#222222",
-            arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "#aaaaaa"} if up else None,
+        axes.scatter(
+            side.figure(result), result.latency["p99"], s=26 if grey else 52,
+            zorder=2 if grey else 3, color=_GREY if grey else colour(at), edgecolors="white",
+            linewidths=0.6,
         )  # fmt: skip
+    axes.set_yscale("log")
+    axes.margins(x=0.3, y=0.16)
+    values = [side.figure(result) for _, result in points]
+    if max(values) < 1.02 * min(values):
+        axes.set_xlim(min(values) * 0.9, max(values) * 1.1)
+    _time_ticks(axes.yaxis)
 
 
-def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _name_points(axes: Axes, results: Sequence[Result], side: _Side) -> None:
+    worse = dominated(results)
+    place(
+        axes,
+        [
+            Label(
+                side.figure(result),
+                result.latency["p99"],
+                label,
+                "#8a8a8a" if result.policy in worse else _dark(colour(at)),
+                important=result.policy not in worse,
+            )
+            for at, (label, result) in enumerate(_points(results))
+        ],
+    )
 
 
-def _groups(results: Sequence[Result]) -> list[tuple[str, Result]]:
-    """Give results with a label; those that came out the same are one, with all their names."""
+def _dark(tone: str) -> str:
+    """Return a colour dark enough for small letters on white."""
+    return "#" + "".join(f"{int(int(tone[at : at + 2], 16) * 0.7):02x}" for at in (1, 3, 5))
+
+
+def _groups(results: Sequence[Result], width: int = _LEGEND_WIDTH) -> list[tuple[str, Result]]:
+    """Return results with labels; those that came out the same are one, with all their names.
+
+    A label says so if a policy did not carry everything, and is wrapped at `width` characters.
+    """
     same: dict[Any, list[Result]] = {}
     for result in results:
         shape = (round(result.busy, 6), tuple(result.curve), tuple(result.batch_series))
         same.setdefault(shape, []).append(result)
-    groups = []
-    for alike in same.values():
-        label = " = ".join(result.policy for result in alike[:_NAMED])
-        more = len(alike) - _NAMED
-        groups.append((f"{label} = {more} more" if more > 0 else label, alike[0]))
-    return groups
+    return [(_label(alike, width), alike[0]) for alike in same.values()]
+
+
+def _label(alike: Sequence[Result], width: int) -> str:
+    """Return the names of policies on as few lines as fit; a name is never broken."""
+    names = [result.policy for result in alike]
+    if alike[0].carried < 1:
+        names[-1] += f" ({_percent(alike[0].carried)} carried)"
+    lines = [names[0]]
+    for name in names[1:]:
+        if len(lines[-1]) + len(name) + 3 <= width:
+            lines[-1] += f" = {name}"
+        else:
+            lines[-1] += " ="
+            lines.append(name)
+    return "\n".join(lines)
+
+
+def _percent(share: float) -> str:
+    """Return a share below 1 in percent; it is never rounded up to 100."""
+    return f"{min(share * 100, 99.9):.3g}%"
 
 
 def by_priority(results: Sequence[Result], axes: Axes | None = None) -> Figure:
@@ -230,8 +259,10 @@ def by_priority(results: Sequence[Result], axes: Axes | None = None) -> Figure:
 
     def draw(axes: Axes) -> None:
         for at, (label, result) in enumerate(_groups(results)):
-            if result.priorities:
-                tables = sorted(result.priorities.items())
+            tables = sorted(
+                (priority, table) for priority, table in result.priorities.items() if table["count"]
+            )
+            if tables:
                 latencies = [table["p99"] for _, table in tables]
                 axes.plot([each for each, _ in tables], latencies, marker="o", **_look(at, label))
         axes.set_yscale("log")
@@ -242,7 +273,8 @@ def by_priority(results: Sequence[Result], axes: Axes | None = None) -> Figure:
 
 
 def overview(results: Sequence[Result], title: str = "") -> Figure:
-    """Draw all four in one picture."""
+    """Draw all four in one figure."""
+    require_matplotlib()
     from matplotlib import rc_context  # noqa: PLC0415 - an extra, and slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -250,13 +282,14 @@ def overview(results: Sequence[Result], title: str = "") -> Figure:
         made = Figure(figsize=(10.5, 7.6), layout="constrained")
         places = made.subplots(2, 2)
         latency_cdf(results, places[0][0])
-        frontier(results, places[0][1])
+        _scatter(places[0][1], results, _BY_THROUGHPUT)
         batch_sizes(results, places[1][0])
         depths(results, places[1][1])
         handles, labels = places[0][0].get_legend_handles_labels()
         made.legend(handles, labels, loc="outside lower center", ncols=min(4, max(len(labels), 1)))
         if title:
             made.suptitle(title, x=0.01, ha="left", fontsize=10, color="#444444")
+        _name_points(places[0][1], results, _BY_THROUGHPUT)
     return made
 
 
@@ -266,7 +299,26 @@ FIGURES: dict[str, Callable[[Sequence[Result]], Figure]] = {
     "depth": depths,
     "frontier": frontier,
 }
-"""The pictures of a report, by name."""
+"""The figures of a report, by name."""
+
+
+class MissingExtra(ActorflowError, ImportError):
+    """A package of an extra is not installed; the message says which extra to install."""
+
+
+def require_matplotlib() -> None:
+    """Check that figures can be drawn.
+
+    Raises:
+        MissingExtra: matplotlib, or what it needs, is not installed.
+
+    """
+    try:
+        import matplotlib.figure  # noqa: F401, PLC0415 - an extra, and slow to import
+    except ImportError as error:
+        missing = (error.name or "matplotlib").partition(".")[0]
+        msg = f"figures need {missing}: pip install 'actorflow[lab]'"
+        raise MissingExtra(msg) from error
 
 
 def _figure(draw: Callable[[Axes], None], axes: Axes | None, *, legend: bool = False) -> Figure:
@@ -280,7 +332,8 @@ def _figure(draw: Callable[[Axes], None], axes: Axes | None, *, legend: bool = F
 def drawn(
     draw: Callable[[Axes], None], size: tuple[float, float], *, legend: bool = False
 ) -> Figure:
-    """Make a figure in the style of the lab, of so many inches."""
+    """Make a figure in the style of the lab; `size` is in inches."""
+    require_matplotlib()
     from matplotlib import rc_context  # noqa: PLC0415 - an extra, and slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -290,8 +343,9 @@ def drawn(
         draw(axes)
         if legend:
             handles, labels = axes.get_legend_handles_labels()
-            if len(labels) > 1:
-                made.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+            if labels:
+                columns = 2 if any("\n" in label for label in labels) else 3
+                made.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8)
     return made
 
 
@@ -305,7 +359,7 @@ def _look(at: int, label: str) -> dict[str, Any]:
 
 
 def colour(at: int) -> str:
-    """Give the colour of the n-th of several."""
+    """Return the colour of the n-th of several."""
     return _COLOURS[at % len(_COLOURS)]
 
 
@@ -320,12 +374,12 @@ def _time_ticks(axis: Any) -> None:
 
 
 def png(figure: Figure, dpi: int = 144) -> bytes:
-    """Give a figure as PNG."""
+    """Return a figure as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
 
     out = io.BytesIO()
     FigureCanvasAgg(figure)
-    # No version in the file: the same results make the same picture.
+    # No version in the file: the same results make the same image.
     figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
     return out.getvalue()
 

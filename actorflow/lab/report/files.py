@@ -20,7 +20,7 @@ _CURVES = ("curve", "depth_series", "batch_series")
 def as_json(
     results: Sequence[Result], parameters: Mapping[str, Any], *, complete: bool = True
 ) -> str:
-    """Give everything, curves included."""
+    """Return everything as JSON, curves included."""
     found = {
         "parameters": dict(parameters),
         "complete": complete,
@@ -30,7 +30,7 @@ def as_json(
 
 
 def as_csv(results: Sequence[Result]) -> str:
-    """Give one line per policy, without the curves."""
+    """Return one line per policy, without the curves."""
     out = io.StringIO()
     flat = [_flat(result) for result in results]
     names = list(dict.fromkeys(name for row in flat for name in row))

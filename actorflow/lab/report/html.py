@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: tables, pictures, parameters."""
+"""The report as one HTML file that needs nothing else: tables, figures, parameters."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["as_html"]
 
 _CAPTIONS = {
-    "latency": "Which share of the messages was processed within which time: left is better.",
+    "latency": "The share of all messages that was carried within a time: left is better. A curve "
+    "that ends below 100 % lost or replaced the rest.",
     "frontier": "The 99th percentile against throughput, and against the executor's time. Policies "
-    "that another one beats in all of these are grey.",
-    "batches": "How many messages a call of the job got: the most at each moment.",
+    "that another one dominates are grey.",
+    "batches": "How many messages a call of the job got: the largest batch of each moment.",
     "depth": "How many messages were waiting: the most at each moment.",
 }
 _STYLE = """
@@ -43,7 +44,7 @@ figcaption { color: #777; font-size: .9rem; }
 def as_html(
     results: Sequence[Result], parameters: Mapping[str, Any], *, complete: bool = True
 ) -> str:
-    """Give the report, with the pictures inside."""
+    """Return the report, with the figures inside."""
     note = (
         ""
         if complete
@@ -65,9 +66,20 @@ def as_html(
         f"<title>actorflow: policies compared</title><style>{_STYLE}</style></head><body>"
         f"<h1>Policies compared</h1>{note}<table>{facts}</table>"
         f'<h2>Results</h2><div class="wide">{_table(results)}</div>'
-        '<p class="note">Latency from push to processed. Grey: another policy is as good in '
-        "throughput, p99, executor time and loss, and better in one of them.</p>"
-        f"<h2>Pictures</h2>{pictures}{_priorities(results)}</body></html>\n"
+        '<p class="note">Latency from push to processed, of the messages that were processed. '
+        "Grey: another policy carries as many messages, is as good in throughput, p99 and executor "
+        f"time, and is better in one of them.</p>{_errors(results)}"
+        f"<h2>Figures</h2>{pictures}{_priorities(results)}</body></html>\n"
+    )
+
+
+def _errors(results: Sequence[Result]) -> str:
+    """Return the first error of each policy that had one."""
+    return "".join(
+        f"<p>Errors with <code>{escape(result.policy)}</code>, the first: "
+        f"<code>{escape(result.error)}</code></p>"
+        for result in results
+        if result.error
     )
 
 
@@ -88,7 +100,7 @@ def _table(results: Sequence[Result]) -> str:
 
 
 def _priorities(results: Sequence[Result]) -> str:
-    """Give the latencies of each priority, if there is more than one."""
+    """Return the latencies of each priority, if there is more than one."""
     known = sorted({priority for result in results for priority in result.priorities}, reverse=True)
     if len(known) < 2:  # noqa: PLR2004
         return ""
@@ -107,4 +119,4 @@ def _priorities(results: Sequence[Result]) -> str:
 
 def _p99(result: Result, priority: float) -> str:
     table = result.priorities.get(priority)
-    return "-" if table is None else seconds_text(table["p99"])
+    return "-" if table is None or not table["count"] else seconds_text(table["p99"])

@@ -18,28 +18,35 @@ __all__ = ["HEADINGS", "as_table", "rows"]
 
 HEADINGS = (
     "policy", "msgs/s", "p50", "p90", "p99", "p99.9", "max", "batch", "largest", "busy",
-    "lost", "replaced", "depth", "fairness",
+    "lost", "replaced", "merged", "depth", "fairness",
 )  # fmt: skip
-_WIDE_ONLY = {"p90", "p99.9", "max", "largest", "depth", "fairness"}
+_LATENCIES = ("p50", "p90", "p99", "p99.9", "max")
+_WIDE_ONLY = {"p90", "p99.9", "max", "largest", "merged", "depth", "fairness"}
 
 
 def rows(results: Sequence[Result]) -> list[list[str]]:
-    """Give the cells of the table, one row per result."""
+    """Return the cells of the table, one row per result."""
     return [_row(result) for result in results]
 
 
 def _row(result: Result) -> list[str]:
-    latency = result.latency
+    latencies = [
+        seconds_text(result.latency[name])
+        + (_spread(result, name, seconds_text) if name == "p50" else "")
+        if result.processed
+        else "-"
+        for name in _LATENCIES
+    ]
     return [
         result.policy,
         _whole(result.throughput) + _spread(result, "throughput", _whole),
-        seconds_text(latency["p50"]) + _spread(result, "p50", seconds_text),
-        *(seconds_text(latency[name]) for name in ("p90", "p99", "p99.9", "max")),
+        *latencies,
         f"{result.batch_mean:,.3g}" if result.batch_mean < 1000 else _whole(result.batch_mean),  # noqa: PLR2004
         _whole(result.batch_max),
         f"{result.busy:.0%}",
         _share(result.lost, result.arrived),
-        _share(result.replaced + result.merged, result.arrived),
+        _share(result.replaced, result.arrived),
+        _share(result.merged, result.arrived),
         _whole(result.peak_depth),
         f"{result.fairness:.2f}",
     ]
@@ -50,7 +57,7 @@ def _whole(value: float) -> str:
 
 
 def _spread(result: Result, name: str, show: Any) -> str:
-    """Show half of the confidence interval, where there is one."""
+    """Return half of the confidence interval, where there is one."""
     if name not in result.intervals:
         return ""
     low, high = result.intervals[name]
@@ -65,9 +72,10 @@ def _share(count: int, total: int) -> str:
 
 
 def as_table(results: Sequence[Result], title: str = "", *, narrow: bool = False) -> Table:
-    """Give a table for the terminal; dominated policies are dim, the best of a column green.
+    """Return a table for the terminal; dominated policies are dim.
 
-    A `narrow` one leaves out what matters less.
+    The least latency among the policies that carry the most messages is green. A `narrow` table
+    leaves out what matters less.
     """
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - an extra
     from rich.table import Table  # noqa: PLC0415
@@ -77,16 +85,34 @@ def as_table(results: Sequence[Result], title: str = "", *, narrow: bool = False
     shown = [at for at, name in enumerate(HEADINGS) if not (narrow and name in _WIDE_ONLY)]
     for heading in (HEADINGS[at] for at in shown):
         justify: Any = "left" if heading == "policy" else "right"
-        table.add_column(heading, justify=justify, no_wrap=heading != "policy", overflow="fold")
+        table.add_column(
+            heading,
+            justify=justify,
+            no_wrap=heading != "policy",
+            overflow="fold",
+            min_width=16 if heading == "policy" else None,
+        )
     worse = dominated(results)
-    least = {
-        at: min((result.latency[name] for result in results), default=0.0)
-        for at, name in ((2, "p50"), (3, "p90"), (4, "p99"), (5, "p99.9"), (6, "max"))
-    }
+    best = _best(results)
     for result, cells in zip(results, rows(results), strict=True):
-        best = {at for at, low in least.items() if result.latency[HEADINGS[at]] <= low}
         table.add_row(
-            *(Text(cells[at], style="bold green" if at in best else "") for at in shown),
+            *(
+                Text(cells[at], style="bold green" if (result.policy, at) in best else "")
+                for at in shown
+            ),
             style="dim" if result.policy in worse else "",
         )
     return table
+
+
+def _best(results: Sequence[Result]) -> set[tuple[str, int]]:
+    """Return the cells with the least latency, among the policies that carry the most."""
+    working = [result for result in results if result.processed]
+    most = max((result.carried for result in working), default=0.0)
+    rivals = [result for result in working if result.carried == most]
+    return {
+        (result.policy, HEADINGS.index(name))
+        for name in _LATENCIES
+        for result in rivals
+        if result.latency[name] <= min(rival.latency[name] for rival in rivals)
+    }

@@ -1,4 +1,4 @@
-"""A picture of what one policy does with a few messages: who arrives when, who leaves with whom."""
+"""A timeline of what one policy does with a few messages: their arrivals and their batches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Watched:
         self.calls: list[tuple[list[Message], float]] = []
 
     def seconds(self, batch: Any, random: Random) -> float:
-        """Give the time for one batch, as the service within does."""
+        """Return the time for one batch, as the service within does."""
         took = self._service.seconds(batch, random)
         self.calls.append((list(batch) if isinstance(batch, list) else [batch], took))
         return took

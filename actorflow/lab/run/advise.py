@@ -1,8 +1,8 @@
-"""Advice: which policy holds these goals, found in simulation.
+"""Advice: the cheapest policies that meet your goals, found by simulation.
 
 Many policies are tried on the busiest stretch of the traffic, the better ones on a longer one,
-the best few on all of it (successive halving). Among those that hold the goals the one that
-keeps the executor least busy is best; where that makes no difference, the simpler one.
+the best few on all of it (successive halving). Among those that meet the goals the one that loses
+least is best, then the one that keeps the executor least busy, then the simpler one.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
-from math import fsum, inf
-from typing import TYPE_CHECKING, Protocol
+from math import fsum, inf, isfinite
+from typing import TYPE_CHECKING, Any, Protocol
 
+from actorflow.lab.models.code import program
 from actorflow.lab.models.notation import seconds_text
-from actorflow.lab.models.policies import KINDS, as_code, policy
+from actorflow.lab.models.policies import policy
 from actorflow.lab.models.service import parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.traffic import AT, Given
@@ -32,28 +33,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Advice", "Candidate", "GoalUnreachable", "advise"]
 
-_RUNGS = ((4_000, 3, 12), (16_000, 3, 6))  # messages, then one in so many stays, at least so many
-_SAME = 0.01  # shares of busy time that differ by less are the same
+_RUNGS = ((4_000, 3, 12), (16_000, 3, 6))  # messages; one in how many stays; the least that stay
+_SAME = 0.01  # shares that differ by less are the same
 
 
 class Progress(Protocol):
-    """Hears how far the search is."""
+    """Is told how far the search is."""
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """So many of so many policies have been tried on `what`."""
+        """`done` of `total` policies have been tried on `what`."""
 
 
 class GoalUnreachable(ActorflowError, ValueError):
-    """No policy holds the goals; `closest` are goals that can be held, `best` by which policy."""
+    """No policy meets the goals; `best` comes closest, and meets the goals in `closest`."""
 
     def __init__(self, goals: Sequence[Goal], best: Candidate, tried: int) -> None:
-        self.closest = ", ".join(str(goal.reached(best.result)) for goal in goals)
+        reached = [goal for goal in goals if isfinite(goal.value(best.result))]
+        self.closest = ", ".join(str(goal.reached(best.result)) for goal in reached)
         self.best = best
         asked = ", ".join(map(str, goals))
         super().__init__(
-            f"none of {tried} policies holds '{asked}' with this traffic and service\n"
+            f"none of {tried} policies meets '{asked}' with this traffic and service\n"
             f"the closest is {best.policy}: {best.figures()}\n"
-            f"reachable: --goal '{self.closest}'"
+            + (f"reachable: --goal '{self.closest}'" if self.closest else "nothing is reachable")
         )
 
 
@@ -67,28 +69,30 @@ class Candidate:
 
     @property
     def misses(self) -> tuple[Goal, ...]:
-        """The goals that it does not hold."""
-        return tuple(goal for goal in self.goals if not goal.holds(self.result))
+        """The goals that it does not meet."""
+        return tuple(goal for goal in self.goals if not goal.is_met(self.result))
 
     def figures(self) -> str:
-        """Show what each goal is about, missed ones marked."""
+        """Return the figures that the goals are about; missed ones are marked."""
         return ", ".join(
             f"{goal.name} {figure_text(goal.figure, goal.value(self.result))}"
-            f"{'' if goal.holds(self.result) else f' (not {goal})'}"
+            f"{'' if goal.is_met(self.result) else f' (not {goal})'}"
             for goal in self.goals
         )
 
     def rank(self) -> tuple[float, ...]:
-        """Order candidates: goals first, then the executor's time, then simplicity."""
+        """Return what orders candidates: goals, then loss, executor time, and simplicity."""
         missed = fsum(min(goal.miss(self.result), 1e6) for goal in self.goals)
         simple = len(self.policy) / 1000 + self.policy.count("(") + (_leaf(self.policy) != "queue")
-        return (missed, round(self.result.busy / _SAME), simple, self.result.latency["p99"])
+        result = self.result
+        lost = round(result.lost / max(result.arrived, 1) / _SAME)
+        return (missed, lost, round(result.busy / _SAME), simple, result.latency["p99"])
 
     def why(self, plain: Result | None = None) -> str:
-        """Say what it holds, what it costs, and how a plain queue compares."""
+        """Explain what it achieves, what it costs, and how a plain queue compares."""
         result = self.result
         text = (
-            f"{'misses' if self.misses else 'holds'} {self.figures()}; busy {result.busy:.0%}, "
+            f"{'misses' if self.misses else 'meets'} {self.figures()}; busy {result.busy:.0%}, "
             f"median {seconds_text(result.latency['p50'])}, "
             f"{result.batch_mean:,.3g} messages per call"
         )
@@ -104,13 +108,23 @@ class Candidate:
         return text
 
     def code(self) -> str:
-        """Give the Python to paste."""
-        return f"af.spawn(job, behaviour={as_code(self.policy)})"
+        """Return a program to paste that uses the policy, imports included."""
+        return program(self.policy)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        values = [(goal, goal.value(self.result)) for goal in self.goals]
+        return {
+            "policy": self.policy,
+            "goals": {str(goal): value if isfinite(value) else None for goal, value in values},
+            "code": self.code(),
+            "result": self.result.as_dict(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The best policies, best first; all hold the goals."""
+    """The best policies, best first; all meet the goals."""
 
     goals: tuple[Goal, ...]
     best: list[Candidate]
@@ -121,27 +135,18 @@ class Advice:
     """False if the search was interrupted: then shorter runs had to do."""
 
     def code(self) -> str:
-        """Give the Python to paste for the best one, whole."""
-        first = self.best[0]
-        call = first.code()
-        names = sorted({name for name in _class_names() if f"{name}(" in call and name != "af"})
-        lines = ["import actorflow as af", f"from behaviours import {', '.join(names)}", ""]
-        for name, what in _FIELDS.items():
-            if f"={name}" in call:
-                lines += [f"def {name}{what}", ""]
-        return "\n".join([*lines, f"worker = {call}"])
+        """Return a program to paste that uses the best policy, imports included."""
+        return self.best[0].code()
 
-
-_FIELDS = {
-    "key": "(message): return message[0]  # what tells messages apart",
-    "priority": "(message): return message[0]  # the higher the sooner",
-    "size": "(message): return len(message)  # what the job can take so much of",
-    "merge": "(old, new): return new  # one message out of two",
-}
-
-
-def _class_names() -> list[str]:
-    return ["TableUnique" if name == "table_unique" else name.capitalize() for name in KINDS]
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        return {
+            "goals": [str(goal) for goal in self.goals],
+            "tried": self.tried,
+            "complete": self.complete,
+            "best": [candidate.as_dict() for candidate in self.best],
+            "queue": None if self.plain is None else self.plain.as_dict(),
+        }
 
 
 def advise(
@@ -154,19 +159,20 @@ def advise(
     policies: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> Advice:
-    """Find the policies that hold the goals at the least cost.
+    """Find the cheapest policies that meet the goals.
 
     Args:
         traffic: the arrivals, as a model or as text.
         service: how long the job takes, as a model or as text.
-        goals: `"p99 < 50ms, no loss"`, or read already.
-        seed: of the traffic: same seed, same advice.
-        best: how many to give.
-        policies: which to try; by default what `candidates` makes of goals and traffic.
-        progress: hears how far the search is. Ctrl-C ends it with what is known by then.
+        goals: as text (`"p99 < 50ms, no loss"`), or parsed.
+        seed: of the traffic; the same seed gives the same advice.
+        best: how many to return.
+        policies: which to try; by default those of `candidates`.
+        progress: is told how far the search is. Ctrl-C ends it with what is known by then.
 
     Raises:
-        GoalUnreachable: none holds the goals; the message names what is reachable.
+        GoalUnreachable: no policy meets the goals; the message names what is reachable.
+        BadOption: there is no goal, or no message in the traffic.
 
     """
     source = parse_traffic(traffic) if isinstance(traffic, str) else traffic
@@ -198,6 +204,9 @@ class _Search:
 
     def run(self, given: list[str], best: int) -> Advice:
         windows, total = _busiest([size for size, _, _ in _RUNGS], self._traffic.chunks(self._seed))
+        if not total:
+            msg = "there is no message in this traffic; make it longer, or raise its rate"
+            raise BadOption(msg)
         texts = given or candidates(self._goals, windows[-1])
         tried = len(texts)
         complete = True
@@ -214,13 +223,13 @@ class _Search:
                 raise
             complete = False
             ranked = sorted(self._known, key=Candidate.rank)
-        holding = [each for each in ranked if not each.misses]
-        if not holding:
+        meeting = [each for each in ranked if not each.misses]
+        if not meeting:
             raise GoalUnreachable(self._goals, ranked[0], tried)
-        return Advice(self._goals, holding[:best], self._plain, tried, complete)
+        return Advice(self._goals, meeting[:best], self._plain, tried, complete)
 
     def _try(self, texts: list[str], traffic: Traffic, what: str) -> list[Candidate]:
-        """Try policies; give them with the best first."""
+        """Try policies; return them with the best first."""
         self._known, self._plain = [], None
         for done, text in enumerate(texts):
             if self._progress is not None:
@@ -235,7 +244,7 @@ class _Search:
 
 
 def _survivors(ranked: list[Candidate], keep: int) -> list[str]:
-    """Give the first so many, and the first of each leaf: a short run may mislead."""
+    """Return the first `keep`, and the first of each leaf: a short run may mislead."""
     chosen = {each.policy: None for each in ranked[:keep]}
     leaves = {_leaf(each.policy) for each in ranked[:keep]}
     for each in ranked[keep:]:
@@ -246,14 +255,14 @@ def _survivors(ranked: list[Candidate], keep: int) -> list[str]:
 
 
 def _leaf(text: str) -> str:
-    """Give the innermost behaviour of a policy."""
+    """Return the innermost behaviour of a policy."""
     return text.rpartition("(")[2].partition(",")[0].rstrip(")").strip()
 
 
 def _busiest(
     sizes: Sequence[int], chunks: Iterator[list[Message]]
 ) -> tuple[list[list[Message]], int]:
-    """Find, for each size, the so many messages in a row that came fastest. O(n)."""
+    """Find, for each size, the run of that many messages that came fastest. O(n)."""
     largest = max(sizes)
     recent: deque[Message] = deque(maxlen=largest)
     found: list[tuple[float, list[Message]]] = [(inf, []) for _ in sizes]
@@ -274,5 +283,5 @@ def _busiest(
 
 
 def _from_zero(window: list[Message]) -> list[Message]:
-    """Let the first message of a window arrive at 0."""
+    """Shift a window so that its first message arrives at 0."""
     return [(key, priority, size, at - window[0][AT]) for key, priority, size, at in window]

@@ -1,4 +1,4 @@
-"""Which policies are worth a try for these goals and this traffic."""
+"""Candidates: the policies worth trying for these goals and this traffic."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["candidates"]
 
 
 def candidates(goals: Sequence[Goal], sample: Sequence[Message]) -> list[str]:
-    """Make policies that could hold the goals for such traffic: some hundred of them.
+    """Return policies that could meet the goals with such traffic: about a hundred of them.
 
     Waits and targets are shares of the shortest latency asked for; bounds are tried only where
-    the goals allow to lose messages, leaves that merge only where keys repeat.
+    the goals allow a loss, behaviours that merge or replace only where keys repeat.
     """
     limit = latency_limit(goals) or 0.1
     rate = len(sample) / max(sample[-1][AT] - sample[0][AT], 1e-3) if sample else 1.0
@@ -66,7 +66,7 @@ def _leaves(goals: Sequence[Goal], sample: Sequence[Message]) -> list[str]:
 
 
 def _may_lose(goals: Sequence[Goal]) -> bool:
-    """Tell whether the goals speak of a loss that would be allowed; else none is."""
+    """Return whether a goal allows some loss; by default none is allowed."""
     return any(goal.figure == "loss" and goal.limit > 0 for goal in goals)
 
 

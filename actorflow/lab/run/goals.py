@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actorflow.lab.models.notation import BadNotation, parse, seconds_text
+from actorflow.lab.models.notation import BadNotation, Share, check_unit, parse, seconds_text
 from actorflow.lab.run.result import QUANTILES
 from actorflow.runtime.errors import near
 
@@ -51,14 +51,14 @@ _ONLY = re.compile(r"priority\s*(?P<sign>>=|=)\s*(?P<least>-?\d+(?:\.\d+)?)|(?P<
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One thing that a policy has to hold."""
+    """A limit that a policy has to meet."""
 
     figure: str
     sign: str
     """`<`, `<=`, `>` or `>=`."""
     limit: float
     only: str = ""
-    """`priority>=9`, `priority=9` or `high`: latencies of these messages alone."""
+    """`priority>=9`, `priority=9` or `high`: the latencies of these messages alone."""
 
     def __str__(self) -> str:
         if self.figure in _COUNTS and self.limit == 0:
@@ -67,18 +67,29 @@ class Goal:
 
     @property
     def name(self) -> str:
-        """The figure, and whose it is."""
+        """The figure, and the messages that it is about."""
         return f"{self.figure}({self.only})" if self.only else self.figure
 
     def value(self, result: Result) -> float:
-        """Give the figure of a result that the goal is about. Counts are shares of all."""
+        """Return the figure of a result that the goal is about. Counts are shares of all.
+
+        A time is infinite if nothing was processed: doing nothing is not being fast.
+        """
         if self.figure in _COUNTS:
             return _COUNTS[self.figure](result) / max(result.arrived, 1)
         if self.only:
-            # Each of these priorities has to hold it, so the worst of them counts.
-            return max((table[self.figure] for table in self._chosen(result)), default=math.inf)
+            # Each of these priorities has to meet it, so the worst of them counts.
+            return max(
+                (
+                    table[self.figure] if table["count"] else math.inf
+                    for table in self._chosen(result)
+                ),
+                default=math.inf,
+            )
+        if self.figure in _TIMES and not result.processed:
+            return math.inf
         if self.figure in _LATENCIES:
-            return result.latency[self.figure] if result.processed else math.inf
+            return result.latency[self.figure]
         return _FIGURES[self.figure](result)
 
     def _chosen(self, result: Result) -> list[dict[str, float]]:
@@ -93,8 +104,8 @@ class Goal:
             if priority == wanted or (sign == ">" and priority > wanted)
         ]
 
-    def holds(self, result: Result) -> bool:
-        """Whether a result reaches the goal."""
+    def is_met(self, result: Result) -> bool:
+        """Return whether a result meets the goal."""
         value = self.value(result)
         if self.limit == 0 and self.figure in _COUNTS:
             return value == 0
@@ -103,17 +114,17 @@ class Goal:
         return value > self.limit or (self.sign == ">=" and value == self.limit)
 
     def miss(self, result: Result) -> float:
-        """By how much a result misses the goal, as a share of the limit; 0 if it holds."""
-        if self.holds(result):
+        """Return by how much a result misses the goal, as a share of the limit; 0 if it is met."""
+        if self.is_met(result):
             return 0.0
         value = self.value(result)
         away = value - self.limit if self.sign in ("<", "<=") else self.limit - value
         return max(away, 1e-6) / (self.limit or 1.0)
 
     def reached(self, result: Result) -> Goal:
-        """Give the goal with a limit that this result holds: two digits, on the safe side."""
+        """Return the goal with a limit that this result meets: two digits, on the safe side."""
         value = self.value(result)
-        if self.holds(result) or not math.isfinite(value):
+        if self.is_met(result) or not math.isfinite(value):
             return self
         up = self.sign in ("<", "<=")
         return Goal(
@@ -164,14 +175,40 @@ def _goal(text: str, piece: str, at: int) -> Goal:
         if figure not in _LATENCIES or not _ONLY.fullmatch(only):
             why = "only latencies have priorities: p99(priority>=9), p50(priority=0), max(high)"
             raise BadNotation(text, at, why)
+    return Goal(figure, found["sign"], _limit(text, figure, found, at), only)
+
+
+def _limit(text: str, figure: str, found: re.Match[str], at: int) -> float:
+    """Return the limit of a goal, which has the unit of its figure."""
+    place = at + found.start("limit")
     limit = parse(found["limit"])
     if not isinstance(limit, int | float) or not 0 <= limit < math.inf:
-        raise BadNotation(text, at + found.start("limit"), "expected a number like 50ms or 80%")
-    return Goal(figure, found["sign"], float(limit), only)
+        raise BadNotation(text, place, f"expected a number like {_EXAMPLES[_unit(figure)]}")
+    if figure in _TIMES and isinstance(limit, Share):
+        why = f"{figure} {limit * 100:g}% is not a time; write for example {figure} < 50ms"
+        raise BadNotation(text, place, why)
+    check_unit(text, place, figure, limit, timed=figure in _TIMES)
+    if figure in _SHARES and not isinstance(limit, Share) and limit >= 1:
+        why = f"{figure} is a share of all messages or time; write {limit:g}%"
+        raise BadNotation(text, place, why)
+    if _unit(figure) == "count" and isinstance(limit, Share):
+        raise BadNotation(text, place, f"{figure} is not a share; write a number without %")
+    return float(limit)
+
+
+_EXAMPLES = {"time": "50ms", "share": "80%", "count": "1000", "index": "0.9"}
+
+
+def _unit(figure: str) -> str:
+    if figure in _TIMES:
+        return "time"
+    if figure in _SHARES:
+        return "share"
+    return "index" if figure == "fairness" else "count"
 
 
 def figure_text(figure: str, value: float) -> str:
-    """Show a figure in the unit that it has."""
+    """Return a figure in its unit."""
     if figure in _TIMES:
         return seconds_text(value)
     if figure in _SHARES:
@@ -180,6 +217,6 @@ def figure_text(figure: str, value: float) -> str:
 
 
 def latency_limit(goals: Sequence[Goal]) -> float | None:
-    """Give the shortest time that the goals ask for, if they do."""
+    """Return the shortest time that the goals ask for, if any."""
     times = [goal.limit for goal in goals if goal.figure in _TIMES and goal.sign[0] == "<"]
     return min(times, default=None)

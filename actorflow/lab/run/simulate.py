@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from math import fsum, inf
+from math import inf
 from operator import itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -18,24 +18,25 @@ from typing import TYPE_CHECKING, Any
 from actorflow.lab.models.policies import Policy, policy
 from actorflow.lab.models.service import ServiceFailure, parse_service
 from actorflow.lab.models.sources import parse_traffic
-from actorflow.lab.models.traffic import AT, SIZE, Message, Traffic
+from actorflow.lab.models.traffic import AT, Message, Traffic
 from actorflow.lab.run.ledger import Ledger
-from actorflow.lab.run.result import Result
 from actorflow.runtime.errors import WouldBlock
 from actorflow.runtime.worker.accumulation import Accumulation
 from actorflow.runtime.worker.failure import failure_policy
 from behaviours.base import adapt
+from behaviours.errors import Full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from actorflow.lab.models.service import Service
+    from actorflow.lab.run.result import Result
     from actorflow.runtime.worker.batch import Batch
     from actorflow.runtime.worker.failure import FailurePolicy
 
 __all__ = ["Simulation", "simulate"]
 
-_AT, _SIZE = itemgetter(AT), itemgetter(SIZE)
+_AT = itemgetter(AT)
 
 
 def simulate(
@@ -57,6 +58,9 @@ def simulate(
         on_failure: what becomes of a batch on which the job fails, as for `spawn`. After
             `"drop"` the worker goes on, as a supervised one does.
         progress: called now and then with the number of messages so far.
+
+    Raises:
+        RunFailed: the behaviour refused every message as malformed.
 
     >>> result = simulate("constant(1000, duration=1s)", "5ms", "queue")
     >>> result.arrived, result.batches, round(result.busy, 2)
@@ -90,29 +94,41 @@ class Simulation:
         self._singly = self._stamped or self._core.behaviour.traits.blocks
         self._blocked: deque[Message] = deque()
         self._books = Ledger()
-        self._arrived = 0
-        self._volume = self._last = self._end = 0.0
-        self._begin: float | None = None
 
     def run(
         self, chunks: Iterator[list[Message]], progress: Callable[[int], None] | None = None
     ) -> Result:
-        """Let all the messages arrive, and the executor finish."""
+        """Let all messages arrive, and the executor finish.
+
+        Raises:
+            RunFailed: the behaviour refused every message as malformed.
+
+        """
+        books = self._books
         done: float | None = None
         for chunk in chunks:
-            if self._begin is None:
-                self._begin = chunk[0][AT]
             done = self._arrive(chunk, done)
-            self._arrived += len(chunk)
-            self._volume += fsum(map(_SIZE, chunk))
-            self._last = chunk[-1][AT]
+            books.arrive(chunk)
             if progress is not None:
-                progress(self._arrived)
+                progress(books.arrived)
         self._drain(done)
-        return self._result()
+        self._note_refusals()
+        return books.result(
+            policy=self._policy.name,
+            mode="simulate",
+            seed=self._seed,
+            tally=self._core.behaviour.tally(),
+            rejected=self._core.rejected,
+        )
+
+    def _note_refusals(self) -> None:
+        """Note why messages were refused; what a full behaviour refuses is no error."""
+        for _, error in self._core.take_refusals():
+            if not isinstance(error, Full):
+                self._books.blame(error)
 
     def _arrive(self, chunk: list[Message], done: float | None) -> float | None:
-        """Let a chunk of messages arrive; give until when the executor is busy then."""
+        """Let a chunk of messages arrive; return until when the executor is busy after it."""
         core, turn, add = self._core, self._turn, self._add
         times = list(map(_AT, chunk))
         at, count = 0, len(chunk)
@@ -143,7 +159,7 @@ class Simulation:
     def _drain(self, done: float | None) -> None:
         """Let the executor process what is left, as after `stop(drain=True)`."""
         self._core.behaviour.flush()
-        now = self._last
+        now = self._books.last
         while True:
             if done is not None:
                 now = done
@@ -165,9 +181,11 @@ class Simulation:
         else:
             self._core.raw = messages
             self._core.fold()
+            if self._core.has_refusals:
+                self._note_refusals()
 
     def _offer(self, messages: Sequence[Message], now: float | None) -> bool:
-        """Offer messages one by one; tell whether none has to wait for room."""
+        """Offer messages one by one; return whether none has to wait for room."""
         offer = self._core.offer
         for place, message in enumerate(messages):
             try:
@@ -176,8 +194,10 @@ class Simulation:
                 self._core.unoffer()
                 self._blocked.extendleft(reversed(messages[place:]))
                 return False
-            except Exception:  # noqa: BLE001, S112 - refused: the accumulation has counted it
-                continue
+            except Full:
+                continue  # the accumulation has counted it
+            except Exception as error:  # noqa: BLE001 - malformed, or the behaviour has failed
+                self._books.blame(error)
         return True
 
     def _unblock(self, now: float) -> None:
@@ -189,7 +209,7 @@ class Simulation:
                 return
 
     def _turn(self, now: float) -> float | None:
-        """Take a batch if one may leave, and process it; give until when that takes."""
+        """Take a batch if one may leave, and process it; return when that ends."""
         core = self._core
         while True:
             held = len(core.behaviour)
@@ -229,28 +249,5 @@ class Simulation:
                 if self._core.shape.observed:
                     self._core.behaviour.observe(part.size, done - began)
         self._books.busy += done - now
-        self._end = done
+        self._books.end = done
         return done
-
-    def _result(self) -> Result:
-        core, books = self._core, self._books
-        tally = core.behaviour.tally()
-        duration = max(max(self._end, self._last) - (self._begin or 0.0), 1e-12)
-        figures = books.figures()
-        settled = books.processed + tally.replaced + tally.merged
-        return Result(
-            policy=self._policy.name,
-            mode="simulate",
-            seed=self._seed,
-            arrived=self._arrived,
-            duration=duration,
-            throughput=settled / duration,
-            busy=books.busy / duration,
-            replaced=tally.replaced,
-            merged=tally.merged,
-            dropped=tally.dropped,
-            rejected=core.rejected,
-            expired=tally.expired,
-            memory=figures["peak_depth"] * self._volume / max(self._arrived, 1),
-            **figures,
-        )
