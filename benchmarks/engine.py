@@ -32,7 +32,7 @@ if str(ROOT) not in sys.path:
 
 from benchmarks import engine_peers as peers  # noqa: E402
 from benchmarks.machine import busy, describe, resident  # noqa: E402
-from benchmarks.report import put_between_markers  # noqa: E402
+from benchmarks.tables import put_between_markers  # noqa: E402
 
 Figures = dict[str, float]
 MESSAGE = {"order": 7, "text": "hello"}
@@ -431,7 +431,7 @@ def goals(found: Found) -> list[tuple[str, str, float | None, bool | None]]:
 
 
 def as_markdown(found: Found) -> str:
-    """Give the results as a section of RESULTS.md."""
+    """Return the results as a section of RESULTS.md."""
     lines = ["## Engine", ""]
     lines += [f"- {name}: {value}" for name, value in describe().items()]
     for label, (package, _) in peers.PEERS.items():

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.lab.models.trace import FIELDS
 from actorflow.runtime.errors import BadOption, WorkerStopped
+from actorflow.runtime.log import log
 from actorflow.runtime.worker.spec import spawn
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,13 +35,13 @@ def record(
 ) -> Recorder:
     """Write a trace of what is pushed to a live worker, until the recorder is closed.
 
-    Args:
-        worker: whose pushes are recorded; they go on as they are.
-        path: a `.jsonl` or `.csv` file; one that is there is refused.
-        key: gives the key of a message, for the trace; likewise `priority` and `size`.
-
     Use it as `with af.record(worker, "trace.jsonl", key=lambda m: m.id): ...`. Workers that are
     not recorded pay nothing for it.
+
+    Args:
+        worker: the worker to record; its pushes work as before.
+        path: a `.jsonl` or `.csv` file that does not exist yet.
+        key: returns the key of a message, for the trace; likewise `priority` and `size`.
 
     """
     return Recorder(worker, Path(path), (key, priority, size))
@@ -51,21 +53,24 @@ _PUSHES = (
 
 
 class Recorder:
-    """Records pushes by standing in front of the methods of one ref; `close` steps aside.
+    """Records pushes by wrapping the methods of one ref, until `close`.
 
-    Recording never keeps a message from being pushed: where `key`, `priority` or `size` raises,
-    the trace has the default instead. `recorded` counts the messages.
+    Recording never prevents a push: where `key`, `priority` or `size` raises, the trace has the
+    default instead, `failures` counts it, and the first one is logged.
     """
 
     def __init__(self, worker: WorkerRef, path: Path, fields: tuple[Any, Any, Any]) -> None:
         if path.exists():
-            msg = f"{str(path)!r} is there already; a trace does not overwrite, choose another name"
+            msg = f"{str(path)!r} exists already; a trace does not overwrite, choose another name"
             raise BadOption(msg)
         if "push" in vars(worker):
             msg = f"{worker!r} is being recorded already; close that recorder first"
             raise BadOption(msg)
         self.path = path
         self.recorded = 0
+        """Messages written so far."""
+        self.failures = 0
+        """Values for which the trace has the default, because `key` or another raised."""
         self._worker = worker
         self._fields = tuple(zip(fields, (None, 0, 1), strict=True))
         self._csv = path.suffix.lower() == ".csv"
@@ -97,12 +102,12 @@ class Recorder:
         return push_many
 
     def _note(self, messages: Sequence[Any]) -> None:
-        """Hand over what is recorded of some messages. In the pusher's thread."""
+        """Pass what is recorded of some messages to the writer. In the pusher's thread."""
         at = monotonic() - self._begin
         rows = [
             (at, *(self._value(*field, message) for field in self._fields)) for message in messages
         ]
-        with suppress(WorkerStopped):  # the writer failed: `close` says so, pushes go on
+        with suppress(WorkerStopped):  # the writer failed: `close` raises, pushes go on
             self._writer.push_many(rows)
 
     def _value(self, function: Callable[[Any], Any] | None, default: Any, message: Any) -> Any:
@@ -110,14 +115,20 @@ class Recorder:
             return default
         try:
             return function(message)
-        except Exception:  # noqa: BLE001 - whatever it is, the message must be pushed
+        except Exception as error:  # noqa: BLE001 - whatever it is, the message must be pushed
+            self.failures += 1
+            if self.failures == 1:
+                log.warning(
+                    "cannot record a value of a message; further ones are only counted",
+                    path=str(self.path), message=brief(message), error=brief(error),
+                )  # fmt: skip
             return default
 
     def _write(self, rows: list[tuple[Any, ...]], _state: None) -> None:
         """Write rows. In the writer's thread, one batch at a time."""
         ordered = []
         for at, *values in rows:
-            # Two threads may look at the clock in one order and be noted in the other.
+            # Two threads may read the clock in one order and arrive here in the other.
             self._latest = max(self._latest, at)
             ordered.append((round(self._latest, 6), *values))
         if self._csv:
@@ -130,7 +141,7 @@ class Recorder:
         self.recorded += len(ordered)
 
     def close(self) -> None:
-        """Stop recording and finish the file. Harmless when it is closed.
+        """Stop recording and finish the file. Harmless if it is closed already.
 
         Raises:
             WorkerCrashed: the file could not be written to its end; the cause says why.

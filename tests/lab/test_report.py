@@ -148,6 +148,22 @@ def test_figures_name_every_policy(results: list[Result]) -> None:
     assert max(map(len, text.get_text().split("\n"))) <= 60
 
 
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_a_legend_stays_inside_its_figure(count: int, results: list[Result]) -> None:
+    many = [
+        dataclasses.replace(results[4], busy=at / 100, policy=f"{at}: " + "bounded(queue)" * 3)
+        for at in range(count)
+    ]
+    for draw in (figures.latency_cdf, figures.depths, figures.by_priority, figures.overview):
+        figure = draw(many)
+        figures.png(figure)
+        [legend] = figure.legends
+        box, frame = legend.get_window_extent(), figure.bbox
+        assert frame.x0 <= box.x0 <= box.x1 <= frame.x1
+        heights = [axes.get_window_extent().height for axes in figure.axes]
+        assert min(heights) >= 0.2 * frame.height
+
+
 def crowd(results: list[Result], count: int) -> list[Result]:
     """Make results whose points are close to each other."""
     return [

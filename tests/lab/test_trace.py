@@ -109,7 +109,9 @@ def test_what_is_pushed_is_recorded_and_can_be_replayed(suffix: str, tmp_path: P
     assert simulate(str(path), "1ms", "queue").processed == 7
 
 
-def test_recording_never_keeps_a_message_from_being_pushed(tmp_path: Path) -> None:
+def test_recording_never_keeps_a_message_from_being_pushed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     seen: list[Any] = []
     with af.spawn(lambda batch, _: seen.extend(batch)) as worker:
         recorder = af.record(worker, tmp_path / "t.jsonl", key=lambda m: m.nothing)
@@ -119,6 +121,9 @@ def test_recording_never_keeps_a_message_from_being_pushed(tmp_path: Path) -> No
         recorder.close()
         recorder.close()
     assert seen == [1, 2]
+    assert recorder.failures == 2
+    assert len(caplog.records) == 1  # the first is logged, the others are counted
+    assert "AttributeError" in caplog.text
     assert [row[0] for row in read(tmp_path / "t.jsonl")] == [None]
 
 

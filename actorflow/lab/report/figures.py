@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +35,7 @@ _GREY = "#b8b8b8"
 _BINS = 160
 _VISIBLE = 0.005  # share of the messages from which on a curve is worth the room
 _LEGEND_WIDTH, _POINT_WIDTH = 56, 40  # characters on a line of a label
+_LETTER, _KEY, _ROW = 0.068, 0.7, 0.17  # inches of a legend: a letter, what is beside it, a row
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": "#888888", "axes.labelcolor": "#333333", "axes.spines.right": False,
     "axes.spines.top": False, "axes.titlesize": 11, "axes.titleweight": "bold",
@@ -285,8 +287,7 @@ def overview(results: Sequence[Result], title: str = "") -> Figure:
         _scatter(places[0][1], results, _BY_THROUGHPUT)
         batch_sizes(results, places[1][0])
         depths(results, places[1][1])
-        handles, labels = places[0][0].get_legend_handles_labels()
-        made.legend(handles, labels, loc="outside lower center", ncols=min(4, max(len(labels), 1)))
+        _add_legend(made, places[0][0])
         if title:
             made.suptitle(title, x=0.01, ha="left", fontsize=10, color="#444444")
         _name_points(places[0][1], results, _BY_THROUGHPUT)
@@ -342,11 +343,21 @@ def drawn(
         axes = made.subplots()
         draw(axes)
         if legend:
-            handles, labels = axes.get_legend_handles_labels()
-            if labels:
-                columns = 2 if any("\n" in label for label in labels) else 3
-                made.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8)
+            _add_legend(made, axes)
     return made
+
+
+def _add_legend(figure: Figure, axes: Axes) -> None:
+    """Add a legend below, in as many columns as fit; the figure grows by what it needs."""
+    handles, labels = axes.get_legend_handles_labels()
+    if not labels:
+        return
+    wide, high = figure.get_size_inches()
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    columns = max(1, min(4, int(wide / (longest * _LETTER + _KEY))))
+    rows = math.ceil(sum(label.count("\n") + 1 for label in labels) / columns)
+    figure.set_size_inches(wide, high + _ROW * max(rows - 2, 0))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def _look(at: int, label: str) -> dict[str, Any]:
