@@ -54,7 +54,7 @@ def as_html(
         f"<tr><td>{escape(str(name))}</td><td><code>{escape(str(value))}</code></td></tr>"
         for name, value in parameters.items()
     )
-    pictures = "".join(
+    drawn = "".join(
         f'<figure><img alt="{name}" src="{_data_uri(png(FIGURES[name](results)))}">'
         f"<figcaption>{caption}</figcaption></figure>"
         for name, caption in _CAPTIONS.items()
@@ -69,7 +69,7 @@ def as_html(
         '<p class="note">Latency from push to processed, of the messages that were processed. '
         "Grey: another policy carries as many messages, is as good in throughput, p99 and executor "
         f"time, and is better in one of them.</p>{_errors(results)}"
-        f"<h2>Figures</h2>{pictures}{_priorities(results)}</body></html>\n"
+        f"<h2>Figures</h2>{drawn}{_priorities(results)}</body></html>\n"
     )
 
 
