@@ -1,1 +1,1 @@
-"""The policy lab: what would this batching policy do with your traffic?"""
+"""The policy lab: what a batching policy would do with your traffic."""

@@ -42,6 +42,17 @@ def test_the_table_has_a_row_for_each_policy(results: list[Result]) -> None:
         assert ("fairness" in text) == (not narrow)
 
 
+def test_the_narrow_table_fits_a_terminal_of_80_columns(results: list[Result]) -> None:
+    wide = {"throughput": (100.0, 30_000.0), "p50": (0.00111, 0.02345), "p99": (0.1, 0.2)}
+    repeated = [dataclasses.replace(result, intervals=wide) for result in results]
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(as_table(repeated, narrow=True))
+    [heading] = [line for line in console.export_text().splitlines() if "policy" in line]
+    assert heading.split() == [
+        "policy", "msgs/s", "p50", "p99", "batch", "busy", "lost", "replaced"
+    ]  # fmt: skip
+
+
 def test_intervals_are_shown(results: list[Result]) -> None:
     repeated = dataclasses.replace(results[0], intervals={"p50": (0.001, 0.003)})
     assert rows([repeated])[0][2].endswith("±1ms")

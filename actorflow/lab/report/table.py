@@ -81,8 +81,18 @@ def as_table(results: Sequence[Result], title: str = "", *, narrow: bool = False
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(title=title or None, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-    shown = [at for at, name in enumerate(HEADINGS) if not (narrow and name in _WIDE_ONLY)]
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    left_out = _WIDE_ONLY if narrow else set()
+    if narrow and not any(result.replaced for result in results):
+        left_out = left_out | {"replaced"}
+    shown = [at for at, name in enumerate(HEADINGS) if name not in left_out]
     for heading in (HEADINGS[at] for at in shown):
         justify: Any = "left" if heading == "policy" else "right"
         table.add_column(
@@ -90,7 +100,7 @@ def as_table(results: Sequence[Result], title: str = "", *, narrow: bool = False
             justify=justify,
             no_wrap=heading != "policy",
             overflow="fold",
-            min_width=16 if heading == "policy" else None,
+            min_width=12 if heading == "policy" else None,
         )
     worse = dominated(results)
     best = _best(results)
