@@ -73,8 +73,8 @@ from actorflow.runtime.worker.spec import Worker, spawn
 
 if TYPE_CHECKING:
     from actorflow.application import Engine
-    from actorflow.engine.tasker import HOLD
-    from actorflow.flows.taskers import FlowTask
+    from actorflow.engine.tasks.tasker import HOLD
+    from actorflow.flows.service.taskers import FlowTask
     from actorflow.lab.recording import record
     from actorflow.runtime.prometheus import Collector
 
@@ -161,8 +161,8 @@ __all__ = [
 _LATER = {
     "Collector": "actorflow.runtime.prometheus",
     "Engine": "actorflow.application",
-    "FlowTask": "actorflow.flows.taskers",
-    "HOLD": "actorflow.engine.tasker",
+    "FlowTask": "actorflow.flows.service.taskers",
+    "HOLD": "actorflow.engine.tasks.tasker",
     "record": "actorflow.lab.recording",
 }
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from actorflow.engine.clock import WALL
 from actorflow.engine.engine import Engine as BareEngine
-from actorflow.flows.api import Flows
-from actorflow.flows.executor import MAX_MESSAGES
-from actorflow.flows.kind import KIND as FLOW
+from actorflow.flows.execution.loop import MAX_MESSAGES
+from actorflow.flows.service.front import Flows
+from actorflow.flows.service.kind import KIND as FLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -45,11 +45,11 @@ def application() -> typer.Typer:
     )
     def flow(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
         """Write, check, run and follow flows."""
-        from actorflow.flows.commands import commands  # noqa: PLC0415 - only when it is called
+        from actorflow.flows.service.commands import commands  # noqa: PLC0415 - only when it is called
 
         commands(arguments or [], prog_name="actorflow flow")
 
-    from actorflow.engine.commands import mount  # noqa: PLC0415 - only for the command line
+    from actorflow.engine.operations.commands import mount  # noqa: PLC0415 - only for the command line
 
     mount(app)
     return app

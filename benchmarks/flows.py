@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import actorflow as af
-from actorflow.flows.parser import parse
+from actorflow.flows.language.parser import parse
 from benchmarks.flows_core import PUSHES, measure, push_flow
 from benchmarks.machine import describe, resident
 from benchmarks.tables import piped, put_between_markers

@@ -9,8 +9,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from actorflow.flows.execution import Execution, decode, encode, launch_message
-from actorflow.flows.executor import run
+from actorflow.flows.execution.codec import decode, encode
+from actorflow.flows.execution.loop import run
+from actorflow.flows.execution.requests import launch_message
+from actorflow.flows.execution.state import Execution
+from actorflow.flows.procedures.registry import all_procedures
 
 PUSHES = 1_000
 
@@ -54,9 +57,10 @@ def measure(
     state = Execution("bench-u-1")
     inbox = [launch_message("bench-u-1", tree, payload=payload)]
     messages = 0
+    procedures = all_procedures()
     started = time.process_time()
     while inbox:
-        outcome = run(state, inbox, now=0.0)
+        outcome = run(state, inbox, procedures=procedures, now=0.0)
         messages += len(outcome.messages)
         state, inbox = outcome.state, outcome.leftover
         if store:

@@ -10,9 +10,9 @@ import gc
 import time
 from typing import TYPE_CHECKING
 
-from actorflow.flows.format import format_tree
-from actorflow.flows.parser import FlowSyntaxError, parse
-from actorflow.flows.tree import walk
+from actorflow.flows.language.formatter import format_tree
+from actorflow.flows.language.parser import FlowSyntaxError, parse
+from actorflow.flows.language.tree import walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -82,10 +82,10 @@ def test_the_layers_hold() -> None:
         ("actorflow/runtime/clock.py", "actorflow", "Imports only go down"),
         ("actorflow/runtime/clock.py", "actorflow.testing", "Nothing imports the test kit"),
         ("actorflow/engine/engine.py", "actorflow.cluster", "Imports only go down"),
-        ("actorflow/flows/node.py", "actorflow.plans", "Imports only go down"),
+        ("actorflow/flows/execution.py", "actorflow.plans", "Imports only go down"),
         ("actorflow/web/app.py", "actorflow.cli", "Imports only go down"),
-        ("actorflow/lab/models/traffic.py", "actorflow.lab.run", "The lab reports"),
-        ("actorflow/lab/run/simulate.py", "actorflow.lab.report", "The lab reports"),
+        ("actorflow/lab/models/traffic.py", "actorflow.lab.run", "The rooms of the lab"),
+        ("actorflow/lab/run/simulate.py", "actorflow.lab.report", "The rooms of the lab"),
     ],
 )
 def test_an_import_that_goes_up_is_reported(

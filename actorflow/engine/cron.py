@@ -1,25 +1,38 @@
-"""Messages by the clock: an execution that sets one timer after the other. cronsim reads cron."""
+"""Cron lines: when they come due next. For the schedules of the engine and the timers of flows.
+
+cronsim reads the fields and knows about zones and daylight saving. What is different here:
+
+- A line that restricts both the day of the month and the day of the week comes due on either of
+  them, as the manual of cron says, also where one of them is a step: ``0 0 */2 * 1``.
+- Months and weekdays may be written out: ``monday``, ``sept``.
+- The next moment is never in the past, also when clocks go back and local times repeat.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+import re
+from datetime import UTC, datetime, tzinfo
+from typing import Final
 from zoneinfo import ZoneInfo
 
-from actorflow.engine import bodies
-from actorflow.engine.kind import Outcome, Outgoing, SetTimer
 from actorflow.runtime.errors import BadOption
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+__all__ = ["next_time"]
 
-__all__ = ["CronKind", "next_time"]
+_FIELDS: Final = 5
+_MINUTE: Final = 60
+_WORD: Final = re.compile(r"[a-z]{4,}")
+_NAMES: Final = (
+    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
+    *("october", "november", "december"),
+    *("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"),
+)
 
-_SIX = 6  # fields, the first of them seconds
 
+def next_time(line: str, after: float, zone: str = "UTC") -> float:
+    """Return the first moment after another one at which a cron line comes due.
 
-def next_time(cron: str, after: float, zone: str = "UTC") -> float:
-    """Give the next moment after another that a cron expression stands for.
+    A line has five fields, or six with seconds in front. Moments are seconds since the epoch.
 
     >>> next_time("30 9 * * *", 0.0)
     34200.0
@@ -27,78 +40,61 @@ def next_time(cron: str, after: float, zone: str = "UTC") -> float:
     15.0
 
     Raises:
-        BadOption: the expression or the zone cannot be read, or the moment never comes.
+        BadOption: the line or the zone cannot be read, or the line never comes due.
 
     """
     from cronsim import CronSim, CronSimError  # noqa: PLC0415 - not every engine has schedules
 
-    fields = cron.split()
+    here = _zone(zone)
+    fields = line.lower().split()
     try:
-        here = ZoneInfo(zone)
-        start = datetime.fromtimestamp(after, UTC).astimezone(here)
-        if len(fields) != _SIX:
-            return next(CronSim(cron, start)).timestamp()
-        seconds = sorted(_seconds(fields[0]))
-        minutes = CronSim(" ".join(fields[1:]), start.replace(second=0, microsecond=0))
-        this = start.replace(second=0, microsecond=0).timestamp()
-        first = CronSim(
-            " ".join(fields[1:]), datetime.fromtimestamp(this - 60, UTC).astimezone(here)
+        seconds = _seconds(fields.pop(0)) if len(fields) > _FIELDS else [0]
+        if len(fields) != _FIELDS:
+            raise CronSimError("it takes five fields, or six with seconds in front")  # noqa: TRY301
+        minute, hour, days, months, weekdays = (_WORD.sub(_shortened, field) for field in fields)
+        any_day, any_weekday = days in ("*", "*/1"), weekdays in ("*", "*/1")
+        days, weekdays = "1-31" if any_day else days, "0-6" if any_weekday else weekdays
+        before = datetime.fromtimestamp(after // _MINUTE * _MINUTE - _MINUTE, UTC).astimezone(here)
+        minutes = CronSim(f"{minute} {hour} {days} {months} {weekdays}", before)
+        minutes.day_and = any_day or any_weekday
+    except (CronSimError, ValueError, OSError, OverflowError) as error:
+        why = str(error) or repr(error)
+        msg = (
+            f"cannot read cron {line!r}: {why[0].lower()}{why[1:]}; write for example '30 9 * * *'"
         )
-        if next(first).timestamp() == this:
-            for second in seconds:
-                if this + second > after:
-                    return this + second
-        return next(minutes).timestamp() + seconds[0]
-    except (CronSimError, StopIteration, KeyError, ValueError, OSError, OverflowError) as error:
-        msg = f"cron {cron!r} in zone {zone!r} cannot be used: {error!r}"
-        raise BadOption(f"{msg}; write for example '30 9 * * *'") from error
+        raise BadOption(msg) from error
+    for begin in minutes:
+        moment = begin.timestamp()
+        for second in seconds:
+            if moment + second > after:
+                return moment + second
+    msg = f"cron {line!r} never comes due: no such day is in the calendar"
+    raise BadOption(msg)
 
 
-def _seconds(field: str) -> set[int]:
-    """Read the field of seconds: `*`, `*/n`, `a-b`, `a,b`."""
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        msg = f"there is no time zone {name!r}; write for example 'Europe/Berlin'"
+        raise BadOption(msg) from error
+
+
+def _shortened(word: re.Match[str]) -> str:
+    """Return the three letters of a month or a weekday that is written out, or as far as that."""
+    text = word[0]
+    return text[:3] if any(name.startswith(text) for name in _NAMES) else text
+
+
+def _seconds(field: str) -> list[int]:
+    """Read the field of seconds: `*`, `*/n`, `a-b`, `a/n`, `a,b`. Raises ValueError."""
     found: set[int] = set()
     for part in field.split(","):
         span, _, step = part.partition("/")
-        first, _, last = ("0", "", "59") if span == "*" else span.partition("-")
-        found.update(range(int(first), int(last or first) + 1, int(step or 1)))
-    if not found or min(found) < 0 or max(found) > 59:  # noqa: PLR2004 - seconds in a minute
+        first, dash, last = ("0", "-", "59") if span == "*" else span.partition("-")
+        end = last if dash else "59" if step else first
+        found.update(range(int(first), int(end) + 1, int(step or 1)))
+    if not found or min(found) < 0 or max(found) >= _MINUTE:
         msg = f"{field!r} are not seconds between 0 and 59"
         raise ValueError(msg)
-    return found
-
-
-class CronKind:
-    """The kind of execution that a schedule is."""
-
-    name = "cron"
-
-    def __init__(self, clock: Any) -> None:
-        self._clock = clock
-
-    def options(self, _execution: str) -> dict[str, Any]:
-        """Give nothing: a schedule is an ordinary worker."""
-        return {}
-
-    def decode(self, data: bytes | None) -> Any:
-        """Give what is to be sent when, and to whom."""
-        return None if data is None else bodies.decode(data)
-
-    def encode(self, state: Any) -> bytes:
-        """Make bytes of that."""
-        return bodies.encode(state)
-
-    def run(
-        self, _execution: str, state: Any, batch: list[Any], _keep_going: Callable[[], bool]
-    ) -> Outcome:
-        """Set the first timer, or send the message and set the next."""
-        outcome = Outcome(state=state)
-        for message in batch:
-            if "set" in message:
-                outcome.state = message["set"]
-            elif outcome.state is not None:
-                told = outcome.state
-                outcome.messages = [Outgoing(told["to"], told["body"], told["kind"])]
-        plan = outcome.state
-        due = next_time(plan["cron"], self._clock.now(), plan["zone"])
-        outcome.timers = [SetTimer("tick", due, {"tick": due})]
-        return outcome
+    return sorted(found)

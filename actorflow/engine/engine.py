@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.clock import WALL
-from actorflow.engine.cron import CronKind, next_time
-from actorflow.engine.durable import DurableWorker, WorkerKind
+from actorflow.engine.cron import next_time
 from actorflow.engine.errors import EngineClosed, StoreFull, UnknownExecution, WaitTimeout
-from actorflow.engine.failpoints import failpoint
-from actorflow.engine.host import Host
+from actorflow.engine.execution.failpoints import failpoint
+from actorflow.engine.execution.host import Host
+from actorflow.engine.execution.timers import Timers
+from actorflow.engine.execution.writer import AGAIN, Append, Writer
 from actorflow.engine.kind import Status
-from actorflow.engine.letters import Letters
-from actorflow.engine.stores.finding import open_store
+from actorflow.engine.kinds.cron import CronKind
+from actorflow.engine.kinds.worker import DurableWorker, WorkerKind
+from actorflow.engine.operations.dead_letters import Letters
+from actorflow.engine.stores.opening import open_store
 from actorflow.engine.stores.protocol import Change
-from actorflow.engine.tasks import Taskers
-from actorflow.engine.timers import Timers
-from actorflow.engine.writer import AGAIN, Append, Writer
+from actorflow.engine.tasks.board import Taskers
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import BadOption, PushTimeout, near
 from actorflow.runtime.log import log

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.format import format_tree
-from actorflow.flows.parser import FlowSyntaxError, parse
-from actorflow.flows.tree import same
+from actorflow.flows.language.formatter import format_tree
+from actorflow.flows.language.parser import FlowSyntaxError, parse
+from actorflow.flows.language.tree import same
 
 ROOT = Path(__file__).parent.parent.parent
 SHARED = ROOT.parent / "shared" / "conformance" / "flows"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from actorflow.application import Engine
 
 if TYPE_CHECKING:
-    from actorflow.flows.taskers import FlowTask
+    from actorflow.flows.service.taskers import FlowTask
 
 FLOW = """
 sequence

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from actorflow.engine.errors import StoreBusy
-from actorflow.engine.stores.sqlite import SqliteStore
+from actorflow.engine.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parent.parent.parent
 PUSHER = Path(__file__).parent / "pusher.py"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from actorflow.engine import bodies
-from actorflow.engine.stores.sqlite import SqliteStore
+from actorflow.engine.stores.sqlite.store import SqliteStore
 from tests.crash.leaver import FIRST, LATER, LEFT
 
 ROOT = Path(__file__).parent.parent.parent

@@ -12,10 +12,10 @@ import pytest
 from actorflow.engine import bodies
 from actorflow.engine.errors import StoreFull
 from actorflow.engine.kind import Outcome
+from actorflow.engine.operations.export import export_lines, import_lines
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import Change, DeadRow
-from actorflow.engine.stores.sqlite import SqliteStore
-from actorflow.engine.transfer import export_lines, import_lines
+from actorflow.engine.stores.sqlite.store import SqliteStore
 from tests.engine.kinds import Script, quiet, state_of
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_a_commit_that_fails_takes_no_numbers(
             raise StoreFull("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr("actorflow.engine.stores.sqlite.failpoint", fail)
+        patch.setattr("actorflow.engine.stores.sqlite.store.failpoint", fail)
         with pytest.raises(StoreFull):
             commit(store, "b", ahead=1)
     assert commit(store, "c", ahead=1) == [before[0] - 1]

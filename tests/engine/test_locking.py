@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from actorflow.engine.errors import StoreBroken, StoreBusy
-from actorflow.engine.stores.locking import FileLock
+from actorflow.engine.stores.sqlite.lock import FileLock
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE = 50.0
@@ -57,7 +57,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_the_lock_goes_with_its_process_however_that_ends(tmp_path: Path) -> None:
     script = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from actorflow.engine.stores.locking import FileLock\n"
+        "from actorflow.engine.stores.sqlite.lock import FileLock\n"
         "lock = FileLock(Path(sys.argv[1]))\nprint('locked', flush=True)\ntime.sleep(600)\n"
     )
     process = subprocess.Popen(
@@ -100,7 +100,7 @@ def locking(number, mode, count):
 ON_WINDOWS = """
 import os, sys
 from pathlib import Path
-import sqlite3, zlib, msgspec, actorflow.engine.errors, actorflow.engine.failpoints
+import sqlite3, zlib, msgspec, actorflow.engine.errors, actorflow.engine.execution.failpoints
 
 sys.platform = "win32"
 sys.modules["fcntl"] = None
@@ -108,7 +108,7 @@ del os.O_DIRECTORY
 import msvcrt
 from actorflow.engine.errors import StoreBusy
 from actorflow.engine.stores.protocol import Change
-from actorflow.engine.stores.sqlite import SqliteStore
+from actorflow.engine.stores.sqlite.store import SqliteStore
 
 path = Path(sys.argv[1])
 store = SqliteStore(path)

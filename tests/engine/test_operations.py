@@ -14,10 +14,10 @@ from actorflow.cli import application
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import StoreBroken
 from actorflow.engine.kind import NewTask, Outcome, SetTimer
-from actorflow.engine.metrics import EngineCollector
+from actorflow.engine.operations.export import export_lines, import_lines, readable
+from actorflow.engine.operations.metrics import EngineCollector
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import Change
-from actorflow.engine.transfer import export_lines, import_lines, readable
 from tests.engine.kinds import Script, quiet
 
 if TYPE_CHECKING:

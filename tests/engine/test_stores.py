@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from actorflow.engine.errors import StoreBroken, StoreBusy, StoreRefused
-from actorflow.engine.stores import sqlite as module
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import (
     Change,
@@ -25,7 +24,8 @@ from actorflow.engine.stores.protocol import (
     TaskRow,
     TimerRow,
 )
-from actorflow.engine.stores.sqlite import SqliteStore
+from actorflow.engine.stores.sqlite import store as module
+from actorflow.engine.stores.sqlite.store import SqliteStore
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:

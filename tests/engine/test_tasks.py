@@ -14,7 +14,7 @@ from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
 from actorflow.engine.kind import NewTask, Outcome
 from actorflow.engine.stores.memory import MemoryStore
-from actorflow.engine.tasker import HOLD, Task
+from actorflow.engine.tasks.tasker import HOLD, Task
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.supervision.spec import Backoff

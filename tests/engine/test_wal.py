@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import StoreBroken
 from actorflow.engine.stores.protocol import Change
-from actorflow.engine.stores.sqlite import SqliteStore
-from actorflow.engine.stores.wal import find_damage
+from actorflow.engine.stores.sqlite.store import SqliteStore
+from actorflow.engine.stores.sqlite.wal import find_damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.parser import parse
+from actorflow.flows.execution.loop import run as one_run
+from actorflow.flows.language.parser import parse
+from actorflow.flows.procedures.registry import all_procedures
 from actorflow.testing.flow_driver import FlowDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.execution.outcome import RunOutcome
+    from actorflow.flows.execution.state import Execution
 
 ACTS: dict[str, Callable[..., object]] = {
     "cancel": lambda driver, nid="0": driver.cancel(nid),
@@ -20,6 +26,11 @@ ACTS: dict[str, Callable[..., object]] = {
     "add_iteration": lambda driver, nid, *elements: driver.add_iteration(nid, list(elements)),
     "re_apply": lambda driver, nid, text, payload: driver.re_apply(nid, parse(text), payload),
 }
+
+
+def run(state: Execution, messages: Iterable[Message], **options: Any) -> RunOutcome:
+    """Do one run with all procedures."""
+    return one_run(state, messages, procedures=all_procedures(), **options)
 
 
 def drive(text: str, *steps: tuple[Any, ...], **options: Any) -> FlowDriver:

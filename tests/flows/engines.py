@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.tasker import HOLD
+from actorflow.engine.tasks.tasker import HOLD
 
 if TYPE_CHECKING:
-    from actorflow.flows.taskers import FlowTask
+    from actorflow.flows.service.taskers import FlowTask
 
 PATIENCE = 30.0
 """Seconds that a wait may take on a slow machine; nothing depends on how long it really takes."""

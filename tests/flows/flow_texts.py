@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from actorflow.flows.notation import expression
-from actorflow.flows.tree import infix
+from actorflow.flows.language.tree import infix
+from actorflow.flows.language.unparser import expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from actorflow.flows.tree import Tree
+    from actorflow.flows.language.tree import Tree
 
 WORDS = (
     *("a", "b", "task", "f", "x-y", "a?", "sequence", "_", "case", "def", "set", "12ab", "é"),

@@ -9,16 +9,16 @@ import pytest
 
 import actorflow as af
 from actorflow.engine.errors import UnknownExecution, WaitTimeout
-from actorflow.flows.exid import BadName
-from actorflow.flows.failure import BadPayload, FlowError, MessageRefused
-from actorflow.flows.source import FlowSyntaxError
+from actorflow.flows.errors import BadPayload, FlowError, MessageRefused
+from actorflow.flows.language.source import FlowSyntaxError
+from actorflow.flows.service.exids import BadName
 from tests.flows.engines import PATIENCE, Desk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from actorflow.flows.taskers import FlowTask
+    from actorflow.flows.service.taskers import FlowTask
 
 SEQUENCE = "sequence\n  task 'alice' 'stage a'\n  task 'bob' 'stage b'"
 

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import actorflow as af
-from actorflow.flows.commands import commands
-from actorflow.flows.trace import trace_lines
+from actorflow.flows.service.commands import commands
+from actorflow.flows.service.trace import trace_lines
 from tests.flows.engines import PATIENCE, Desk
 
 GOLDEN = Path(__file__).parent.parent / "conformance/data/flows/seed_2017_routed.json"

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.execution import Status
-from actorflow.flows.parser import parse
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.execution.messages.traps import triggers_from_elsewhere
+from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.state import Status
+from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import NameTaken, procedure, unregister
 from actorflow.flows.procedures.simple import Simple, simple
-from actorflow.flows.traps import triggers_from_elsewhere
-from actorflow.testing.flow_driver import FlowDriver, ScriptedLoader
+from actorflow.flows.service.library import Library
+from actorflow.testing.flow_driver import FlowDriver
 
 
 def launch(text: str, **options: Any) -> FlowDriver:
@@ -252,7 +253,7 @@ def test_variables_can_be_cut_off() -> None:
 
 
 def test_domain_variables_and_subflows() -> None:
-    loader = ScriptedLoader({"a.x": 1, "a.b.x": 2, "y": 3}, {"a.sub": parse("+ x y\n")})
+    loader = Library({"a.x": 1, "a.b.x": 2, "y": 3}, {"a.sub": parse("+ x y\n")})
     driver = launch("sequence\n  graft 'sub'\n", domain="a.b", loader=loader)
     assert driver.payload == {"ret": 5}
 

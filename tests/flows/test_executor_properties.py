@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorflow.flows.execution import Status, decode, encode
+from actorflow.flows.execution.codec import decode, encode
+from actorflow.flows.execution.state import Status
 from actorflow.testing.flow_driver import FlowDriver
 
 if TYPE_CHECKING:

@@ -8,12 +8,14 @@ import random
 import msgspec
 import pytest
 
-from actorflow.flows.execution import Execution, Status, decode, encode, launch_message
-from actorflow.flows.executor import run
-from actorflow.flows.failure import BadPayload, MessageRefused, check_payload
-from actorflow.flows.node import child_id, child_nid, suffix_of
-from actorflow.flows.parser import parse
+from actorflow.flows.errors import BadPayload, MessageRefused, check_payload
+from actorflow.flows.execution.codec import decode, encode
+from actorflow.flows.execution.node import child_id, child_nid, suffix_of
+from actorflow.flows.execution.requests import launch_message
+from actorflow.flows.execution.state import Execution, Status
+from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver, ScriptedTaskers
+from tests.flows.driving import run
 
 TWO_TASKS = "sequence\n  task 'alice' 'a'\n  task 'bob' 'b'\n"
 
@@ -95,7 +97,7 @@ def test_a_task_returned_twice_takes_effect_once_and_the_second_is_refused() -> 
     assert len(outcome.refused) == 1
     refusal = outcome.refused[0]
     assert isinstance(refusal.error, MessageRefused)
-    assert "0_0 was given back already" in str(refusal.error)
+    assert "0_0 was already returned" in str(refusal.error)
     assert refusal.message["payload"] == {"ret": "second"}
 
 

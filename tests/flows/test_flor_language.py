@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.parser import parse
+from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver
 
 PAYLOAD = {

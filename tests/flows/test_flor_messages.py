@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.execution import Status
-from actorflow.flows.parser import parse
-from actorflow.testing.flow_driver import ScriptedLoader
+from actorflow.flows.execution.state import Status
+from actorflow.flows.language.parser import parse
+from actorflow.flows.service.library import Library
 from tests.flows.driving import drive, shown
 
 POINTS = ("execute", "receive", "cancel", "task", "detask", "return", "failed")
@@ -116,7 +116,7 @@ def test_functions_applied_at_once_find_what_the_first_left_in_the_tree() -> Non
 
 
 def test_a_graft_in_a_function_takes_root() -> None:
-    loader = ScriptedLoader(subflows={"plus": parse("set f.n (f.n + 1)\n")})
+    loader = Library(subflows={"plus": parse("set f.n (f.n + 1)\n")})
     driver = drive("each [ 1 2 3 ]\n  graft 'plus'\n", payload={"n": 0}, loader=loader)
     heads = [seen.message["tree"][0] for seen in driver.seen if seen.message["point"] == "execute"]
     assert heads.count("graft") == 1

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.execution import Status
-from actorflow.flows.parser import parse
+from actorflow.flows.execution.state import Status
+from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver
 
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.execution import Status, encode, launch_message
-from actorflow.flows.executor import run
-from actorflow.flows.parser import parse
-from actorflow.flows.wearing import replaced
+from actorflow.flows.execution.codec import encode
+from actorflow.flows.execution.requests import launch_message
+from actorflow.flows.execution.rewriting import replaced
+from actorflow.flows.execution.state import Status
+from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver
+from tests.flows.driving import run
 
 
 def launch(text: str, payload: dict[str, Any] | None = None, **options: Any) -> FlowDriver:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.flows.execution import Status
-from actorflow.flows.parser import parse
-from actorflow.flows.procedures.gathering import read_rule
-from actorflow.testing.flow_driver import ScriptedLoader
+from actorflow.flows.execution.state import Status
+from actorflow.flows.language.parser import parse
+from actorflow.flows.procedures.control.gathering import read_rule
+from actorflow.flows.service.library import Library
 from tests.flows.driving import drive, shown
 
 if TYPE_CHECKING:
@@ -479,7 +479,7 @@ def test_a_graft_takes_root() -> None:
     driver = drive(
         "until f.n == 2\n  graft twig: 'plus'\n",
         payload={"n": 0},
-        loader=ScriptedLoader(subflows={"plus": parse("set f.n (f.n + 1)\n")}),
+        loader=Library(subflows={"plus": parse("set f.n (f.n + 1)\n")}),
     )
     assert driver.payload is not None
     assert driver.payload["n"] == 2

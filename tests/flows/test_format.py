@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorflow.flows import format as layout
-from actorflow.flows.format import FlowFormatError, format_flow, format_tree
-from actorflow.flows.parser import MAX_DEPTH, FlowSyntaxError, parse
-from actorflow.flows.tree import Tree, same
+from actorflow.flows.language import formatter as layout
+from actorflow.flows.language.formatter import FlowFormatError, format_flow, format_tree
+from actorflow.flows.language.parser import MAX_DEPTH, FlowSyntaxError, parse
+from actorflow.flows.language.tree import Tree, same
 from actorflow.runtime.errors import ActorflowError
 from tests.flows.flow_texts import SLASHED, WORDS, any_trees, flow_texts, noise, produced_trees
 from tests.flows.test_parser import NESTS

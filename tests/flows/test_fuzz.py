@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorflow.flows.parser import parse
-from actorflow.flows.source import FlowSyntaxError
+from actorflow.flows.language.parser import parse
+from actorflow.flows.language.source import FlowSyntaxError
 from tests.flows.flow_texts import flow_texts, noise
 
 ROOT = Path(__file__).parent.parent.parent

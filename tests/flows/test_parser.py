@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 
-from actorflow.flows.lines import MAX_LINE_DEPTH
-from actorflow.flows.parser import MAX_DEPTH, FlowSyntaxError, Parser, parse
-from actorflow.flows.scanner import MAX_DIGITS
-from actorflow.flows.source import Source
-from actorflow.flows.tree import MAX_SWITCHES, same, walk
+from actorflow.flows.language.lexemes import MAX_DIGITS
+from actorflow.flows.language.outline import MAX_LINE_DEPTH
+from actorflow.flows.language.parser import MAX_DEPTH, FlowSyntaxError, Parser, parse
+from actorflow.flows.language.source import Source
+from actorflow.flows.language.tree import MAX_SWITCHES, same, walk
 from actorflow.runtime.errors import ActorflowError
 from tests.flows.flow_texts import flow_texts, noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.flows.tree import Tree
+    from actorflow.flows.language.tree import Tree
 
 
 def brief(tree: Tree) -> Any:

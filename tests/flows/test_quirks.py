@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from actorflow.flows.execution import Status, encode
-from actorflow.flows.parser import parse
+from actorflow.flows.execution.codec import encode
+from actorflow.flows.execution.state import Status
+from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver
 
 

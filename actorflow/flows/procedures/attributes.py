@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows import lookup
-from actorflow.flows.failure import FlowError
-from actorflow.flows.node import child_id
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.errors import FlowError
+from actorflow.flows.execution import names
+from actorflow.flows.execution.node import child_id
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values import Value, is_function, is_reference, to_json, to_text, truthy
+from actorflow.flows.values.values import Value, is_function, is_reference, to_json, to_text, truthy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import ClassVar
 
-    from actorflow.flows.node import Message, Node
+    from actorflow.flows.execution.node import Message, Node
 
 _FLAGS = frozenset(("flank", "off", "disabled"))
 _CONDITIONS = frozenset(("_if", "_unless"))
@@ -33,12 +33,12 @@ def add_tags(procedure: Procedure, node: Node, value: Value) -> list[Message]:
     if is_reference(value):
         value = value[1].get("oref") or reference_name(value)
     wanted = value if type(value) is list else [] if value is None else [value]
-    names = [to_text(one) for one in wanted]
-    if not names:
+    given = [to_text(one) for one in wanted]
+    if not given:
         return []
     tags = node.tags = node.tags or []
-    tags.extend(name for name in names if name not in tags)
-    return [procedure.wrap("entered", node.nid, tags=names)]
+    tags.extend(name for name in given if name not in tags)
+    return [procedure.wrap("entered", node.nid, tags=given)]
 
 
 def flag_function(procedure: Procedure, function: Value, flag: str) -> Value:
@@ -55,7 +55,7 @@ def store_handler(procedure: Procedure, kind: str, criteria: list[Value], functi
 
     The parent is the nearest one that is not a postfix condition.
     """
-    parent = procedure.parent_node()
+    parent = procedure.run.parent_of(procedure.node)
     while parent is not None and parent.heap in _CONDITIONS:
         parent = None if parent.parent is None else procedure.run.find(parent.parent)
     if parent is None:
@@ -102,7 +102,7 @@ class Attribute(Procedure):
         if key is None:
             self._keep(None, ret)
             return self.reply()
-        handler, parent = self._HANDLERS.get(key), self.parent_node()
+        handler, parent = self._HANDLERS.get(key), self.run.parent_of(self.node)
         if handler is None or parent is None or self._is_plain(key, parent):
             self._keep(key, ret)
             self.set_ret(None)
@@ -118,12 +118,12 @@ class Attribute(Procedure):
             quote = ["_att", [["quote", [], -1], ["_sqs", "keys", -1]], -1]
             keyed = [value[0], [quote, *value[1]], *value[2:]]
             self.rewrite([self.tree[0], [self.tree[1][0], keyed], *self.tree[2:]])
-        parent = self.parent_node()
+        parent = self.run.parent_of(self.node)
         takes_words = key == "to" and parent is not None and parent.heap == "move"
         return self.execute_child(1, accept_symbol=takes_words)
 
     def _keep(self, key: str | None, value: Value) -> None:
-        parent = self.parent_node()
+        parent = self.run.parent_of(self.node)
         if parent is None:
             return
         if parent.atts is not None:
@@ -141,7 +141,7 @@ class Attribute(Procedure):
         if type(value) is dict:
             parent.vars = {**(parent.vars or {}), **value}
         elif value in ("copy", "*"):
-            parent.vars = {**lookup.visible_variables(self.run, parent), **(parent.vars or {})}
+            parent.vars = {**names.visible_variables(self.run.nodes, parent), **(parent.vars or {})}
         elif type(value) is list:
             self._list_variables(parent, value)
         else:
@@ -149,16 +149,16 @@ class Attribute(Procedure):
             raise FlowError(f"vars: doesn't know how to deal with {shown}")
         return self.reply(ret=None)
 
-    def _list_variables(self, parent: Node, names: list[Value]) -> None:
+    def _list_variables(self, parent: Node, listed: list[Value]) -> None:
         """Show the parent only some variables, or hide some from it."""
         sign = "+"
-        if names and names[0] in ("+", "-", "^", "!"):
-            sign, names = "+" if names[0] == "+" else "-", names[1:]
-            self.set_ret(names)
-        for name in names:
+        if listed and listed[0] in ("+", "-", "^", "!"):
+            sign, listed = "+" if listed[0] == "+" else "-", listed[1:]
+            self.set_ret(listed)
+        for name in listed:
             if type(name) is str and "." in name:
                 raise FlowError(f'vars: is limited to 1st level, "{name}" doesn\'t comply')
-        parent.own["vlist"] = [sign, names]
+        parent.own["vlist"] = [sign, listed]
 
     def _tag(self, parent: Node, key: str, value: Value) -> list[Message]:
         return add_tags(self, parent, value) + self.reply()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.execution.procedure import Procedure
 
 if TYPE_CHECKING:
-    from actorflow.flows.node import Message, Tree
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.language.tree import Tree
 
 
 class Macro(Procedure):

@@ -3,7 +3,7 @@
 A procedure registers itself with the decorator, under all the names it answers to::
 
     from actorflow.flows.procedures.registry import procedure
-    from actorflow.flows.procedures.base import Procedure
+    from actorflow.flows.execution.procedure import Procedure
 
 
     @procedure("shout")
@@ -20,38 +20,40 @@ from typing import TYPE_CHECKING, TypeVar
 from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from actorflow.flows.procedures.base import Procedure
+    from actorflow.flows.execution.procedure import Procedure
 
 NAMES: dict[str, type[Procedure]] = {}
 """Each name and its procedure. Read it freely; write through ``procedure``."""
 
 _MODULES = (
-    "arithmetic",
-    "assignments",
     "attributes",
-    "c_iterators",
-    "collections",
-    "comparisons",
-    "concurrences",
-    "conditionals",
-    "controls",
-    "functions",
-    "grafts",
-    "handlers",
-    "iterators",
-    "literals",
-    "loops",
-    "patterns",
-    "schedules",
-    "sequences",
-    "signals",
-    "sorting",
-    "stamps",
-    "tasks",
-    "texts",
-    "traces",
+    "control.cancels",
+    "control.concurrences",
+    "control.concurrent_iterators",
+    "control.conditionals",
+    "control.functions",
+    "control.grafts",
+    "control.iterators",
+    "control.loops",
+    "control.match",
+    "control.parts",
+    "control.patterns",
+    "control.sequences",
+    "data.arithmetic",
+    "data.assignments",
+    "data.collections",
+    "data.comparisons",
+    "data.literals",
+    "data.sorting",
+    "data.strings",
+    "data.timestamps",
+    "events.handlers",
+    "events.schedules",
+    "events.signals",
+    "events.tasks",
+    "events.traces",
 )
 
 _loaded: list[bool] = []
@@ -87,10 +89,13 @@ def unregister(name: str) -> None:
     NAMES.pop(name, None)
 
 
-def load() -> None:
-    """Import the modules of the built-in procedures; later calls cost nothing."""
-    if _loaded:
-        return
-    for module in _MODULES:
-        importlib.import_module(f"actorflow.flows.procedures.{module}")
-    _loaded.append(True)
+def all_procedures() -> Mapping[str, type[Procedure]]:
+    """Return every procedure by name: the built-in ones, and those registered so far and later.
+
+    The first call imports the built-in ones; later calls cost nothing.
+    """
+    if not _loaded:
+        for module in _MODULES:
+            importlib.import_module(f"actorflow.flows.procedures.{module}")
+        _loaded.append(True)
+    return NAMES

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actorflow.flows.procedures.base import Procedure
+from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.flows.node import Message
-    from actorflow.flows.values import Value
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.values.values import Value
 
 
 class Simple(Procedure):
@@ -49,7 +49,7 @@ class Simple(Procedure):
         """Return the values given, in order."""
         if self.unatts:
             return list(self.node.rets or ())
-        return self.unkeyed() + list(self.node.rets or ())
+        return self.node.unkeyed_atts() + list(self.node.rets or ())
 
     def argument(self) -> Value:
         """Return the last value given, or ret."""

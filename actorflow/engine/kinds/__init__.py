@@ -1,0 +1,1 @@
+"""The kinds of execution that the engine brings along: durable workers and schedules."""

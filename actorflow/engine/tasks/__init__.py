@@ -1,0 +1,1 @@
+"""Tasks: work that executions hand out, and the taskers that do it."""

@@ -1,0 +1,276 @@
+"""One tasker: a worker that calls a function with one task at a time, several at once."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine import bodies
+from actorflow.runtime.errors import BadJob, BadOption, StopTimeout, WorkerStopped
+from actorflow.runtime.lanes.loop import LOOP
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.log import log
+from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.port import Port
+from actorflow.runtime.worker.spec import spawn
+from behaviours import Chunk, Queue
+from behaviours.arguments import choice, count, seconds
+from behaviours.base import adapt, release
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.engine.stores.protocol import TaskRow
+    from actorflow.engine.tasks.board import Taskers
+    from actorflow.runtime.lanes.lane import Lane
+
+__all__ = ["HOLD", "Task", "Tasker"]
+
+
+class _Hold:
+    """The type of `HOLD`."""
+
+    def __repr__(self) -> str:
+        return "HOLD"
+
+    def __reduce__(self) -> str:
+        return "HOLD"  # the same one in every process
+
+
+HOLD = _Hold()
+"""Return this from a tasker to answer later, with `engine.return_task(id, value)`."""
+
+
+def _wanted() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a tasker is called with."""
+
+    id: str
+    """Stable: the same over retries and restarts. Deduplicate by it."""
+    execution: str
+    tasker: str
+    body: Any
+    attempt: int
+    """1 for the first."""
+    _beat: Callable[[], bool] = field(default=_wanted, repr=False, compare=False)
+
+    def heartbeat(self) -> bool:
+        """Ask for another `timeout` seconds; return whether the task is still wanted."""
+        return self._beat()
+
+
+class _Ticket:
+    """Learns of a task that never reaches the function."""
+
+    __slots__ = ("row", "tasker")
+
+    def __init__(self, tasker: Tasker, row: TaskRow) -> None:
+        self.tasker = tasker
+        self.row = row
+
+    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
+        """Count a task that the behaviour dropped or replaced as failed."""
+        if error is not None and not isinstance(error, WorkerStopped):
+            self.tasker.taskers.attempt_failed(self.row, error)
+
+
+class _Attempt:
+    """An attempt at the first task of a batch, and what is left of the batch.
+
+    Only a behaviour that cannot be divided makes batches of several tasks. They are done one after
+    the other, in one place.
+    """
+
+    __slots__ = ("_others", "_place", "_present", "_tasker", "task")
+
+    def __init__(self, tasker: Tasker, tasks: list[Task], place: Deferred) -> None:
+        self.task, *self._others = tasks
+        self._tasker = tasker
+        self._place = place
+        self._present = [None]
+        tasker.running.add(self.task.id)
+
+    def run(self) -> None:
+        """Do the task, or start it on the event loop. In the lane of the tasker."""
+        if self._tasker.asynchronous:
+            LOOP.spawn(self._run_async)
+            return
+        row = self._begin()
+        if row is None:
+            return
+        try:
+            result = self._tasker.do(self.task)
+        except BaseException as error:  # noqa: BLE001 - retried, or told to the execution
+            self._end(row, error)
+        else:
+            self._end(row, None, result)
+
+    async def _run_async(self) -> None:
+        row = self._begin()
+        if row is None:
+            return
+        try:
+            result = await self._tasker.do(self.task)
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._end(row, error)
+        else:
+            self._end(row, None, result)
+
+    def _begin(self) -> TaskRow | None:
+        """Begin the lease of the task and return it as stored; leave if it is not wanted."""
+        tasker = self._tasker
+        row = tasker.taskers.row(self.task.id)
+        if row is None or row.attempts + 1 != self.task.attempt or tasker.stopped:
+            self._leave()
+            return None
+        if tasker.timeout is not None:
+            tasker.taskers.lease(row, tasker.timeout, self._expire)
+        return row
+
+    def _expire(self, error: Exception) -> None:
+        """Leave because the time is up, although the function runs on. In the clock's thread."""
+        if self._tasker.processes is not None:
+            self._tasker.processes.kill(self.task, error)
+        self._leave()
+
+    def _end(self, row: TaskRow, error: BaseException | None, result: Any = None) -> None:
+        """Pass on what the function returned or raised, and leave."""
+        taskers = self._tasker.taskers
+        try:
+            if error is None:
+                taskers.attempt_done(row, result)
+            else:
+                taskers.attempt_failed(row, error)
+        except Exception as failure:  # noqa: BLE001 - a single task must not end its tasker
+            log.error("the outcome of a task is lost", task=row.id, exc_info=failure)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Make room for the next task. Thread-safe; the first call counts."""
+        try:
+            self._present.pop()
+        except IndexError:
+            return
+        self._tasker.running.discard(self.task.id)
+        if self._others:
+            self._tasker.lane.submit(_Attempt(self._tasker, self._others, self._place))
+        else:
+            self._place.resolve()
+
+
+class Tasker:
+    """A function that does tasks. See `Engine.tasker` for the options.
+
+    It is a worker with `concurrency=n`. A task has one of the n places until the function returns
+    or the time of the attempt is up, whichever comes first.
+    """
+
+    def __init__(
+        self,
+        taskers: Taskers,
+        name: str,
+        do: Callable[..., Any] | str,
+        *,
+        retries: int = 0,
+        backoff: Backoff | None = None,
+        timeout: float | None = None,
+        on_cancel: Callable[[Task], Any] | None = None,
+        behaviour: Any = Queue,
+        executor: str = "pool",
+        **options: Any,
+    ) -> None:
+        given: Any = do
+        if isinstance(given, str):
+            from actorflow.engine.tasks.http import http_tasker  # noqa: PLC0415 - loads urllib
+
+            given = http_tasker(given, timeout)
+        if not callable(given):
+            msg = f"tasker {name!r} is {do!r}, which cannot be called as tasker(task)"
+            raise BadJob(msg)
+        self.retries = count(retries, "retries", "retries=3", least=0, error=BadOption)
+        if timeout is not None:
+            seconds(timeout, "timeout", "timeout=60.0", zero=False, error=BadOption)
+        choice(executor, "executor", ("pool", "process"), error=BadOption)
+        self.taskers = taskers
+        self.backoff = backoff or Backoff(initial=1.0, maximum=300.0, jitter=0.1)
+        self.processes: Any = None
+        if executor == "process":
+            from actorflow.engine.tasks.process import ProcessTasker  # noqa: PLC0415 - loads processes
+
+            given = self.processes = ProcessTasker(name, given)
+        self.do = given
+        self.timeout = timeout
+        self._on_cancel = on_cancel
+        self.asynchronous = inspect.iscoroutinefunction(given)
+        self.lane: Lane = LOOP if self.asynchronous else POOL
+        self.stopped = False
+        self.running: set[str] = set()
+        adapted = adapt(behaviour)
+        release(adapted)  # its owner is the chunk, or the worker
+        one_by_one = Chunk(adapted, 1) if adapted.traits.divisible else adapted
+        self._worker = spawn(self._start, behaviour=one_by_one, executor=self.lane, **options)
+        self._port = Port(self._worker)
+
+    def take(self, row: TaskRow) -> None:
+        """Queue a task. Thread-safe."""
+        task = Task(
+            row.id,
+            row.execution,
+            row.tasker,
+            bodies.decode(row.body),
+            row.attempts + 1,
+            partial(self._beat, row),
+        )
+        try:
+            refused = self._port.offer([(task, _Ticket(self, row))])
+        except WorkerStopped:
+            return  # the engine is being closed: the task is in the store
+        for _, error in refused:
+            self.taskers.attempt_failed(row, error)
+
+    def _start(self, batch: Any, _state: None) -> Deferred:
+        """Start the tasks of a batch: one, unless the behaviour cannot be divided."""
+        place = Deferred()
+        attempt = _Attempt(self, batch if type(batch) is list else [batch], place)
+        if self.timeout is None or self.asynchronous:
+            attempt.run()
+        else:  # its time may be up before the function returns
+            self.lane.submit(attempt)
+        return place
+
+    def _beat(self, row: TaskRow) -> bool:
+        if self.timeout is None:
+            return self.taskers.is_current(row)
+        return self.taskers.lease(row, self.timeout)
+
+    def cancel(self, row: TaskRow) -> None:
+        """Call `on_cancel` for a task that is not wanted any more."""
+        if self._on_cancel is None:
+            return
+        task = Task(row.id, row.execution, row.tasker, bodies.decode(row.body), row.attempts + 1)
+        try:
+            self._on_cancel(task)
+        except Exception as error:  # noqa: BLE001 - the task is cancelled all the same
+            log.error("on_cancel failed", task=row.id, exc_info=error)
+
+    def stop(self) -> None:
+        """Start no more tasks."""
+        self.stopped = True
+        self._port.finish()
+
+    def close(self, timeout: float) -> None:
+        """Wait at most `timeout` seconds for the tasks that are under way."""
+        try:
+            self._worker.stop(drain=False, timeout=timeout)
+        except StopTimeout:
+            log.warning("tasks were left running", tasks=sorted(self.running))
+        if self.processes is not None:
+            self.processes.close()

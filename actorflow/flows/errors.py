@@ -1,0 +1,86 @@
+"""The errors of flows.
+
+Inside a run they become ``failed`` messages, which an ``on_error`` handler may catch by class name
+or text; unhandled, the node stays failed until somebody repairs it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from actorflow.runtime.errors import ActorflowError
+
+
+class FlowError(ActorflowError):
+    """An error caused by the flow itself, or by one of its procedures."""
+
+
+class UnknownWord(FlowError):
+    """A word that names no variable, procedure, domain variable or tasker."""
+
+
+class NotFound(FlowError):
+    """A path that leads nowhere."""
+
+
+class UnknownProcedure(FlowError):
+    """A head with arguments that cannot be applied."""
+
+
+class UnknownTasker(FlowError):
+    """A task for a tasker that is not known in the domain of the execution."""
+
+
+class BadPayload(FlowError):
+    """A payload that is not a JSON object."""
+
+
+class MessageRefused(FlowError):
+    """A message without effect, such as a task returned twice or an answer from a removed node."""
+
+
+ERROR_NAMES: Final = frozenset(
+    each.__name__
+    for each in (
+        FlowError,
+        UnknownWord,
+        NotFound,
+        UnknownProcedure,
+        UnknownTasker,
+        BadPayload,
+        MessageRefused,
+    )
+)
+"""The classes of the flow's own errors, as ``failed`` messages name them."""
+
+
+def not_an_object(payload: Any) -> BadPayload:
+    """Return the error for a payload that is not a JSON object."""
+    kind = type(payload).__name__
+    return BadPayload(f"a payload must be a JSON object, not {kind}: {payload!r:.200}")
+
+
+def check_payload(payload: Any) -> dict[str, Any]:
+    """Return ``payload`` if it is a JSON object. Raises BadPayload otherwise."""
+    if type(payload) is not dict:
+        raise not_an_object(payload)
+    try:
+        checked = msgspec.json.decode(msgspec.json.encode(payload), type=dict[str, Any])
+        msgspec.msgpack.encode(checked)  # raises for integers that cannot be stored
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise BadPayload(f"the payload is not JSON: {error}") from error
+    return checked
+
+
+def error_dict(error: BaseException, *, procedure: str | None, line: int | None) -> dict[str, Any]:
+    """Return kla and msg for a ``failed`` message, and prc and lin for the flow's own errors."""
+    described: dict[str, Any] = {"kla": type(error).__name__, "msg": str(error)}
+    if isinstance(error, UnknownTasker) or not isinstance(error, FlowError):
+        return described
+    if procedure is not None:
+        described["prc"] = procedure
+    if line is not None:
+        described["lin"] = line
+    return described

@@ -1,0 +1,83 @@
+"""``cancel``: cancels or kills a node, and records the causes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actorflow.flows.execution.procedure import messages_of_re_apply, procedure_for, reply_cancelled
+
+if TYPE_CHECKING:
+    from actorflow.flows.execution.node import Message, Node
+    from actorflow.flows.execution.procedure import Procedure
+    from actorflow.flows.execution.run import Run
+
+
+MAX_CAUSES = 64
+"""How many causes a message keeps, so that the messages of an endless loop do not grow."""
+
+
+def cancel(run: Run, message: Message) -> list[Message]:
+    """Cancel or kill a node; does nothing if it was removed or has ended."""
+    node = run.find(message["nid"])
+    if node is None:
+        return []
+    if node.state == "ended":
+        if message.get("payload") is None and message.get("flavour") != "kill":
+            message["payload"] = node.payload
+        return []
+    if node.heap is None:
+        return _cancel_orphan(run, node, message)
+    procedure = procedure_for(run, node, message)
+    if message.get("flavour") == "kill":
+        return _kill(procedure)
+    out = procedure.cancel_message()
+    if message.get("on_receive_last") and out and out[0]["point"] == "execute":
+        message["on_receive_last"] = out
+    message["payload"] = procedure.payload
+    return out
+
+
+def _cancel_orphan(run: Run, node: Node, message: Message) -> list[Message]:
+    """End a node that never had a procedure, so that its parent can continue; or re-apply it."""
+    if message.get("payload") is None:
+        message["payload"] = node.payload
+    waiting = messages_of_re_apply(run, node, message)
+    if waiting:
+        return waiting
+    return [run.follow(message, "receive", node.parent, node.nid)]
+
+
+def _kill(procedure: Procedure) -> list[Message]:
+    """Kill the children and reply at once; neither handlers nor taskers are involved."""
+    node = procedure.node
+    if node.state == "ended":
+        return []
+    procedure.run.close(node, procedure.message)
+    nodes = procedure.run.nodes
+    kills = [procedure.wrap("cancel", nid, flavour="kill") for nid in node.cnodes if nid in nodes]
+    if procedure.message.get("payload") is not None:
+        return kills + reply_cancelled(procedure)
+    for kill in kills:
+        kill.pop("payload")
+    kept, procedure.payload = procedure.payload, node.payload
+    replies = reply_cancelled(procedure)
+    procedure.payload = kept
+    return kills + replies
+
+
+def add_cause(run: Run, message: Message) -> None:
+    """Add a cancel or a trigger to the causes of its own message, first."""
+    point = message["point"]
+    flavour = message.get("flavour")
+    kind = (
+        "trigger" if point == "trigger" else flavour if flavour in ("kill", "timeout") else "cancel"
+    )
+    entry = {
+        "cause": kind,
+        "m": message["m"],
+        "sm": message.get("sm"),
+        "nid": message.get("nid"),
+        "type": message.get("type"),
+        "at": run.now,
+    }
+    message["cause"] = [entry, *(message.get("cause") or ())][:MAX_CAUSES]

@@ -1,0 +1,1 @@
+"""The flow language: from text to tree and back."""

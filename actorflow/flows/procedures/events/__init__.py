@@ -1,0 +1,1 @@
+"""Procedures that wait for, or tell, the world: tasks, timers, signals, handlers, traces."""

@@ -1,0 +1,173 @@
+"""The history of an execution: one record per run, with every message as it was processed.
+
+A message is a row: its point, nid, from, ``sm``, ``er``, the index of its payload and the number of
+nodes after it; for an execute message a digest of its tree and its procedure; then all other fields.
+Its number and its run follow from the record. The many messages of literal attributes are one row.
+
+Payloads and parts that messages share are written once per run. A part above a limit is replaced
+by a note, so that the history of a flow with a large payload stays small.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from actorflow.flows.execution.environment import MORE_NODES, Observer
+from actorflow.flows.execution.literal_attributes import EACH, LEAST, unfold
+from actorflow.flows.execution.payloads import Gathered, restored
+from actorflow.flows.values.rendering import digest
+
+if TYPE_CHECKING:
+    from actorflow.flows.execution.node import Message, Payload
+    from actorflow.flows.execution.run import Run
+
+__all__ = ["Recorder", "messages_of"]
+
+_LARGEST = 16_384  # bytes of one field of a payload
+_LONGEST = 1_000  # elements of one field of a payload
+_COLUMNS = ("point", "nid", "from", "sm", "er", "payload", "nodes", "tree", "heap")
+_MORE = len(_COLUMNS)  # the index of the fields that have no column
+_KNOWN = frozenset((*_COLUMNS, "exid", "m", "pr", "accept_symbol"))
+_LITERALS = "plain"  # literal attributes whose messages are one row; the key is stored
+_USUAL = 9  # point, exid, nid, from, sm, er, payload, m, pr
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Recorder(Observer):
+    """Records one run. Costs about a microsecond per message, and one write of its payloads."""
+
+    def __init__(self, run: Run) -> None:
+        """Remember the counters before the run."""
+        self._run = run
+        self._gathered = Gathered(_limited)
+        self._rows: list[tuple[Any, ...]] = []
+        self._payload: Any = None
+        self._place: int | None = None
+        self.fields: dict[str, Any] = {}
+        """More fields of the record: when the run was, and how long it took."""
+        self.before = [dict(run.counters), len(run.nodes)]
+
+    def observe(self, message: Message, _emitted: list[Message], nodes: int) -> None:
+        """Record a processed message, which must stay alive until the run is stored."""
+        get = message.get
+        nid, came_from, sm, er = get("nid"), get("from"), get("sm"), get("er")
+        payload, tree, heap, usual = get("payload"), get("tree"), None, _USUAL
+        if payload is not self._payload:
+            self._payload = payload
+            self._place = None if payload is None else self._gathered.place(payload)
+        node = self._run.nodes.get(nid or "")
+        if tree is not None:
+            tree, heap = digest(tree), tree[0] if node is None else node.heap
+            usual += 2 if "accept_symbol" in message else 1
+        more: dict[str, Any] | None = None
+        if (
+            len(message) != usual
+            or nid is None
+            or came_from is None
+            or sm is None
+            or er is None
+            or payload is None
+        ):
+            more = {key: value for key, value in message.items() if key not in _KNOWN}
+        if node is not None and node.vars:
+            more = {**(more or {}), "seen": list(node.vars)}
+        row: tuple[Any, ...] = (message["point"], nid, came_from, sm, er, self._place, nodes)
+        if more:
+            row = (*row, tree, heap, more)
+        elif tree is not None:
+            row = (*row, tree, heap)
+        self._rows.append(row)
+
+    def observe_literals(self, messages: list[Message], nodes: int) -> None:
+        """Record the first message, and the parts of each attribute."""
+        self.observe(messages[0], [], nodes)
+        parts: list[Any] = []
+        for attribute, value in zip(messages[::EACH], messages[1::EACH], strict=True):
+            place = self._gathered.place(value["payload"])
+            parts += (digest(attribute["tree"]), digest(value["tree"]), place)
+        row = self._rows[-1]
+        more = {**row[_MORE], _LITERALS: parts} if len(row) > _MORE else {_LITERALS: parts}
+        parent = self._run.nodes.get(messages[0]["from"])
+        if parent is not None and parent.vars:
+            more["seen"] = list(parent.vars)  # the variables of the parent when attributes answer
+        self._rows[-1] = (*row[:_MORE], more)
+
+    def entry(self, **fields: Any) -> dict[str, Any]:
+        """Return the record of the run as plain data."""
+        return {
+            "run": self._run.counters["runs"],
+            "before": self.before,
+            "messages": self._rows,
+            "payloads": self._gathered.payloads,
+            "values": self._gathered.values,
+            **self.fields,
+            **fields,
+        }
+
+
+def _limited(value: Any) -> Any:
+    if len(value) <= _LONGEST:
+        data = _encode(value)
+        if len(data) <= _LARGEST:
+            return msgspec.Raw(data)
+        return f"({len(data):,} bytes, not kept in the history)"
+    return f"({len(value):,} elements, not kept in the history)"
+
+
+def messages_of(entry: dict[str, Any]) -> list[Message]:
+    """Return the messages of a stored record, with their payloads.
+
+    The tree of an execute message is its head, its line and a short text. ``heap`` is the
+    procedure, ``seen`` the names of the variables of the node, ``nodes`` the number of nodes after
+    the message.
+    """
+    payloads = restored(entry["payloads"], entry["values"])
+    rows, run = entry["messages"], entry["run"]
+    m = entry["counters"]["msgs"] - sum(map(_count, rows)) + 1
+    messages: list[Message] = []
+    for row in rows:
+        message = dict(row) if type(row) is dict else _message(row)
+        if message.get("payload") is not None:
+            message["payload"] = payloads[message["payload"]]
+        message["m"], message["pr"] = m, run
+        literals = message.pop(_LITERALS, None)
+        messages += (message,) if literals is None else _unfolded(message, literals, payloads)
+        m += _count(row)
+    return messages
+
+
+def _count(row: Any) -> int:
+    """Return how many messages a row represents."""
+    if type(row) is dict or len(row) <= _MORE or _LITERALS not in row[_MORE]:
+        return 1
+    return EACH * len(row[_MORE][_LITERALS]) // 3 - 1
+
+
+def _message(row: list[Any]) -> Message:
+    message: Message = dict(zip(_COLUMNS, row, strict=False))
+    for key in ("payload", "tree", "heap"):
+        if message.get(key) is None:
+            message.pop(key, None)
+    if len(row) > _MORE:
+        message |= row[_MORE]
+    return message
+
+
+def _unfolded(message: Message, stored: list[Any], payloads: list[Payload]) -> list[Message]:
+    """Return the messages of literal attributes, from the first one and the parts of each."""
+    parts = (
+        (stored[at], stored[at + 1], payloads[stored[at + 2]]) for at in range(0, len(stored), 3)
+    )
+    before, seen = message["nodes"], message.pop("seen", None)
+    messages = unfold({**message, "exid": None}, parts, message["m"], message["pr"])[:-1]
+    for place, one in enumerate(messages):
+        del one["exid"]
+        one.pop("accept_symbol", None)
+        one["nodes"] = before + MORE_NODES[place % EACH]
+        if "tree" in one:
+            one["heap"] = one["tree"][0]
+        elif seen and place % EACH == LEAST:
+            one["seen"] = seen
+    return messages

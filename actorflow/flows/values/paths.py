@@ -1,0 +1,194 @@
+"""Paths into values: reads, sets and deletes what is at ``f.a.0`` or ``a[1:3]``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from actorflow.flows.errors import FlowError
+from actorflow.flows.values.values import MISSING, Value, kind_name, to_json, to_text
+
+
+def path_text(path: list[Value]) -> str:
+    """Return a path as it is written: ``f.a.0``."""
+    return ".".join(key if type(key) is str else to_json(key) for key in path)
+
+
+_PATH_STEP: Final = re.compile(
+    r"""\.?(?:(?P<name>[^.\[\]'"\s]+)|\[(?P<number>-?\d+)\]|\[(?P<quote>['"]?)(?P<key>[^\]'"]+)(?P=quote)\])"""
+)
+_NUMBER: Final = re.compile(r"-?\d+")
+_ENDS: Final = {"first": 0, "last": -1}
+
+
+def parse_path(text: str) -> list[Value]:
+    """Return the keys of a path given as text. Raises FlowError if it is not a path.
+
+    >>> parse_path("f.a.0"), parse_path("a['b c'][-1]")
+    (['f', 'a', 0], ['a', 'b c', -1])
+    """
+    path: list[Value] = []
+    end = 0
+    while end < len(text):
+        step = _PATH_STEP.match(text, end)
+        if step is None:
+            raise FlowError(f"couldn't determine path from {to_json(text)}")
+        key = step["key"]
+        name = step["number"] or step["name"]
+        if key is None:
+            key = int(name) if _NUMBER.fullmatch(name) else name
+        path.append(key)
+        end = step.end()
+    return path
+
+
+def _index(key: Value) -> int | None:
+    if type(key) is int:
+        return key
+    if type(key) is not str:
+        return None
+    if _NUMBER.fullmatch(key):
+        return int(key)
+    return _ENDS.get(key.lower())
+
+
+def is_index(key: Value) -> bool:
+    """Return whether a key can be an index into an array."""
+    return type(key) in (dict, list) or _index(key) is not None
+
+
+def is_many(key: Value) -> bool:
+    """Return whether a key selects several elements: a slice, or a list of keys."""
+    return type(key) is dict or type(key) is list
+
+
+def _bound(value: Value, default: int) -> int:
+    return default if value is None else int(value)
+
+
+def slice_value(value: Value, spec: dict[str, Value]) -> Value:
+    """Return the part of an array or string that a slice selects.
+
+    A slice is ``{start, count}`` or ``{start, end, step}``; its end is included, as in ``a[1:3]``
+    which takes three elements.
+    """
+    size = len(value)
+    if spec.get("count") is not None:
+        start = _bound(spec.get("start"), 0)
+        start = start + size if start < 0 else start
+        count = int(spec["count"])
+        return value[max(start, 0) : max(start, 0) + count] if count > 0 else value[:0]
+    step = _bound(spec.get("step"), 1) or 1
+    start = _bound(spec.get("start"), 0 if step > 0 else size - 1)
+    end = _bound(spec.get("end"), size - 1 if step > 0 else 0)
+    start = start + size if start < 0 else start
+    end = end + size if end < 0 else end
+    picked = range(start, end + (1 if step > 0 else -1), step)
+    parts = [value[i] for i in picked if 0 <= i < size]
+    return "".join(parts) if type(value) is str else parts
+
+
+def get_key(value: Value, key: Value) -> Value:
+    """Return the value at one key of a path, or ``MISSING``."""
+    if type(value) is dict:
+        return value.get(key if type(key) is str else to_text(key), MISSING)
+    if type(value) is list or type(value) is str:
+        if type(key) is dict:
+            return slice_value(value, key)
+        if type(key) is list:
+            return [None if (v := get_key(value, k)) is MISSING else v for k in key]
+        index = _index(key)
+        if index is not None and -len(value) <= index < len(value):
+            return value[index]
+    return MISSING
+
+
+def single_keys(value: Value, key: Value) -> list[Value]:
+    """Return the distinct keys that a slice or a list of keys selects in ``value``."""
+    if type(key) is list:
+        keys = [one for part in key for one in single_keys(value, part)]
+    elif type(key) is dict:
+        keys = slice_value(list(range(len(value))), key) if type(value) is list else []
+    else:
+        keys = [key]
+    return [one for place, one in enumerate(keys) if one not in keys[:place]]
+
+
+def get_path(value: Value, path: list[Value]) -> tuple[Value, int]:
+    """Follow ``path``; return what is found, or ``MISSING``, and the number of keys followed.
+
+    For a path with a slice or a list of keys, that is an array of what exists.
+    """
+    for depth, key in enumerate(path):
+        if is_many(key):
+            return _get_many(value, key, path[depth + 1 :]), depth
+        value = get_key(value, key)
+        if value is MISSING:
+            return MISSING, depth
+    return value, len(path)
+
+
+def _get_many(value: Value, key: Value, rest: list[Value]) -> Value:
+    keys = single_keys(value, key)
+    many = any(is_many(one) for one in rest)
+    found: list[Value] = []
+    for one in keys:
+        below, _ = get_path(value, [one, *rest])
+        if below is not MISSING:
+            found += below if many else [below]
+    return found if found or value == [] else MISSING
+
+
+def set_path(container: Value, path: list[Value], value: Value) -> Value:
+    """Return a copy of ``container`` with ``value`` at ``path``; only the last key may be new.
+
+    A slice or a list of keys sets each element. Raises FlowError if a container on the path is
+    missing.
+    """
+    key, rest = path[0], path[1:]
+    if is_many(key):
+        for one in single_keys(container, key):
+            container = set_path(container, [one, *rest], value)
+        return container
+    if rest:
+        inner = get_key(container, key)
+        if type(inner) is not dict and type(inner) is not list:
+            raise FlowError(f'couldn\'t set "{path_text(path)}": no object or array at "{key}"')
+        value = set_path(inner, rest, value)
+    if type(container) is dict:
+        changed = dict(container)
+        changed[key if type(key) is str else to_text(key)] = value
+        return changed
+    index = _index(key)
+    if type(container) is not list or index is None or index < -len(container):
+        raise FlowError(f'couldn\'t set "{path_text(path)}" in {kind_name(container)}')
+    items = list(container)
+    items.extend([None] * (index + 1 - len(items)))
+    items[index] = value
+    return items
+
+
+def _place(key: Value) -> tuple[int, str]:
+    index = _index(key)
+    return (0, to_text(key)) if index is None else (index, "")
+
+
+def del_path(container: Value, path: list[Value]) -> Value:
+    """Return a copy without what is at ``path``, or the container itself if there is nothing."""
+    key, rest = path[0], path[1:]
+    if is_many(key):
+        for one in sorted(single_keys(container, key), key=_place, reverse=True):
+            container = del_path(container, [one, *rest])
+        return container
+    inner = get_key(container, key)
+    if inner is MISSING:
+        return container
+    if rest:
+        return set_path(container, [key], del_path(inner, rest))
+    if type(container) is dict:
+        changed = dict(container)
+        changed.pop(key if type(key) is str else to_text(key), None)
+        return changed
+    items = list(container)
+    del items[_index(key) or 0]
+    return items
