@@ -272,7 +272,7 @@ Case = tuple[str, str, str, dict[str, int]]
 
 
 def cases(*, quick: bool) -> list[Case]:
-    """Give section, label, load and options of each case."""
+    """Return section, label, load and options of each case."""
     few = 5 if quick else 1
     subjects = [name for name, (package, _) in peers.PEERS.items() if peers.version(package)]
     sizes = (1_000, 10_000) if quick else (1_000, 10_000, 100_000)
@@ -312,7 +312,7 @@ Found = dict[str, dict[str, list[Figures]]]
 
 
 def measure(chosen: list[Case], rounds: int) -> Found:
-    """Run the cases in turn, so many rounds; large populations only once."""
+    """Run the cases in turn, for a number of rounds; large populations only once."""
     found: Found = {}
     for round_ in range(rounds):
         for case in chosen:
@@ -327,7 +327,7 @@ def measure(chosen: list[Case], rounds: int) -> Found:
 
 
 def median(found: Found, section: str, label: str, figure: str) -> float | None:
-    """Give the middle of the rounds."""
+    """Return the median of the rounds."""
     values = [
         each[figure]
         for each in found.get(section, {}).get(label, [])

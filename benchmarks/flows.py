@@ -182,7 +182,7 @@ def reopen(where: str, count: int) -> None:
 
 
 def _memory() -> int:
-    """Give the resident memory of the process, in bytes."""
+    """Return the resident memory of the process, in bytes."""
     gc.collect()
     return resident()
 

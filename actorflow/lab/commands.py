@@ -317,7 +317,7 @@ def _literal(text: str) -> Any:
 
 @contextlib.contextmanager
 def _working_folder_importable() -> Iterator[None]:
-    """Let jobs be imported from the working folder, also what they import while they run."""
+    """Make jobs importable from the working folder, and what they import while they run."""
     folder = str(Path.cwd())
     sys.path.insert(0, folder)
     try:
@@ -344,6 +344,9 @@ def _clear_errors() -> Iterator[None]:
     """Print what went wrong without a traceback of the lab's own, and set the exit code."""
     try:
         yield
+    except KeyboardInterrupt:
+        typer.echo("interrupted: nothing was done by then", err=True)
+        raise typer.Exit(INTERRUPTED) from None
     except (GoalUnreachable, MissingExtra, RunFailed) as error:
         _print_cause(error.__cause__)
         typer.echo(

@@ -258,6 +258,16 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found["complete"] is False
 
 
+def test_ctrl_c_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "simulate", interrupted)
+    monkeypatch.setattr(commands, "advise", interrupted)
+    assert lab("simulate", *QUICK, "queue").exit_code == 130
+    assert lab("advise", *QUICK, "-g", "no loss").exit_code == 130
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],

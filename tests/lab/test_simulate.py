@@ -36,7 +36,7 @@ SIZES = [
 
 
 def alone(arrivals: int, load: float, service: str) -> float:
-    """Give the mean time that messages wait which are processed one by one, 1 ms each."""
+    """Return the mean wait of messages that are processed one by one, 1 ms each."""
     traffic = Poisson(1000 * load, duration=arrivals / (1000 * load))
     result = simulate(traffic, service, "chunk(queue, 1)")
     assert result.arrived == pytest.approx(arrivals, rel=0.01)

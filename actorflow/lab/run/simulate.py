@@ -1,9 +1,9 @@
-"""Simulation: the runtime's own accumulation, in virtual time, deterministic by its seed.
+"""Simulation: the runtime's own accumulation, in virtual time, reproducible by its seed.
 
-What is simulated is the executor (a service model instead of a job) and time. Messages go through
-`Accumulation` and the very behaviour objects that a worker would use: folded in while the
-executor is busy, taken when it is free, exactly as there. When the traffic ends, the worker is
-stopped as by `stop(drain=True)`.
+Only the executor (a service model instead of a job) and time are simulated. Messages go through
+`Accumulation` and the behaviour objects that a worker would use: folded in while the executor is
+busy, taken when it is free, exactly as there. When the traffic ends, the worker is stopped as by
+`stop(drain=True)`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def simulate(
         traffic: the arrivals, as a model or as text (`"poisson(5000)"`, `"trace.jsonl"`).
         service: how long the job takes, as a model or as text (`"2ms + 10us*n"`).
         tested: the policy, as text, class or factory.
-        seed: same seed, same result.
+        seed: the same seed gives the same result.
         on_failure: what becomes of a batch on which the job fails, as for `spawn`. After
             `"drop"` the worker goes on, as a supervised one does.
         progress: called now and then with the number of messages so far.
@@ -74,7 +74,7 @@ def simulate(
 
 
 class Simulation:
-    """One run. Use `simulate`; this is apart so that a test can look inside.
+    """One run. Use `simulate`; this class exists so that tests can look inside.
 
     The executor is busy (`done` says until when), waits (`due` of the accumulation says until
     when), or is idle: then the next message goes to it at once and alone.
@@ -98,7 +98,7 @@ class Simulation:
     def run(
         self, chunks: Iterator[list[Message]], progress: Callable[[int], None] | None = None
     ) -> Result:
-        """Let all messages arrive, and the executor finish.
+        """Run until all messages have arrived and the executor has finished.
 
         Raises:
             RunFailed: the behaviour refused every message as malformed.
@@ -128,7 +128,7 @@ class Simulation:
                 self._books.blame(error)
 
     def _arrive(self, chunk: list[Message], done: float | None) -> float | None:
-        """Let a chunk of messages arrive; return until when the executor is busy after it."""
+        """Simulate the arrival of a chunk; return until when the executor is busy, if it is."""
         core, turn, add = self._core, self._turn, self._add
         times = list(map(_AT, chunk))
         at, count = 0, len(chunk)
@@ -157,7 +157,7 @@ class Simulation:
         return done
 
     def _drain(self, done: float | None) -> None:
-        """Let the executor process what is left, as after `stop(drain=True)`."""
+        """Process what is left, as after `stop(drain=True)`."""
         self._core.behaviour.flush()
         now = self._books.last
         while True:
@@ -169,11 +169,11 @@ class Simulation:
             if done is None:
                 due = self._core.due
                 if due is None or due == inf:
-                    return  # a behaviour that never lets go
+                    return  # a behaviour that never releases its messages
                 now = max(now, due)
 
     def _add(self, messages: list[Message]) -> None:
-        """Let messages arrive; behind one that has to wait for room, all have to."""
+        """Accumulate messages; behind one that has to wait for room, all have to wait."""
         if self._blocked:
             self._blocked.extend(messages)
         elif self._singly:
@@ -201,7 +201,7 @@ class Simulation:
         return True
 
     def _unblock(self, now: float) -> None:
-        """Let the pushers that wait for room try again."""
+        """Retry the pushes that wait for room."""
         blocked = self._blocked
         while blocked:
             some = [blocked.popleft() for _ in range(min(len(blocked), 256))]
@@ -218,7 +218,7 @@ class Simulation:
                 break
             if not self._blocked or len(core.behaviour):
                 return None
-            self._unblock(now)  # all that was held had grown too old
+            self._unblock(now)  # everything that was held has expired
         self._books.begin(now, batch.size, held)
         done = self._process(batch, now)
         if self._blocked:
@@ -226,7 +226,7 @@ class Simulation:
         return done
 
     def _process(self, batch: Batch, now: float) -> float:
-        """Let the job take its time for a batch, and for what becomes of it if it fails."""
+        """Process a batch, as the failure policy says if it fails; return when that ends."""
         seconds, random = self._service.seconds, self._random
         todo = [batch]
         done = now
