@@ -15,7 +15,7 @@ from actorflow.flows.service.commands import commands
 from actorflow.flows.service.trace import trace_lines
 from tests.flows.engines import PATIENCE, Desk
 
-GOLDEN = Path(__file__).parent.parent / "conformance/data/flows/seed_2017_routed.json"
+GOLDEN = Path(__file__).parent.parent.parent / "conformance/data/flows/seed_2017_routed.json"
 SEED_RUNS = [
     # Each line of the seed's log, without the letters of its id: what stands before " f.ret".
     [

@@ -17,7 +17,7 @@ from actorflow.flows.language.parser import parse
 from actorflow.flows.language.source import FlowSyntaxError
 from tests.flows.flow_texts import flow_texts, noise
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent
 SECONDS = 120
 
 
@@ -49,7 +49,7 @@ def fuzz() -> None:
     importlib.util.find_spec("atheris") is None, reason="atheris is not installed here"
 )
 def test_atheris_finds_nothing(tmp_path: Path) -> None:
-    code = "from tests.flows.test_fuzz import fuzz; fuzz()"
+    code = "from tests.flows.language.test_fuzz import fuzz; fuzz()"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
