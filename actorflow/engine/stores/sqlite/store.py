@@ -71,6 +71,7 @@ class SqliteStore:
     """
 
     traits = Traits(backup=True)
+    left_open = False
 
     def __init__(
         self,
@@ -118,6 +119,7 @@ class SqliteStore:
             file.create(sync=synced)
         elif not known:
             file.examine()
+        self.left_open = self._lock.left_open
         if check and known:
             if self._lock.left_open:
                 file.require_log()
