@@ -30,22 +30,25 @@ def test_there_is_one_owner_and_everybody_can_read_who(tmp_path: Path) -> None:
     FileLock(path).release()
 
 
-def test_a_note_is_for_the_next_owner(tmp_path: Path) -> None:
+def test_the_next_owner_is_told_whether_it_was_closed(tmp_path: Path) -> None:
     lock = FileLock(tmp_path / "s.db")
-    assert lock.note == ""
-    lock.leave_note("normal")
-    lock.leave_note("full")
+    assert not lock.left_open
+    lock.mark(is_open=True)
     lock.release()
     again = FileLock(tmp_path / "s.db")
-    assert again.note == "full"
-    assert text(tmp_path / "s.db") == [str(os.getpid()), "full"]
+    assert again.left_open
+    assert text(tmp_path / "s.db") == [str(os.getpid()), "open"]
+    again.mark(is_open=False)
     again.release()
+    last = FileLock(tmp_path / "s.db")
+    assert not last.left_open
+    last.release()
 
 
-def test_a_lock_file_of_an_older_version_says_nothing(tmp_path: Path) -> None:
+def test_a_lock_file_without_a_note_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "s.db.lock").write_text("123456789", encoding="ascii")
     lock = FileLock(tmp_path / "s.db")
-    assert lock.note == ""
+    assert not lock.left_open
     lock.release()
 
 
@@ -115,7 +118,7 @@ store = SqliteStore(path)
 store.commit([Change("a", kind="k", expected=0, state=b"1")])
 ((_, byte, count),) = msvcrt.held
 assert byte > 1_000 and count == 1, "the text must stay readable for others"
-assert Path(f"{path}.lock").read_text().split() == [str(os.getpid()), "full"]
+assert Path(f"{path}.lock").read_text().split() == [str(os.getpid()), "open"]
 try:
     SqliteStore(path)
 except StoreBusy as error:

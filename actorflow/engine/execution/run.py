@@ -194,6 +194,7 @@ class Run:
 
         """
         live = self.live
+        self.ran = False  # it may have, before it lost a race
         if live.has_ended:  # the engine was closed, and does not wait any longer
             self._done()
             return

@@ -329,6 +329,8 @@ class Store(Protocol):
     """
 
     traits: Traits
+    left_open: bool
+    """Whether an earlier owner ended without closing it: messages may have been under way."""
 
     def commit(self, changes: Sequence[Change]) -> Future[None] | None:
         """Commit many changes at once, all of those that are not refused, or none.

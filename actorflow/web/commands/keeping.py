@@ -14,6 +14,7 @@ from actorflow.runtime.errors import BadOption
 from actorflow.web.commands.arguments import AsJson, StoreName
 from actorflow.web.commands.printing import note, say, say_json
 from actorflow.web.commands.reaching import looking, reach
+from actorflow.web.plain import plain
 
 __all__ = ["COMMANDS"]
 
@@ -62,15 +63,15 @@ def verify(store: StoreName, *, json: AsJson = False) -> None:
 
     Its engine may run meanwhile.
     """
-    from actorflow.engine.operations.verify import verify as problems_of  # noqa: PLC0415
+    from actorflow.engine.operations.verify import verify_store  # noqa: PLC0415
 
     with looking(store) as found:
-        problems = list(problems_of(found))
+        problems = list(verify_store(found))
     if json:
-        say_json(problems)
+        say_json([plain(problem._asdict()) for problem in problems])
     else:
         for problem in problems:
-            say(problem)
+            say(str(problem))
         note(f"{len(problems)} problems" if problems else "no problem was found")
     if problems:
         raise typer.Exit(1)

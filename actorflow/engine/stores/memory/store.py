@@ -40,6 +40,7 @@ class MemoryStore:
     """Keeps everything in dicts. Any thread may read while one writes."""
 
     traits = Traits()
+    left_open = False
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -71,6 +71,7 @@ class SqliteStore:
     """
 
     traits = Traits(backup=True)
+    left_open = False
 
     def __init__(
         self,
@@ -118,6 +119,7 @@ class SqliteStore:
             file.create(sync=synced)
         elif not known:
             file.examine()
+        self.left_open = self._lock.left_open
         if check and known:
             if self._lock.left_open:
                 file.require_log()
@@ -163,8 +165,8 @@ class SqliteStore:
         self._unusable = f"{self.path} is closed"
         with suppress(sqlite3.Error):  # then the next owner skips the numbers, and wants the log
             writer.give_back()
-            busy, pages, moved = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
-            if not busy and pages == moved:
+            _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if pages == moved:  # else a reader still needs the log
                 lock.mark(is_open=False, sync=self._durability != "off")
         connection.close()
         lock.release()

@@ -98,6 +98,7 @@ class Writer:
         if change.expected is not None:
             alone = not change.messages and not change.creates
             if alone:
+                failpoint("commit.inside")
                 self._apply(change)
             return alone
         count = len(change.messages)
@@ -109,10 +110,10 @@ class Writer:
         if any([message.key for message in change.messages]):  # noqa: C419 - faster than a generator
             return False
         change.rows = self._add_messages(change.messages, float(change.at))
+        failpoint("commit.inside")
         self._flush_messages()
         change.committed, change.refusal, change.revision = True, None, NEVER_RUN
         change.extra = ()
-        failpoint("commit.inside")
         return True
 
     def roll_back(self) -> None:
