@@ -273,7 +273,7 @@ def test_tasks_of_flows_run_in_other_processes(notes: Path) -> None:
     with af.Engine() as engine:
         engine.tasker("t", chores.tell_process, executor="process")
         exid = engine.launch("task 't' 'chore'", payload={"order": 7})
-        payload = engine.wait(exid, timeout=PATIENCE).payload
+        payload = engine.result(exid, timeout=PATIENCE)
     assert payload["order"] == 7
     assert payload["ret"][0] != os.getpid()
 
