@@ -101,7 +101,7 @@ class Engine:
     ) -> None:
         if retention is not None:
             seconds(retention, "retention", "retention=30 * 86_400", error=BadOption)
-        count(max_live, "max_live", "max_live=1_000", error=BadOption)
+        count(max_live, "max_live", "max_live=1_000", least=0, error=BadOption)
         if not callable(getattr(clock, "now", None)) or not hasattr(clock, "call_at"):
             msg = f"clock={clock!r:.80} is not a clock: it needs now() and call_at(when, callback)"
             raise BadOption(msg)

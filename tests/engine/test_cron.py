@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actorflow.engine.cron import next_time
 from actorflow.runtime.errors import BadOption
-from tests.engine.kinds import PATIENCE, quiet
+from tests.engine.kinds import PATIENCE, quiet, rows, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,21 +124,19 @@ def test_a_schedule_pushes_and_outlives_the_engine(
 
     engine = reopen()
     engine.every("minutely", "* * * * *", engine.worker("w", job, state=[]), "tick")
-    while not list(engine.store.rows("timers")):
-        quiet(engine)
+    until(engine, lambda: rows(engine, "timers"))
     quiet(engine)
     clock.advance(20.0)  # 1,020 s is a full minute
     assert pushed.acquire(timeout=PATIENCE)
-    while not list(engine.store.rows("timers")):
-        quiet(engine)
+    until(engine, lambda: rows(engine, "timers"))
     engine.close()
     clock.advance(600.0)
     engine = reopen()
     worker = engine.worker("w", job, state=[])
+    engine.resume()
     clock.advance(0.0)
     assert pushed.acquire(timeout=PATIENCE)
-    while worker.depth():
-        quiet(engine)
+    until(engine, lambda: not worker.depth())
     assert worker.state() == [["tick", 1_020.0], ["tick", 1_620.0]]
     assert engine.cancel("cron:minutely")
     with pytest.raises(BadOption):

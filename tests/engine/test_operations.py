@@ -18,7 +18,7 @@ from actorflow.engine.operations.export import export_lines, import_lines, reada
 from actorflow.engine.operations.metrics import EngineCollector
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import Change
-from tests.engine.kinds import Script, quiet
+from tests.engine.kinds import Script, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +47,7 @@ def store(tmp_path: Path) -> Path:
         engine.send("order-1", 1, kind="script")
         script.wait(1)
         engine.send("order-1", "bad")
-        while not len(engine.dead_letters()):
-            quiet(engine)
+        until(engine, lambda: len(engine.dead_letters()))
         engine.send("order-2", b"\x00\xff", kind="unknown")
     return path
 
