@@ -316,10 +316,13 @@ class Run:
         elif error is not None:
             self._done(RunFailed(error))
         elif refusal is not None and refusal.reason == "exists":
-            live.core.host.forget(live)
+            host = live.core.host
+            host.forget(live)
             for ticket in self.tickets:
                 ticket.consume(AlreadyThere(live.id))
             self._done()
+            if live.held or live.behind:  # messages for the one that is there
+                host.read_now(live.id)
         elif refusal is not None and refusal.reason == "clash":
             self._done(RunFailed(_mismatch(refusal.execution)))
         elif live.port is not None:  # somebody else has written: run on the newer state
