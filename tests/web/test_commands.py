@@ -302,3 +302,39 @@ def test_wait_says_that_no_engine_runs(tmp_path: Path) -> None:
     with af.Engine(path, durability="off") as engine:
         fill(engine)
     assert "no engine runs" in run("wait", path, "order-1", code=1)
+
+
+def test_export_and_import_give_the_same_store(store: Path, tmp_path: Path) -> None:
+    text = run("export", store)
+    copy = tmp_path / "copy.db"
+    assert "rows" in run("import", copy, given=text)
+    assert _rows(run("export", copy)) == _rows(text)
+    assert "there already" in run("import", copy, given=text, code=1)
+
+
+def _rows(text: str) -> list[str]:
+    return [line for line in text.splitlines() if '"table": "meta"' not in line]
+
+
+@pytest.mark.parametrize("given", ["", "nonsense", '{"actorflow": 2}\n{"table": "moon"}\n'])
+def test_an_import_of_nonsense_leaves_nothing_behind(given: str, tmp_path: Path) -> None:
+    assert "actorflow" in run("import", tmp_path / "new.db", given=given, code=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_verify_finds_what_is_wrong(store: Path) -> None:
+    assert "no problem was found" in run("verify", store)
+    assert json.loads(run("verify", store, "--json")) == []
+
+
+def test_verify_names_what_is_wrong_with_exit_code_1(tmp_path: Path) -> None:
+    import sqlite3  # noqa: PLC0415
+    from contextlib import closing  # noqa: PLC0415
+
+    path = tmp_path / "orders.db"
+    with af.Engine(path, durability="off") as engine:
+        fill(engine)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE executions SET status = 'nonsense' WHERE id = 'order-2'")
+    assert "nonsense" in run("verify", path, code=1)
+    assert json.loads(run("verify", path, "--json", code=1))[0]["row"] == "order-2"

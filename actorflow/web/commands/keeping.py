@@ -90,14 +90,21 @@ def import_(store: StoreName) -> None:
     """Make a new store of JSON lines from stdin."""
     from actorflow.engine.operations.export import import_lines  # noqa: PLC0415
 
-    if scheme_of(store) is None and Path(store).exists():
+    is_file = scheme_of(store) is None
+    if is_file and Path(store).exists():
         msg = f"{store} is there already: an import makes a new store"
         raise StoreBroken(msg)
     made = open_store(store)
     try:
-        say(f"{import_lines(made, sys.stdin)} rows")
-    finally:
+        count = import_lines(made, sys.stdin)
+    except BaseException:
         made.close()
+        if is_file:
+            for end in ("", ".lock", "-wal", "-shm"):
+                Path(f"{store}{end}").unlink(missing_ok=True)
+        raise
+    made.close()
+    say(f"{count} rows")
 
 
 def backup(
