@@ -237,7 +237,8 @@ class Kind(Protocol):
     - `knows(execution)`: whether there is code for this one; until then its messages wait.
     - `quick(execution)`: whether its `options` and its behaviour run no code of a user, so that the
       engine need not call them in a lane.
-    - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default.
+    - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default. A
+      method `plain()` of a view returns what `actorflow show` prints of it.
     - `cancel(target) -> body | None`: the message that asks an execution to end, or the part of it
       that `target` names; `None` just ends it, which is the default.
     - `committed(change)`: called in a lane after each commit of a run.

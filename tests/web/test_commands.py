@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,12 +14,16 @@ from typer.testing import CliRunner
 import actorflow as af
 from actorflow.cli import application
 from actorflow.engine.kind import Status
+from actorflow.web.client import Client
+from actorflow.web.commands import keeping, looking, serving, steering
+from actorflow.web.steering import Steering
 from tests.web.ledger import PATIENCE, Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+ROOT = Path(__file__).parent.parent.parent
+MODULES = (serving, looking, steering, keeping)
 FLOW = "sequence\n  desk 'look'\n"
 
 
@@ -338,3 +345,18 @@ def test_verify_names_what_is_wrong_with_exit_code_1(tmp_path: Path) -> None:
         connection.execute("UPDATE executions SET status = 'nonsense' WHERE id = 'order-2'")
     assert "nonsense" in run("verify", path, code=1)
     assert json.loads(run("verify", path, "--json", code=1))[0]["row"] == "order-2"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/operating.md"])
+def test_the_pages_name_every_command(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    names = [name for module in MODULES for name in module.COMMANDS]
+    assert [name for name in names if not re.search(rf"(actorflow|\|) {name}\b", text)] == []
+
+
+def test_client_and_steering_have_the_same_verbs() -> None:
+    verbs = {name for name in vars(Steering) if not name.startswith("_")}
+    for verb in verbs:
+        there = inspect.signature(getattr(Steering, verb)).parameters
+        here = inspect.signature(getattr(Client, verb)).parameters
+        assert list(there) == list(here), verb
