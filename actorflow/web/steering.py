@@ -5,6 +5,7 @@ The HTTP application offers these to others; the commands use them directly wher
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -149,8 +150,9 @@ class Steering:
 
     async def wait(self, execution: str, timeout: float | None = None) -> dict[str, Any]:
         """Wait until an execution has ended, or failed; return it as `execution` does."""
+        await asyncio.to_thread(self.engine.resume)  # which may take its time, the first time
         await self.engine.await_(execution, timeout)
-        return self.execution(execution)
+        return await asyncio.to_thread(self.execution, execution)
 
     # Flows.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from actorflow.engine.errors import (
     WaitTimeout,
 )
 from actorflow.runtime.errors import BadOption
+from actorflow.web import control
 from actorflow.web.errors import ControlError
 from tests.web.ledger import PATIENCE
 
@@ -211,3 +213,23 @@ def test_what_json_cannot_hold_is_shown_all_the_same(engine: af.Engine, client: 
     shown = client.wait("a", PATIENCE)
     assert shown["view"] == [{"raw": {"base64": "/w=="}, "odd": "nan", "keys": {"1": 2}}]
     assert shown["result"] == {"base64": "Ynl0ZXM="}
+
+
+def test_many_clients_at_the_same_time(engine: af.Engine, client: Client) -> None:
+    client.start("ledger", id="a")
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda number: client.send("a", number), range(200)))
+    client.send("a", {"end": None})
+    noted = client.wait("a", PATIENCE)["view"]
+    assert sorted(noted[1:]) == list(range(200))
+
+
+def test_a_body_that_is_too_large_is_refused(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "MAX_BYTES", 1_000)
+    body = json.dumps({"execution": "a", "body": "x" * 3_000}).encode()
+    status, answer = raw(client, "POST", "/api/send", body)
+    assert status == 413
+    assert "at most 2,000 bytes" in json.loads(answer)["message"]
+    assert client.health()["status"] == "ok"
