@@ -1,8 +1,8 @@
 """Drives one execution of a flow, in memory and in virtual time, with scripted taskers.
 
-The kinds of taskers are those of the golden data: hold, return, stamp, echo, boom, refuse, stubborn,
-route. For tests of your own flows, too: nothing sleeps, nothing is stored, and every message is
-kept as it was when it was processed.
+The kinds of taskers are those of the golden data: hold, return, stamp, echo, boom, refuse,
+stubborn, route. For tests of your own flows, too: nothing sleeps, nothing is stored, and every
+message is kept as it was when it was processed.
 """
 
 from __future__ import annotations
