@@ -219,6 +219,9 @@ class Run:
             if type(outcome) is not Outcome and inspect.isawaitable(outcome):
                 LOOP.call_soon(partial(LOOP.spawn, lambda: self._await(outcome)))
                 return
+            if type(outcome) is Deferred:
+                outcome.then(self._resume)
+                return
             self._conclude(outcome)
         except BaseException as error:
             live.loaded = False  # it may have changed the state in place
@@ -236,6 +239,17 @@ class Run:
         try:
             self._conclude(await outcome, may_block=False)
         except BaseException as error:  # noqa: BLE001 - goes to the executor
+            self.live.loaded = False
+            self._done(RunFailed(error))
+
+    def _resume(self, error: BaseException | None, outcome: Any) -> None:
+        """Go on with what a kind has deferred. In the thread that resolves it."""
+        try:
+            if error is None:
+                self._conclude(outcome, may_block=False)
+        except BaseException as failure:  # noqa: BLE001 - goes to the executor
+            error = failure
+        if error is not None:
             self.live.loaded = False
             self._done(RunFailed(error))
 
