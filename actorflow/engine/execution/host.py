@@ -287,7 +287,7 @@ class Host:
 
     def _mark(self, found: dict[str, list[MessageRow]], asleep: Sequence[str]) -> None:
         """Note that a run with these begins, which perhaps ends the process: see `CRASHES`."""
-        if getattr(self._core.store, "left_clean", False):
+        if not self._core.store.left_open:
             return
         changes = [
             Change(name, attempted=[row.id for row in found[name] if not row.attempts])

@@ -172,7 +172,10 @@ class NewExecution(NamedTuple):
 
 
 class NewDead(NamedTuple):
-    """A message that becomes a dead letter; `id` is `None` if it was not stored."""
+    """A message that becomes a dead letter, and so is consumed.
+
+    The `id` is `None` if it was not stored. One that is a dead letter already is replaced.
+    """
 
     id: MessageId | None
     execution: str
@@ -199,8 +202,9 @@ class Refusal(NamedTuple):
     """Why a change was not applied."""
 
     reason: str
-    """`"raced"`: the state is at another revision; `"fenced"`: the epoch is over; `"clash"`: an
-    execution that it creates exists and is of another kind; `"exists"`: see `Change.new_only`."""
+    """The first of these that holds: `"fenced"`: the epoch is over; `"exists"`: see
+    `Change.new_only`; `"clash"`: an execution that it creates exists and is of another kind;
+    `"raced"`: the state is at another revision."""
     execution: str
 
 
@@ -232,8 +236,8 @@ class Change:
     clear: bool = False
     """Remove all timers, tasks and watches of the execution, before anything is added."""
     consumed: Sequence[MessageId] = ()
-    """Messages of the execution that `pending` must not return again. A carrier may record them
-    with the state and trim them later."""
+    """Messages of the execution that `pending` must not return again; ids of others do not count. A
+    carrier may record them with the state and trim them later."""
     attempted: Sequence[MessageId] = ()
     """Messages of the execution whose `attempts` grow by one."""
     messages: Sequence[NewMessage] = ()
@@ -250,6 +254,7 @@ class Change:
     finished_tasks: Sequence[str] = ()
     answers: Sequence[Answer] = ()
     watches: Sequence[WatchRow] = ()
+    """One of the same execution and id is replaced."""
     cancelled_watches: Sequence[tuple[str, str]] = ()
     history: Sequence[bytes] = ()
     dead: Sequence[NewDead] = ()
@@ -267,7 +272,8 @@ class Change:
     rows: Sequence[MessageRow | Duplicate] = field(default=(), compare=False)
     """One for each of `messages`."""
     extra: Sequence[MessageRow] = field(default=(), compare=False)
-    """The messages that `fired`, `answers` and `revived` led to, in this order."""
+    """The messages that `fired`, `answers` and `revived` led to, in this order, as far as they did.
+    Their ids are new ones, after those of `messages`."""
 
 
 # What is read.
@@ -323,19 +329,22 @@ class Store(Protocol):
     """
 
     traits: Traits
+    left_open: bool
+    """Whether an earlier owner ended without closing it: messages may have been under way."""
 
     def commit(self, changes: Sequence[Change]) -> Future[None] | None:
         """Commit many changes at once, all of those that are not refused, or none.
 
-        Each change says afterwards whether it was `committed`, its `refusal` or its new
-        `revision`, and its `rows`. A store whose `traits.in_flight` is more than 1 may return a
-        future instead, which ends when it is decided; commits are decided in the order in which
+        Each change says afterwards whether it was `committed`, its `refusal` or its new `revision`,
+        and its `rows`. A store whose `traits.in_flight` is more than 1 may return a future instead,
+        which ends when it is decided, and raises then; commits are decided in the order in which
         they were asked for.
 
         Raises:
             StoreFull: there is no room; nothing was changed. It may work later.
             StoreRefused: the store cannot be reached or written now; nothing was changed.
             StoreConflict: one of the changes can never be committed; nothing was changed.
+            TypeError: an id is not text; nothing was changed.
 
         """
 
@@ -405,7 +414,7 @@ class Store(Protocol):
     def dead(
         self, *, execution: str | None = None, after: Cursor | None = None, limit: int = 1_000
     ) -> Page[DeadRow]:
-        """Return dead letters, oldest first."""
+        """Return dead letters in the order in which they became that."""
 
     def dead_letter(self, id: MessageId) -> DeadRow | None:  # noqa: A002 - what it is
         """Return one dead letter. O(log n)."""
@@ -414,18 +423,30 @@ class Store(Protocol):
         """Return how much is stored for each of some executions."""
 
     def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
-        """Forget some executions that ended before a moment; return how many.
+        """Forget executions that ended before a moment, `limit` at most; return how many.
 
-        If these are less than `limit`, there are no more. With them go their history and dead
-        letters. Keys (`NewMessage.key`) that are older than `keys_before` go, too. In the thread
-        that commits. O(limit log n).
+        With them goes everything that is stored of them, but not their keys (`NewMessage.key`):
+        `limit` of those that are older than `keys_before` go with each call. In the thread that
+        commits. O(limit log n).
         """
 
     def snapshot(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yield all rows of one moment, each with the name of its table, while commits go on."""
+        """Yield all rows of this moment, each with the name of its table, while commits go on.
+
+        The tables are `executions`, `messages`, `timers`, `tasks`, `watches`, `history` and `dead`,
+        with the fields of their rows; `keys`, with execution, key, message and moment; and `meta`,
+        with a name and a value, which other stores may ignore. Executions come first.
+        """
 
     def restore(self, rows: Iterator[tuple[str, tuple[Any, ...]]]) -> int:
-        """Fill an empty store with what `snapshot` gave; return how many rows."""
+        """Fill an empty store with what `snapshot` of any store gave; return how many rows.
+
+        Messages keep their order; ids and revisions may become others.
+
+        Raises:
+            StoreConflict: it is not empty, or a row cannot be stored; nothing was changed.
+
+        """
 
     def close(self) -> None:
         """Let go of the store. Reading or committing raises `StoreRefused` from then on."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from actorflow.engine.stores.protocol import Change, NewMessage
+    from actorflow.engine.stores.protocol import Change
 
 __all__ = ["validate_ids"]
 
@@ -22,13 +22,11 @@ def validate_ids(changes: Sequence[Change]) -> None:
 
     """
     for change in changes:
-        if not isinstance(change.execution, str):
-            _refuse("the execution of a change", change.execution)
-        for message in change.messages:
-            if not isinstance(message.execution, str):
-                _refuse("the execution of a message", message.execution)
-            if message.key is not None and not isinstance(message.key, str):
-                _refuse("the key of a message", message.key)
+        execution: object = change.execution
+        if not isinstance(execution, str):
+            _refuse("the execution of a change", execution)
+        if change.messages:
+            _validate_messages(change.messages)
         if change.creates:
             for new in change.creates:
                 _require("an execution to be created", (new.id, new.kind))
@@ -38,12 +36,16 @@ def validate_ids(changes: Sequence[Change]) -> None:
             _validate_timers(change)
         if change.tasks or change.finished_tasks or change.answers or change.retried:
             _validate_tasks(change)
-        for watch in change.watches:
-            _require("a watch", (watch.execution, watch.id, watch.kind))
-        for cancelled in change.cancelled_watches:
-            _require("a cancelled watch", cancelled)
-        for dead in change.dead:
-            _require("the execution of a dead letter", (dead.execution,))
+        if change.watches or change.cancelled_watches or change.dead:
+            _validate_rest(change)
+
+
+def _validate_messages(messages: Iterable[tuple[Any, str, bytes, Any]]) -> None:
+    for execution, _, _, key in messages:
+        if not isinstance(execution, str):
+            _refuse("the execution of a message", execution)
+        if key is not None and not isinstance(key, str):
+            _refuse("the key of a message", key)
 
 
 def _validate_timers(change: Change) -> None:
@@ -53,7 +55,7 @@ def _validate_timers(change: Change) -> None:
         _require("a cancelled timer", cancelled)
     for timer, message in change.fired:
         _require("a timer that fired", (timer.execution, timer.id))
-        _require_message(message)
+        _validate_messages((message,))
 
 
 def _validate_tasks(change: Change) -> None:
@@ -64,13 +66,16 @@ def _validate_tasks(change: Change) -> None:
         _require("a retried task", (retried.id,))
     for answer in change.answers:
         _require("the task of an answer", (answer.task,))
-        _require_message(answer.message)
+        _validate_messages((answer.message,))
 
 
-def _require_message(message: NewMessage) -> None:
-    _require("the execution of a message", (message.execution,))
-    if message.key is not None:
-        _require("the key of a message", (message.key,))
+def _validate_rest(change: Change) -> None:
+    for watch in change.watches:
+        _require("a watch", (watch.execution, watch.id, watch.kind))
+    for cancelled in change.cancelled_watches:
+        _require("a cancelled watch", cancelled)
+    for dead in change.dead:
+        _require("the execution of a dead letter", (dead.execution,))
 
 
 def _require(what: str, ids: Iterable[Any]) -> None:

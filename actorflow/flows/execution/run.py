@@ -87,6 +87,14 @@ class Run:
         """Return the parent of a node, which may be changed, or None."""
         return None if node.parent is None else self.find(node.parent)
 
+    def is_inside(self, node: Node | None, nid: str | None) -> bool:
+        """Return whether a node is the one called ``nid``, or below it."""
+        while node is not None:
+            if node.nid == nid:
+                return True
+            node = self.nodes.get(node.parent or "")
+        return False
+
     def remove(self, nid: str) -> None:
         """Remove a node."""
         self.nodes.pop(nid, None)

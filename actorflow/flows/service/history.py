@@ -1,7 +1,7 @@
 """The history of an execution: one record per run, with every message as it was processed.
 
 A message is a row: its point, nid, from, ``sm``, ``er``, the index of its payload and the number of
-nodes after it; for an execute message a digest of its tree and its procedure; then all other fields.
+nodes after it; for an execute message a digest of its tree and its procedure; then other fields.
 Its number and its run follow from the record. The many messages of literal attributes are one row.
 
 Payloads and parts that messages share are written once per run. A part above a limit is replaced

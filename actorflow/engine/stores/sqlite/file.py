@@ -127,20 +127,20 @@ class StoreFile:
     def quick_check(self) -> None:
         """Refuse a file whose structure is damaged. O(n): some 500 MB/s."""
         had_index = self._index.exists()
+        verdict = "not read"
         try:
             with closing(self.connect("mode=ro" if self.has_log else "immutable=1")) as connection:
                 (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if verdict != "ok":
-                msg = f"{self.path} is damaged ({verdict}); restore a backup"
-                raise StoreBroken(msg)
-        except BaseException:
-            if not had_index:
+        finally:
+            if verdict != "ok" and not had_index:
                 self._index.unlink(missing_ok=True)
-            raise
+        if verdict != "ok":
+            msg = f"{self.path} is damaged ({verdict}); restore a backup"
+            raise StoreBroken(msg)
 
     # Making.
 
-    def create(self) -> None:
+    def create(self, *, sync: bool) -> None:
         """Make a new store under another name first: a crash never leaves half of one."""
         if self.log.exists():
             msg = f"{self.path} is missing, but its log {self.log} is there: restore a backup"
@@ -151,13 +151,15 @@ class StoreFile:
             left.unlink(missing_ok=True)
         try:
             with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+                connection.execute(f"PRAGMA synchronous = {'FULL' if sync else 'OFF'}")
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.executescript(
                     f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION}; "
                     f"PRAGMA user_version = {VERSION}; COMMIT; PRAGMA wal_checkpoint(TRUNCATE);"
                 )
             draft.rename(self.path)
-            sync_folder(self.path.parent)
+            if sync:
+                sync_folder(self.path.parent)
         except (sqlite3.DatabaseError, OSError) as error:
             for left in leftovers:
                 with suppress(OSError):

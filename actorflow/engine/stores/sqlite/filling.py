@@ -1,4 +1,4 @@
-"""Fills an empty store with the rows of a snapshot, also of a store whose ids are of another sort."""
+"""Fills an empty store with the rows of a snapshot, also of one whose ids are of another sort."""
 
 from __future__ import annotations
 

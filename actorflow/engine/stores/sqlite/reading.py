@@ -19,9 +19,12 @@ __all__ = ["Readers"]
 
 _IDLE = 4  # connections that are kept for the next who reads
 
-_PENDING_OF_KIND = """
+_MESSAGES = f"SELECT {COLUMNS['messages']} FROM messages"  # noqa: S608 - ours
+_REST_OF_ONE = f"{_MESSAGES} WHERE execution = ? AND id > ? ORDER BY id LIMIT ?"
+_OF_OTHERS = f"{_MESSAGES} WHERE execution > ? ORDER BY execution, id LIMIT ?"
+_OF_OTHERS_OF_KIND = """
 WITH RECURSIVE waiting (name) AS (
-  SELECT (SELECT min(execution) FROM messages WHERE execution >= ?)
+  SELECT (SELECT min(execution) FROM messages WHERE execution > ?)
   UNION ALL
   SELECT (SELECT min(execution) FROM messages WHERE execution > name)
   FROM waiting WHERE name IS NOT NULL
@@ -29,7 +32,7 @@ WITH RECURSIVE waiting (name) AS (
 SELECT m.id, m.execution, m.type, m.body, m.at, m.attempts
 FROM waiting
 CROSS JOIN executions AS e ON e.id = waiting.name AND e.kind = ?
-CROSS JOIN messages AS m ON m.execution = waiting.name AND (m.execution > ? OR m.id > ?)
+CROSS JOIN messages AS m ON m.execution = waiting.name
 LIMIT ?
 """
 """Goes from one execution that has messages to the next, and past those of other kinds."""
@@ -139,9 +142,20 @@ class Readers:
             return Page([make._make(row[:-1]) for row in found[:limit]], more)
         return Page([make._make(row) for row in found[:limit]], more)
 
-    def pending_of(self, kind: str, after: tuple[str, int] | None, limit: int) -> Page[MessageRow]:
-        """Return messages to executions of a kind."""
-        name, message = after or ("", -1)
-        found = self.read(_PENDING_OF_KIND, (name, kind, name, message, limit + 1))
+    def pending(
+        self, kind: str | None, after: tuple[str, int] | None, limit: int
+    ) -> Page[MessageRow]:
+        """Return messages to all executions, or to those of a kind.
+
+        In two steps: an execution with many messages is not read from its beginning for each page.
+        """
+        found = [] if after is None else self.read(_REST_OF_ONE, (*after, limit + 1))
+        left = limit + 1 - len(found)
+        if left:
+            text = _OF_OTHERS if kind is None else _OF_OTHERS_OF_KIND
+            if after is None:
+                text = text.replace("execution > ?", "execution >= ?")
+            values = () if kind is None else (kind,)
+            found += self.read(text, ("" if after is None else after[0], *values, left))
         more = (found[limit - 1][1], found[limit - 1][0]) if len(found) > limit else None
         return Page([MessageRow._make(row) for row in found[:limit]], more)

@@ -38,6 +38,8 @@ __all__ = [
 
 APPLICATION = 0x61666C6F  # "aflo": PRAGMA application_id of our files
 VERSION = 3
+# An index holds the primary key as well, so `messages (execution)` is in the order of their ids.
+# The table is in the order of arrival: a commit to a hundred executions writes a few pages.
 SCHEMA = """
 CREATE TABLE executions (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, revision INTEGER NOT NULL, status TEXT NOT NULL,
@@ -49,9 +51,10 @@ CREATE INDEX executions_status ON executions (status);
 CREATE INDEX executions_parent ON executions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX executions_ended ON executions (updated) WHERE status IN ('done', 'cancelled');
 CREATE TABLE messages (
-  execution TEXT NOT NULL, id INTEGER NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL,
-  at REAL NOT NULL, attempts INTEGER NOT NULL, PRIMARY KEY (execution, id)
-) WITHOUT ROWID;
+  id INTEGER PRIMARY KEY, execution TEXT NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL,
+  at REAL NOT NULL, attempts INTEGER NOT NULL
+);
+CREATE INDEX messages_execution ON messages (execution);
 CREATE TABLE timers (
   execution TEXT NOT NULL, id TEXT NOT NULL, due REAL NOT NULL, body BLOB NOT NULL,
   PRIMARY KEY (execution, id)
@@ -62,8 +65,8 @@ CREATE TABLE tasks (
   tasker TEXT NOT NULL, body BLOB NOT NULL, attempts INTEGER NOT NULL, due REAL NOT NULL,
   timeout REAL, retries INTEGER, priority INTEGER NOT NULL, tell_start INTEGER NOT NULL
 );
-CREATE INDEX tasks_execution ON tasks (execution, number);
-CREATE INDEX tasks_tasker ON tasks (tasker, number);
+CREATE INDEX tasks_execution ON tasks (execution);
+CREATE INDEX tasks_tasker ON tasks (tasker);
 CREATE TABLE watches (
   execution TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL,
   PRIMARY KEY (execution, id)
@@ -71,12 +74,12 @@ CREATE TABLE watches (
 CREATE TABLE history (
   id INTEGER PRIMARY KEY, execution TEXT NOT NULL, at REAL NOT NULL, body BLOB NOT NULL
 );
-CREATE INDEX history_execution ON history (execution, id);
+CREATE INDEX history_execution ON history (execution);
 CREATE TABLE dead (
   number INTEGER PRIMARY KEY, id INTEGER NOT NULL UNIQUE, execution TEXT NOT NULL,
   type TEXT NOT NULL, body BLOB NOT NULL, error TEXT NOT NULL, at REAL NOT NULL
 );
-CREATE INDEX dead_execution ON dead (execution, number);
+CREATE INDEX dead_execution ON dead (execution);
 CREATE TABLE keys (
   execution TEXT NOT NULL, key TEXT NOT NULL, message INTEGER NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (execution, key)
@@ -120,7 +123,7 @@ UPDATE = (
     "UPDATE executions SET revision = ?, state = ?, version = ?, result = ?, error = ?,"
     " updated = ?, status = ? WHERE id = ? AND revision = ?"
 )
-_VALUES = f"INSERT INTO executions ({COLUMNS['executions']}) VALUES (?{', ?' * 10})"
+_VALUES = f"INSERT INTO executions ({COLUMNS['executions']}) VALUES (?{', ?' * 10})"  # noqa: S608
 CREATE = f"{_VALUES} ON CONFLICT (id) DO NOTHING"
 CREATE_OR_UPDATE = (
     f"{_VALUES} ON CONFLICT (id) DO UPDATE SET revision = excluded.revision,"

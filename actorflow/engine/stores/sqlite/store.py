@@ -43,6 +43,7 @@ __all__ = ["SqliteStore", "from_url"]
 
 _DURABILITY = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 _SYNC_AFTER = 4_000  # pages in the log after which it is moved into the file
+_CACHE = 16_000  # KiB of pages that are kept in memory to be written
 
 _open_stores: WeakSet[SqliteStore] = WeakSet()
 _orphans: list[sqlite3.Connection] = []  # of a parent process
@@ -70,6 +71,7 @@ class SqliteStore:
     """
 
     traits = Traits(backup=True)
+    left_open = False
 
     def __init__(
         self,
@@ -107,24 +109,26 @@ class SqliteStore:
 
     def _open_to_write(self, *, check: bool) -> None:
         file = self._file
+        synced = self._durability != "off"
         file.require_writable()
         known = self.path.exists()
         if known:
             file.examine()  # before a lock file is made beside what is not ours
         self._lock = FileLock(self.path)
         if not self.path.exists():
-            file.create()
+            file.create(sync=synced)
         elif not known:
             file.examine()
+        self.left_open = self._lock.left_open
         if check and known:
             if self._lock.left_open:
                 file.require_log()
             file.quick_check()
         connection = self._connection = file.connect("mode=rw")
         file.refuse_strangers(connection)
-        synced = self._durability != "off"
         connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'OFF'}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_SYNC_AFTER}")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE}")
         writer = Writer(connection)
         writer.reserve()  # so there is a log from here on
         self._lock.mark(is_open=True, sync=synced)
@@ -283,12 +287,7 @@ class SqliteStore:
                     return Page([], None)
             filters = {"execution = ?": execution, "id > ?": start}
             return self._readers.page("messages", MessageRow, filters, "id", limit)
-        if kind is not None:
-            return self._readers.pending_of(kind, after, limit)
-        return self._readers.page(
-            "messages", MessageRow, {"(execution, id) > (?, ?)": after}, "execution, id", limit,
-            cursor=lambda row: (row[1], row[0]),
-        )  # fmt: skip
+        return self._readers.pending(kind, after, limit)
 
     def due(self, limit: int = 1_000, *, execution: str | None = None) -> list[TimerRow]:
         """Return the timers that are due first. O(limit log n)."""
@@ -396,9 +395,11 @@ class SqliteStore:
         self._readers.require_open()
         target = StoreFile(path)
         try:
-            with closing(self._file.connect("mode=ro")) as source:
-                with closing(sqlite3.connect(target.path)) as copy:
-                    source.backup(copy)
+            with (
+                closing(self._file.connect("mode=ro")) as source,
+                closing(sqlite3.connect(target.path)) as copy,
+            ):
+                source.backup(copy)
         except sqlite3.DatabaseError as error:
             Path(path).unlink(missing_ok=True)
             raise target.explain(error) from error

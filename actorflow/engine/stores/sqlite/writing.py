@@ -40,13 +40,14 @@ __all__ = ["EPOCH", "Writer"]
 EPOCH = 1  # of the only partition, which is always owned
 _KNOWN = 10_000  # executions that are known to be there
 _RESERVED = 10_000  # numbers that are set aside at a time
+_new: Any = tuple.__new__  # half the cost of calling the class
 
 
 class Writer:
     """Commits on one connection, in one thread.
 
     All numbers (of messages, tasks, entries of the history, dead letters) come from one counter.
-    How far they may go is noted ahead, in the transaction that needs it, so that none is used again.
+    How far they may go is noted ahead, by the transaction that needs it: none is used again.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -57,7 +58,7 @@ class Writer:
         self._written = self._last  # messages up to here are in their table
         self._kinds: dict[str, str] = {}  # of executions that are known to be there
         self._consumed: list[tuple[str, int, int]] = []
-        self._messages: list[MessageRow] = []
+        self._messages: list[Any] = []
         self._no_timers: list[tuple[str, str]] = []
         self._timers: dict[tuple[str, str], Any] = {}
         self._no_tasks: list[tuple[str]] = []
@@ -68,21 +69,18 @@ class Writer:
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Write changes as one transaction. Raises what SQLite raises; then nothing is written."""
-        execute = self._connection.execute
         failpoint("commit.before")
         before = self._last, self._reserved
-        alone = len(changes) == 1 and self._is_one_statement(changes[0])
         try:
-            if not alone:
-                execute("BEGIN IMMEDIATE")
-            for change in changes:
-                self._apply(change)
-            self._flush()
-            if self._last > self._reserved:
-                self.reserve()
-            failpoint("commit.inside")
-            if not alone:
-                execute("COMMIT")
+            if len(changes) != 1 or not self._write_alone(changes[0]):
+                self._connection.execute("BEGIN IMMEDIATE")
+                for change in changes:
+                    self._apply(change)
+                self._flush()
+                if self._last > self._reserved:
+                    self.reserve()
+                failpoint("commit.inside")
+                self._connection.execute("COMMIT")
         except BaseException:
             self._last, self._reserved = before
             self._forget()
@@ -93,20 +91,29 @@ class Writer:
             raise
         failpoint("commit.after")
 
-    def _is_one_statement(self, change: Change) -> bool:
-        """Return whether a single statement does it: that is a transaction by itself."""
-        if _has_more(change):
+    def _write_alone(self, change: Change) -> bool:
+        """Write a change if a single statement does it, which is a transaction by itself."""
+        if _has_more(change) or (change.epoch is not None and change.epoch != EPOCH):
             return False
         if change.expected is not None:
-            return not change.messages and not change.creates
+            alone = not change.messages and not change.creates
+            if alone:
+                self._apply(change)
+            return alone
         count = len(change.messages)
-        return (
-            count <= CHUNK
-            and self._last + count <= self._reserved
-            and not change.new_only
-            and all(self._kinds.get(new.id) == new.kind for new in change.creates)
-            and all(message.key is None for message in change.messages)
-        )
+        if change.new_only or not 0 < count <= CHUNK or self._last + count > self._reserved:
+            return False
+        for new in change.creates:
+            if self._kinds.get(new.id) != new.kind:
+                return False
+        if any([message.key for message in change.messages]):  # noqa: C419 - faster than a generator
+            return False
+        change.rows = self._add_messages(change.messages, float(change.at))
+        self._flush_messages()
+        change.committed, change.refusal, change.revision = True, None, NEVER_RUN
+        change.extra = ()
+        failpoint("commit.inside")
+        return True
 
     def roll_back(self) -> None:
         """Take back what was begun."""
@@ -228,7 +235,6 @@ class Writer:
 
     def _remove(self, change: Change) -> list[NewMessage]:
         """Remove rows; return the messages that `fired`, `answers` and `revived` lead to."""
-        many = self._connection.executemany
         if change.clear:
             self._clear(change.execution)
         if change.consumed:
@@ -244,10 +250,14 @@ class Writer:
             if not self._tasks.keys().isdisjoint(change.finished_tasks):
                 self._flush_tasks()
             self._no_tasks += [(task,) for task in change.finished_tasks]
-        if change.cancelled_watches:
+        if change.cancelled_watches or change.buried:
+            many = self._connection.executemany
             many("DELETE FROM watches WHERE execution = ? AND id = ?", change.cancelled_watches)
-        if change.buried:
             many("DELETE FROM dead WHERE id = ?", [(letter,) for letter in change.buried])
+        return self._take(change) if change.fired or change.answers or change.revived else []
+
+    def _take(self, change: Change) -> list[NewMessage]:
+        """Remove what becomes a message, as far as it is there; return these messages."""
         extra: list[NewMessage] = []
         if change.fired:
             extra += self._fire(change)
@@ -302,20 +312,21 @@ class Writer:
         self, messages: Sequence[NewMessage], at: float
     ) -> list[MessageRow | Duplicate]:
         rows: list[MessageRow | Duplicate] = []
-        last = self._last
+        add, last = rows.append, self._last
+        duplicates = False
         for execution, kind, body, key in messages:
             if key is not None:
                 known = self._find_key(execution, key)
                 if known is not None:
-                    rows.append(known)
+                    add(known)
+                    duplicates = True
                     continue
                 values = (execution, key, last + 1, at)
                 self._connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?)", values)
             last += 1
-            row = MessageRow(last, execution, kind, body, at)
-            rows.append(row)
-            self._messages.append(row)
+            add(_new(MessageRow, (last, execution, kind, body, at, 0)))
         self._last = last
+        self._messages += [r for r in rows if type(r) is MessageRow] if duplicates else rows
         return rows
 
     def _find_key(self, execution: str, key: str) -> Duplicate | None:
@@ -380,7 +391,7 @@ class Writer:
 
     def _flush_messages(self) -> None:
         if self._consumed:
-            text = "DELETE FROM messages WHERE execution = ? AND id BETWEEN ? AND ?"
+            text = "DELETE FROM messages WHERE +execution = ? AND id BETWEEN ? AND ?"
             self._connection.executemany(text, self._consumed)
             self._consumed.clear()
         if self._messages:

@@ -1,1 +1,1 @@
-"""Procedures that say what runs when: in order, if, again, for each, at once; and what ends."""
+"""Procedures that control what runs when: sequences, conditions, loops, functions, branches."""

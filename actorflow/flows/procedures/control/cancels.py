@@ -12,12 +12,12 @@ from actorflow.flows.values.rendering import as_text
 from actorflow.flows.values.values import truthy
 
 if TYPE_CHECKING:
-    from actorflow.flows.execution.node import Message, Node
+    from actorflow.flows.execution.node import Message
 
 
 _NID = re.compile(r"\A\d+(_\d+)*(-\d+)?\Z")
 _NOBODY = "9"
-"""The nid of no node: a cancel from there comes from nobody's parent."""
+"""A nid that no node has, so that the cancel does not come from a parent."""
 
 
 @procedure("cancel", "kill")
@@ -28,13 +28,17 @@ class Cancel(Procedure):
     keeps_atts = True
 
     def receive_last(self) -> list[Message]:
-        """Cancel, and reply unless this node goes too."""
+        """Cancel, and reply unless this node is cancelled, too."""
         targets = self._targets()
         out = [self.wrap("cancel", nid, flavour=self.node.heap) for nid in targets]
-        return out if any(self._is_here(nid) for nid in targets) else out + self.reply()
+        return (
+            out
+            if any(self.run.is_inside(self.node, nid) for nid in targets)
+            else out + self.reply()
+        )
 
     def _targets(self) -> list[str]:
-        """Return the nids that are meant: first those named, then those that bear a tag."""
+        """Return the nids to cancel: first those given, then those of nodes with a given tag."""
         words: list[str] = []
         for value in [*self.node.unkeyed_atts(), self.att("nid"), self.att("ref")]:
             listed = value if type(value) is list else [value]
@@ -46,25 +50,16 @@ class Cancel(Procedure):
             nids += [nid for nid, node in self.run.nodes.items() if tags & set(node.tags or ())]
         return list(dict.fromkeys(nids))
 
-    def _is_here(self, nid: str) -> bool:
-        """Return whether a node is this one or above it."""
-        node: Node | None = self.node
-        while node is not None:
-            if node.nid == nid:
-                return True
-            node = self.run.nodes.get(node.parent or "")
-        return False
-
 
 @procedure("abort", "kabort")
 class Abort(Procedure):
-    """Cancel (or kill) the whole execution: all nodes that no other node waits for."""
+    """Cancel (or kill) the whole execution: all nodes without a parent that waits for them."""
 
     __slots__ = ()
     keeps_atts = True
 
     def receive_last(self) -> list[Message]:
-        """Cancel the tops."""
+        """Cancel the topmost nodes."""
         nodes = self.run.nodes
         flavour = "kill" if self.node.heap == "kabort" else "cancel"
         out = [
@@ -80,7 +75,7 @@ class Abort(Procedure):
 
 @procedure("fail", "error")
 class Fail(Procedure):
-    """Fail on purpose; the failure is the parent's."""
+    """Fail on purpose; it is the parent that fails."""
 
     __slots__ = ()
 

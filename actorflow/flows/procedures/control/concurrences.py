@@ -1,4 +1,4 @@
-"""Branches side by side."""
+"""``concurrence``: branches that run at the same time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEFINITIONS = frozenset(("def", "fun", "define"))
 
 
 def _as_function(children: list[Tree], line: int) -> Tree:
-    """Return the function that a line is given, or one around its block."""
+    """Return the function of a line, or a new one around its block."""
     only = children[0] if len(children) == 1 else None
     if only is not None and only[0] in _DEFINITIONS:
         return only
@@ -32,7 +32,7 @@ def _as_function(children: list[Tree], line: int) -> Tree:
 
 @procedure("concurrence")
 class Concurrence(Gathering):
-    """All branches at once; replies when enough of them have, with their payloads merged."""
+    """Run all branches at once; reply with their merged payloads when enough have replied."""
 
     __slots__ = ()
     keeps_atts = True
@@ -94,7 +94,7 @@ class Concurrence(Gathering):
         return self.receive_merged(self.payload)
 
     def receive_when_closed(self) -> list[Message]:
-        """Hear the branches out, as ever; what waits for the end takes the place of the reply."""
+        """Wait for the branches as usual; what waits for the last one replaces the reply."""
         node = self.node
         if "count" not in node.own:
             return super().receive_when_closed()
@@ -108,7 +108,7 @@ class Concurrence(Gathering):
         return emit_waiting(self)
 
     def add_message(self) -> list[Message]:
-        """Take more branches: put their trees in place and start them."""
+        """Add branches and start them."""
         own = self.node.own
         trees = self.message.get("trees")
         if trees is None or "count" not in own or own.get("over"):

@@ -1,4 +1,4 @@
-"""Applying a function to all elements of a collection at once."""
+"""``cmap`` and its kin: apply a function to all elements of a collection at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _is_path(tree: Tree) -> bool:
 
 @procedure("_reff")
 class SoftReader(Reader):
-    """A path that is read; what is not there is null."""
+    """Read a path; if it leads nowhere, ret is null."""
 
     __slots__ = ()
 
@@ -41,9 +41,9 @@ class SoftReader(Reader):
 
 
 class ConcurrentIterator(Gathering):
-    """A function and a collection, in any order; paths among them name what the function is given.
+    """Take a function and a collection, in any order; paths name the arguments of the function.
 
-    All applications are started at once. Without a function ret is the collection.
+    All applications are started at once. Without a function, ret is the collection.
     """
 
     __slots__ = ()
@@ -51,7 +51,7 @@ class ConcurrentIterator(Gathering):
     keeps_atts = True
 
     def execute(self) -> list[Message]:
-        """Let the paths on the line stand for nothing, where nothing is there yet."""
+        """Read paths on the line that lead nowhere as null."""
         head, children, *place = self.tree
         softened = [
             ["_att", [["_reff", *child[1][0][1:]]], *child[2:]]
@@ -83,7 +83,7 @@ class ConcurrentIterator(Gathering):
         return super().receive_non_att(index)
 
     def receive_last(self) -> list[Message]:
-        """Sort the arguments out and start all applications."""
+        """Find function and collection among the arguments, and start all applications."""
         own = self.node.own
         function = collection = None
         names: list[str] = []
@@ -130,7 +130,7 @@ class ConcurrentIterator(Gathering):
     def add_message(self) -> list[Message]:
         """Take more elements and start their applications.
 
-        Raises FlowError for what does not fit.
+        Raises FlowError if they do not fit the collection.
         """
         own = self.node.own
         elements = self.message.get("elements")
@@ -190,7 +190,7 @@ _BLOCKS = {
 
 @procedure(*_BLOCKS)
 class ConcurrentBlock(Macro):
-    """The same as the function forms, with a block in the place of the function."""
+    """The forms with a block instead of a function."""
 
     __slots__ = ()
 

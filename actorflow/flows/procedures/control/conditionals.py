@@ -1,4 +1,4 @@
-"""if, unless, cond, case."""
+"""``if``, ``unless``, ``cond`` and ``case``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @procedure("if", "unless", "ife", "unlesse", "_if", "_unless")
 class If(Procedure):
-    """Condition, then, else; without a branch to take, ret is that of the entry."""
+    """Condition, then, else; if no branch is taken, ret is that on entry."""
 
     __slots__ = ()
     unatts = True
@@ -50,7 +50,7 @@ def is_else(tree: Tree) -> bool:
 
 
 def flatten_pairs(children: list[Tree]) -> list[Tree]:
-    """Take branches that hang below their candidate, and put them after it."""
+    """Move branches that are children of their candidate behind it."""
     flat: list[Tree] = []
     for child in children:
         if child[0] == "_head" and child[1][2][1] and child[1][2][1][0][0] != "_att":
@@ -68,12 +68,12 @@ def _as_one(children: list[Tree], line: int) -> Tree:
 
 @procedure("cond")
 class Cond(Procedure):
-    """Pairs of test and branch; the first test that is met wins."""
+    """Pairs of test and branch; the branch of the first true test is run."""
 
     __slots__ = ()
 
     def pre_execute(self) -> None:
-        """Bring the pairs into line."""
+        """Flatten the pairs."""
         flat = flatten_pairs(self.tree[1])
         if len(flat) != len(self.tree[1]):
             self.rewrite([self.tree[0], flat, *self.tree[2:]])
@@ -103,7 +103,7 @@ class Cond(Procedure):
         return self._branch(index)
 
     def _branch(self, index: int) -> list[Message]:
-        """Run a test or a branch; without one, ret is that of the entry."""
+        """Run a test or a branch; without one, reply with the ret on entry."""
         if index >= len(self.tree[1]):
             self.set_ret(self.ret0)
         return self.execute_child(index)
@@ -111,13 +111,13 @@ class Cond(Procedure):
 
 @procedure("case")
 class Case(Procedure):
-    """A value (or ret), then pairs of candidate and branch; an array means any of its elements."""
+    """A value (or ret), then pairs of candidate and branch; an array lists candidates."""
 
     __slots__ = ()
     unatts = True
 
     def pre_execute(self) -> None:
-        """Bring the pairs into line."""
+        """Flatten the pairs."""
         flat = flatten_pairs(self.tree[1])
         if len(flat) != len(self.tree[1]):
             self.rewrite([self.tree[0], flat, *self.tree[2:]])
@@ -151,7 +151,7 @@ class Case(Procedure):
         return self.branch(index + 1, variables) if fits else self.candidate(index + 2)
 
     def candidate(self, index: int) -> list[Message]:
-        """Evaluate a candidate; ``else`` is met without that; after the last there is nothing."""
+        """Evaluate a candidate; ``else`` always matches; after the last one, reply."""
         children = self.tree[1]
         self.set_ret(self.ret0)
         if index >= len(children):
@@ -161,18 +161,18 @@ class Case(Procedure):
         return self.execute_child(index)
 
     def is_catch_all(self, tree: Tree) -> bool:
-        """Return whether a candidate is always met."""
+        """Return whether a candidate always matches."""
         return is_else(tree)
 
     def branch(self, index: int, variables: dict[str, Value] | None) -> list[Message]:
-        """Run a branch with what the candidate bound, if it binds."""
+        """Run a branch with the variables that the candidate has bound, if any."""
         self.set_ret(self.ret0)
         if variables is None:
             return self.execute_child(index)
         return self.execute_child(index, vars=variables)
 
     def judge(self, key: Value, candidate: Value) -> tuple[bool, dict[str, Value] | None]:
-        """Return whether the candidate fits, and the variables for the branch, if it binds any."""
+        """Return whether the candidate matches, and the variables that it binds, if any."""
         candidates = (
             candidate if type(candidate) is list and not _is_atom(candidate) else [candidate]
         )

@@ -1,4 +1,4 @@
-"""Functions: making them, applying them, and leaving them."""
+"""Functions: ``define``, ``def``, ``apply`` and ``return``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VARIABLE_WORDS = frozenset(("v", "var", "variable"))
 
 
 def proc_to_function(caller: Procedure, value: Value, *params: str) -> Value:
-    """Wrap a procedure into a function of ``params`` that applies it to them."""
+    """Return a function of ``params`` that applies a procedure to them."""
     line = caller.tree[2]
     name = value[1]["proc"]
     body = [name, [[param, [], line] for param in params], line]
@@ -38,7 +38,7 @@ class Define(Procedure):
     __slots__ = ()
 
     def start(self) -> list[Message]:
-        """Make the function at once, unless its name is a string: that is evaluated first."""
+        """Make the function at once, unless its name is a string, which is evaluated first."""
         for index, child in enumerate(self.tree[1]):
             if child[0] == "_att" and child[1][0][0] in ("_sqs", "_dqs"):
                 return self.execute_child(index)
@@ -74,7 +74,7 @@ class Define(Procedure):
         return self.reply(ret=function)
 
     def _flat_tree(self) -> Tree:
-        """Return the tree, without the parentheses around its parameters if there are any.
+        """Return the tree without parentheses around its parameters.
 
         Raises FlowError for a parameter that is neither a word nor a field.
         """
@@ -106,17 +106,17 @@ class Apply(Procedure):
     keeps_atts = True
 
     def start(self) -> list[Message]:
-        """Begin with the arguments, or with the block when there are none."""
+        """Begin with the arguments, or with the block if there are none."""
         return super().start() if attribute_count(self.tree) else self.receive_last_att(-1)
 
     def receive(self) -> list[Message]:
-        """Collect the arguments; reply when the function has."""
+        """Collect the arguments; reply after the function has replied."""
         if self.message.get("from") == self.node.own.get("applied", ""):
             return self.reply()
         return super().receive()
 
     def receive_last_att(self, index: int) -> list[Message]:
-        """Make a function of the block that hangs below the call, or call."""
+        """Turn the block below the call into a function, or call."""
         block = self.tree[1][index + 1 :]
         if not block:
             return self._call()
@@ -179,7 +179,7 @@ class Body(Procedure):
             self._bind(list(arguments))
 
     def _bind(self, left: list[list[Any]]) -> None:
-        """Bind by name first, then by position; what is left over by name is bound, too."""
+        """Bind arguments by name, then by position; names that are no parameters are bound, too."""
         params = [(_param_name(one[1][0]), one[1]) for one in self.tree[1] if one[0] == "_att"]
         seen: set[str | None] = {None}
         for name, parts in params:
@@ -196,7 +196,7 @@ class Body(Procedure):
     def _bind_by_position(
         self, params: list[tuple[str, list[Tree]]], left: list[list[Any]]
     ) -> set[str | None]:
-        """Bind what has no value yet; return the names of what was bound and bound to."""
+        """Bind the other parameters; return the names of the arguments and parameters used."""
         seen: set[str | None] = set()
         defaults = []
         for position, (name, parts) in enumerate(params):
@@ -247,7 +247,7 @@ class Body(Procedure):
         return self._from(0 if came_from is None else child_id(came_from) + 1)
 
     def reply(self, ret: Value = ..., **fields: Any) -> list[Message]:
-        """Reply, telling a node that this was its error handler."""
+        """Reply; the answer of an error handler is marked as such."""
         if self.node.own.get("on_error"):
             fields["from_on_error"] = self.node.parent
         return super().reply(**fields) if ret is ... else super().reply(ret, **fields)
@@ -272,14 +272,14 @@ class Return(Procedure):
 
 @procedure("do-return")
 class DoReturn(Macro):
-    """``do-return x``: a function that gives x."""
+    """``do-return x``: a function that returns x."""
 
     __slots__ = ()
 
     def rewritten(self) -> Tree:
         """Return a def around the first attribute, in a sequence.
 
-        Raises FlowError when there is none.
+        Raises FlowError if there is none.
         """
         atts, line = self.split()[0], self.tree[2]
         if not atts:

@@ -1,4 +1,4 @@
-"""What procedures with several branches share: hearing them out, judging, merging, replying."""
+"""The base of procedures with branches: collects replies, merges them, and replies."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 _STACK = re.compile(r"stack(?::([-_a-zA-Z0-9]+))?")
 _SHORT = 3
-"""A rule of one word with fewer letters is made of initials: ``lo`` is ``last override``."""
+"""A rule of one shorter word consists of initials: ``lo`` is ``last override``."""
 _ORDERS = (("f", "first"), ("l", "last"), ("tnh", "north"), ("bsa", "south"))
 _WAYS = (("d", "deep"), ("mp", "mix"), ("o", "override"), ("i", "ignore"), ("k", "stack"))
 
 
 def _initial(word: str) -> str:
-    """Return the letter that stands for a word of a rule."""
+    """Return the letter that abbreviates a word of a rule."""
     return "k" if _STACK.fullmatch(word) else "a" if word == "tail" else word[:1]
 
 
@@ -30,7 +30,7 @@ def read_rule(rule: Value) -> tuple[str, str, str]:
     >>> read_rule("last override"), read_rule("np"), read_rule("stack:results")
     (('last', 'override', 'ret'), ('north', 'mix', 'ret'), ('first', 'stack', 'results'))
 
-    Words that mean nothing are passed over. Raises FlowError for an object that is no rule.
+    Unknown words are ignored. Raises FlowError for an object that is not a rule.
     """
     if type(rule) is dict:
         return _read_object(rule)
@@ -53,7 +53,7 @@ def _read_object(rule: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def ranked(payloads: dict[str, Payload], order: str) -> list[Payload]:
-    """Return the payloads, the one that wins first."""
+    """Return the payloads by precedence, the winner first."""
     if order == "first":
         return list(payloads.values())
     if order == "last":
@@ -62,7 +62,7 @@ def ranked(payloads: dict[str, Payload], order: str) -> list[Payload]:
 
 
 def merge_payloads(node: Node, payloads: dict[str, Payload], rule: Value) -> Payload:
-    """Merge the replies of branches, kept by nid in the order they came."""
+    """Merge the payloads of branches; ``payloads`` is by nid, in order of arrival."""
     order, way, key = read_rule(rule)
     ranking = ranked(payloads, order)
     if way == "ignore" or not ranking:
@@ -78,12 +78,12 @@ def merge_payloads(node: Node, payloads: dict[str, Payload], rule: Value) -> Pay
 
 
 def _is_verdict(value: Value) -> bool:
-    """Return whether a function gave both a verdict and a payload."""
+    """Return whether a function returned both a verdict and a payload."""
     return type(value) is dict and list(value) == ["done", "payload"]
 
 
 class Gathering(Procedure):
-    """Keeps the replies of branches; replies itself when they are enough.
+    """Collects the replies of branches, and replies when there are enough of them.
 
     ``own`` holds: ``payloads`` by the nid of the branch, ``queue`` of replies that wait for the
     receiver function, ``receiving`` (nid of its application, branch), ``over`` once there are
@@ -126,7 +126,7 @@ class Gathering(Procedure):
         return receiving is not None and receiving[0] == self.message.get("from")
 
     def _ask(self) -> list[Message]:
-        """Apply the receiver function to the next reply in line, one at a time."""
+        """Apply the receiver function to the next reply, one at a time."""
         own = self.node.own
         if "receiving" in own or not own.get("queue"):
             return []
@@ -143,7 +143,7 @@ class Gathering(Procedure):
         return [emitted]
 
     def _judge(self, verdict: Value) -> list[Message]:
-        """Go on with a verdict: true when the replies are enough."""
+        """Take a verdict, which is true if there are enough replies."""
         own = self.node.own
         done = truthy(verdict)
         if _is_verdict(verdict):
@@ -160,7 +160,7 @@ class Gathering(Procedure):
     # -- the end ------------------------------------------------------------------------------
 
     def conclude_early(self) -> list[Message]:
-        """End with the replies there are: no other will come."""
+        """End with the replies so far; there will be no others."""
         self.node.own["over"] = True
         return self._merge()
 
@@ -184,7 +184,7 @@ class Gathering(Procedure):
         return self._conclude()
 
     def _conclude(self) -> list[Message]:
-        """Cancel what goes on, and reply, once; ``rem: 'wait'`` replies after the last branch."""
+        """Cancel the other branches, and reply once; with ``rem: 'wait'`` after the last branch."""
         own = self.node.own
         if "merged" not in own:
             return []

@@ -1,4 +1,4 @@
-"""Putting another flow in the place of a node."""
+"""``graft``: executes a subflow in place of a node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @procedure("graft", "import")
 class Graft(Procedure):
-    """``graft 'name'``: execute a subflow at this very node."""
+    """``graft 'name'``: execute a subflow at this node."""
 
     __slots__ = ()
     keeps_atts = True
@@ -46,7 +46,7 @@ class Graft(Procedure):
         return [{**node.own["message"], "tree": tree}]
 
     def _replant(self, nid: str, index: int, tree: Tree) -> None:
-        """Put a tree in the place of a child, in the tree of the node that holds it."""
+        """Replace a child in the tree of the node that has it."""
         run = self.run
         node = run.find(nid)
         if node is None:

@@ -1,4 +1,4 @@
-"""Applying a function to each element of a collection, one at a time or all at once."""
+"""``map`` and its kin: apply a function to each element of a collection, one by one."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def _is_collection(value: Value) -> bool:
 
 
 class Iterator(Procedure):
-    """A function and a collection, in any order; then one application per element."""
+    """Take a function and a collection, in any order; apply the function to each element."""
 
     __slots__ = ()
     unatts = True
     params: ClassVar[tuple[str, ...]] = ("x",)
-    """Names for the arguments when a bare procedure stands for the function."""
+    """Names of the arguments if a procedure takes the place of the function."""
     needs_function: ClassVar[bool] = True
 
     def pre_execute(self) -> None:
-        """Own variables, for the function to close over."""
+        """Have variables, which the function closes over."""
         self.node.vars = self.node.vars or {}
         self.node.own["args"] = []
 
@@ -52,9 +52,9 @@ class Iterator(Procedure):
         return self._iterate()
 
     def _iterate(self) -> list[Message]:
-        """Sort the arguments out and begin.
+        """Find function and collection among the arguments, and begin.
 
-        Raises FlowError when the function or the collection is missing.
+        Raises FlowError if one is missing.
         """
         own = self.node.own
         args = own.pop("args")
@@ -82,11 +82,11 @@ class Iterator(Procedure):
         return self._advance()
 
     def without_function(self, collection: Value) -> Value:
-        """Return what comes of a collection alone."""
+        """Return the result for a collection without a function."""
         return collection
 
     def prepare(self, others: list[Value]) -> None:
-        """Set up what the results are kept in."""
+        """Prepare for the results."""
         self.node.own["res"] = []
 
     def arguments(self, index: int) -> list[list[Any]]:
@@ -117,11 +117,11 @@ class Iterator(Procedure):
         return None
 
     def finish(self) -> list[Message]:
-        """Reply with what came of it."""
+        """Reply with the result."""
         return self.reply(ret=self.node.own["res"])
 
     def _element(self) -> Value:
-        """Return the element that is being treated, as the caller sees it."""
+        """Return the current element."""
         own = self.node.own
         return own["col"][own["idx"]]
 
@@ -165,7 +165,7 @@ class Map(Iterator):
 
 @procedure("filter", "filter-out")
 class Filter(Iterator):
-    """Ret is the collection of those for which the function says true (or does not)."""
+    """Ret is the collection of elements for which the function is true (or is not)."""
 
     __slots__ = ()
 
@@ -183,7 +183,7 @@ class Filter(Iterator):
 
 @procedure("find")
 class Find(Iterator):
-    """Ret is the first element for which the function says true."""
+    """Ret is the first element for which the function is true."""
 
     __slots__ = ()
 
@@ -198,9 +198,9 @@ class Find(Iterator):
 
 @procedure("any?")
 class AnyOf(Iterator):
-    """Return whether the function says true for some element that is not null.
+    """Ret is whether the function is true for some element that is not null.
 
-    Without a function: whether some element is true, or whether the object has entries.
+    Without a function: whether some element is true, or whether an object has entries.
     """
 
     __slots__ = ()
@@ -270,7 +270,7 @@ class Reduce(Iterator):
 
 @procedure("sort_by")
 class SortBy(Iterator):
-    """Ret is the collection, ordered by what the function gives."""
+    """Ret is the collection, ordered by the results of the function."""
 
     __slots__ = ()
 
@@ -295,7 +295,7 @@ _BLOCKS = {
 
 @procedure(*_BLOCKS)
 class Block(Macro):
-    """The same as the function forms, with a block in the place of the function."""
+    """The forms with a block instead of a function."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""cursor, loop, until, while, and how to leave or steer them: break, continue, move."""
+"""``cursor``, ``loop``, ``until``, ``while``; and ``break``, ``continue``, ``move``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from actorflow.flows.values.values import Value, truthy
 if TYPE_CHECKING:
     from typing import ClassVar
 
-    from actorflow.flows.execution.node import Message, Node
+    from actorflow.flows.execution.node import Message
     from actorflow.flows.language.tree import Tree
 
 
@@ -61,20 +61,20 @@ class _Steerable(Taggable):
         return self.cancel(waiting)
 
     def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
-        """Let a cancel end a loop that was about to go on."""
+        """Let a cancel end a loop that was about to continue."""
         if status.get("flavour") in ("continue", "move"):
             self.run.close(self.node, self.message)
             return self.cancel(None)
         return super().cancel_when_closed(status)
 
     def steer(self, flavour: str) -> list[Message]:
-        """Return what starts the next pass."""
+        """Return the messages that start the next pass."""
         entry = self.entry(flavour)
         self.next_pass()
         return self.execute_child(entry)
 
     def entry(self, flavour: str) -> int:
-        """Return the child a new pass starts with."""
+        """Return the first child of a new pass."""
         return attribute_count(self.tree)
 
 
@@ -107,7 +107,7 @@ def _is_here(tree: Tree, _: str) -> bool:
 
 
 _WAYS_TO_MEAN = (_is_tagged, _is_given, _is_string, _is_named, _is_here)
-"""How a child can be meant, in the order in which they are tried."""
+"""The ways to refer to a child, in order of precedence."""
 
 
 @procedure("cursor")
@@ -118,7 +118,7 @@ class Cursor(_Steerable):
     words = ("break", "continue", "move")
 
     def tags_in(self, index: int) -> Value:
-        """Return what an attribute gave, if that can be tags: a string, or strings only."""
+        """Return the value of an attribute if it can be tags: a string, or an array of strings."""
         ret = self.payload.get("ret")
         names = ret if type(ret) is list else [ret]
         return names if names and all(type(name) is str for name in names) else None
@@ -133,7 +133,7 @@ class Cursor(_Steerable):
     def find_child(self, target: Value) -> int:
         """Return the position of the child that ``target`` names.
 
-        Raises FlowError when there is none.
+        Raises FlowError if there is none.
         """
         children = self.tree[1]
         for means in _WAYS_TO_MEAN:
@@ -143,7 +143,7 @@ class Cursor(_Steerable):
         raise FlowError(f"move target {shown(target)} not found")
 
     def steer(self, flavour: str) -> list[Message]:
-        """Return what starts the next pass, marked as such."""
+        """Return the messages that start the next pass, marked with the flavour."""
         out = super().steer(flavour)
         out[0]["orl"] = flavour
         return out
@@ -175,7 +175,7 @@ class Loop(Cursor):
 
 @procedure("until", "while")
 class Until(_Steerable):
-    """Test, body, test, body...; ret is the last ret of the body, or that of the entry."""
+    """Test, body, test, body...; ret is that of the last body, or that on entry."""
 
     __slots__ = ()
     unatts = True
@@ -207,37 +207,28 @@ class Until(_Steerable):
 
 
 class _Steer(Procedure):
-    """Something that addresses a loop: the one that is referred to, or the one around it."""
+    """Addresses a loop: the one with a given tag, or the enclosing one."""
 
     __slots__ = ()
     keeps_atts = True
 
     def target(self, ref: Value) -> str | None:
-        """Return the nid of the first node that bears a tag, or else that of the loop around."""
+        """Return the nid of the first node with the tag, else that of the enclosing loop."""
         tags = ref if type(ref) is list else [ref]
         for nid, node in self.run.nodes.items():
             if node.tags and node.state != "ended" and any(tag in node.tags for tag in tags):
                 return nid
         return None if self.node.heat is None else self.node.heat[1].get("nid")
 
-    def is_ancestor(self, nid: str | None) -> bool:
-        """Return whether a node is this one or above it."""
-        node: Node | None = self.node
-        while node is not None:
-            if node.nid == nid:
-                return True
-            node = self.run.nodes.get(node.parent or "")
-        return False
-
 
 @procedure("break", "continue")
 class Break(_Steer):
-    """Leave a loop, or start it over, with the argument as its ret; without a loop, do nothing."""
+    """Leave or restart a loop, with the argument as its ret; without a loop, do nothing."""
 
     __slots__ = ()
 
     def receive_last(self) -> list[Message]:
-        """Cancel the loop, and reply unless this node goes with it."""
+        """Cancel the loop, and reply unless this node is inside."""
         values = self.node.unkeyed_atts()
         nid = self.target(self.att("ref"))
         if nid is None:
@@ -246,20 +237,20 @@ class Break(_Steer):
         if values:
             self.set_ret(values[0])
         out = [self.wrap("cancel", nid, flavour=self.node.heap)]
-        return out if self.is_ancestor(nid) else out + self.reply(ret=self.ret0)
+        return out if self.run.is_inside(self.node, nid) else out + self.reply(ret=self.ret0)
 
 
 @procedure("move")
 class Move(_Steer):
-    """``move to: x``: go to a child of the cursor around, or of the one that is referred to."""
+    """``move to: x``: continue at a child of the enclosing cursor, or of the one with a tag."""
 
     __slots__ = ()
 
     def receive_last(self) -> list[Message]:
-        """Cancel the cursor, telling it where to go on."""
+        """Cancel the cursor, with the child to continue at."""
         values = self.node.unkeyed_atts()
         nid = self.target(self.att("ref") or (values[0] if values else None))
         if nid is None:
             return self.reply()
         out = [self.wrap("cancel", nid, flavour="move", to=self.att("to"))]
-        return out if self.is_ancestor(nid) else out + self.reply()
+        return out if self.run.is_inside(self.node, nid) else out + self.reply()

@@ -23,7 +23,7 @@ class Match(Case):
     __slots__ = ()
 
     def pre_execute(self) -> None:
-        """Make patterns of the candidates."""
+        """Turn the candidates into patterns."""
         is_shared = self.tree is self.message["tree"]
         super().pre_execute()
         children = list(self.tree[1])
@@ -41,14 +41,14 @@ class Match(Case):
         return is_else(tree) or tree[:2] == ["_", []]
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
-        """Show a pattern the value."""
+        """Pass the value to a pattern."""
         children = self.tree[1]
         if index < len(children) and is_pattern(children[index]):
             self.payload = {**self.payload, "_pat_val": self.node.own["key"]}
         return super().execute_child(index, sub, **fields)
 
     def judge(self, key: Value, candidate: Value) -> tuple[bool, dict[str, Value] | None]:
-        """Take a pattern's bindings, or compare a plain value, which binds nothing."""
+        """Take the bindings of a pattern, or compare a value, which binds nothing."""
         if "_pat_binding" not in self.payload:
             return same(key, candidate), None
         payload = dict(self.payload)

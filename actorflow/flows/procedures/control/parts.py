@@ -1,4 +1,4 @@
-"""``part`` and ``flank``: branches that go on aside, after the reply."""
+"""``part`` and ``flank``: branches that continue after their reply."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ if TYPE_CHECKING:
 
 @procedure("part", "flank")
 class Aside(Procedure):
-    """Reply at once, with the own nid, and go on aside.
+    """Reply at once, with the nid of this node, and continue.
 
-    A ``flank`` ends with its parent, a ``part`` does not.
-
-    With ``r: false`` (or ``rep:``, ``reply:``) there is no reply at all; ``c:`` (``can:``,
-    ``cancellable:``) tells whether it ends with its parent.
+    A ``flank`` is cancelled with its parent, a ``part`` is not; ``c:`` (``can:``, ``cancellable:``)
+    overrides that. With ``r: false`` (or ``rep:``, ``reply:``) there is no reply.
     """
 
     __slots__ = ()
@@ -30,7 +28,7 @@ class Aside(Procedure):
         return super().start() if self.tree[1][0][0] == "_att" else self._step_aside(0)
 
     def receive_last_att(self, index: int) -> list[Message]:
-        """Go on after the attributes."""
+        """Continue after the attributes."""
         return self._step_aside(index + 1)
 
     def _step_aside(self, first: int) -> list[Message]:
@@ -45,7 +43,7 @@ class Aside(Procedure):
         return out + self.execute_child(first)
 
     def cancel_message(self) -> list[Message]:
-        """Take a cancel; one from the parent is for a ``flank`` only."""
+        """Take a cancel; one from the parent only has an effect on a ``flank``."""
         if not self.node.own.get("can") and self.message.get("from") == self.node.parent:
             return []
         return super().cancel_message()

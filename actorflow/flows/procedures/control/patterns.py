@@ -1,7 +1,7 @@
 """Patterns: the candidates of ``match``, which take values apart and bind variables.
 
-The value to match travels in the payload as ``_pat_val``; what a pattern makes of it comes back as
-``_pat_binding``: the variables for the branch, or null when it does not fit.
+The value to match is in the payload as ``_pat_val``; a pattern replies with ``_pat_binding``: the
+variables for the branch, or null if it does not match.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _WORD = re.compile(r"[a-z][a-z0-9]*")
 
 
 def to_pattern(tree: Tree) -> Tree:
-    """Turn an array, object, or, guard or regular expression into a pattern, all the way down.
+    """Turn an array, object, or, guard or regular expression into a pattern, recursively.
 
-    One that is followed by ``!`` stays what it is.
+    One that is followed by ``!`` stays as it is.
     """
     head, children = tree[0], tree[1]
     if head == "_rxs":
@@ -64,7 +64,7 @@ def to_pattern(tree: Tree) -> Tree:
 
 
 def _is_flag(tree: Tree, word: str) -> bool:
-    """Return whether a tree is an attribute that is nothing but ``word``."""
+    """Return whether a tree is the attribute ``word`` without a value."""
     return tree[0] == "_att" and len(tree[1]) == 1 and tree[1][0][:2] == [word, []]
 
 
@@ -74,7 +74,7 @@ def is_pattern(tree: Tree) -> bool:
 
 
 def word_of(tree: Tree) -> str | None:
-    """Return the word that a part of a pattern binds (``_``: none), or None when it is no word."""
+    """Return the word that a part of a pattern binds (``_``: none), or None if it is not a word."""
     head: str = tree[0]
     if head == "_" or (tree[1] == [] and _WORD.fullmatch(head)):
         return head
@@ -82,7 +82,7 @@ def word_of(tree: Tree) -> str | None:
 
 
 def splat_of(tree: Tree) -> tuple[str, int | None] | None:
-    """Return what ``name__2`` or ``name___`` binds, and how many elements (None: all it can)."""
+    """Return the name in ``name__2`` or ``name___``, and the number of elements (None: any)."""
     match = _SPLAT.match(tree[0])
     if match is None:
         return None
@@ -93,7 +93,7 @@ def splat_of(tree: Tree) -> tuple[str, int | None] | None:
 
 
 class Pattern(Procedure):
-    """What patterns share."""
+    """The base of patterns."""
 
     __slots__ = ()
 
@@ -120,9 +120,9 @@ class Pattern(Procedure):
         return self.reply()
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
-        """Evaluate a part, which sees what it is to match if it is a pattern.
+        """Evaluate a part; a pattern gets its part of the value.
 
-        A word needs no node: the answer of the part is sent at once.
+        A word needs no node: its answer is sent at once.
         """
         own, part = self.node.own, self.tree[1][index]
         word = None if part[0] == "_att" or is_pattern(part) else word_of(part)
@@ -140,11 +140,11 @@ class Pattern(Procedure):
         return [answer]
 
     def sub_value(self, index: int) -> list[Value]:
-        """Return how much of the value a part is to match, and that."""
+        """Return the number of elements that a part is to match, and their value."""
         return [1, self.value]
 
     def take_binding(self) -> dict[str, Value] | None:
-        """Take what a pattern inside this one bound out of the payload."""
+        """Take the bindings of a nested pattern out of the payload."""
         payload = dict(self.payload)
         binding: dict[str, Value] | None = payload.pop("_pat_binding", None)
         self.payload = payload
@@ -162,12 +162,12 @@ class ArrayPattern(Pattern):
     __slots__ = ()
 
     def start(self) -> list[Message]:
-        """Begin, unless the value is no array."""
+        """Begin, if the value is an array."""
         self.node.own["at"] = 0
         return super().start() if type(self.value) is list else self.end(None)
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Judge an element and go to the next."""
+        """Match an element and go to the next."""
         own, part, value = self.node.own, self.tree[1][index], self.value
         size = 1
         element = value[own["at"]] if own["at"] < len(value) else None
@@ -190,12 +190,12 @@ class ArrayPattern(Pattern):
         return self.end(None) if own["at"] > len(value) else super().receive_non_att(index)
 
     def receive_last(self) -> list[Message]:
-        """Fit if nothing is left."""
+        """Match if nothing is left."""
         own = self.node.own
         return self.end(own["binding"] if own["at"] == len(self.value) else None)
 
     def sub_value(self, index: int) -> list[Value]:
-        """Return the next element, or as many as there are for what takes many."""
+        """Return the next element, or as many as there are for a splat."""
         at, value = self.node.own["at"], self.value
         splat = _splat_in(self.tree[1][index])
         if splat is None:
@@ -207,7 +207,7 @@ class ArrayPattern(Pattern):
 
 
 def _splat_in(part: Tree) -> tuple[str, int | None] | None:
-    """Return what a part of an array pattern takes many elements for, be it inside a guard."""
+    """Return the splat of a part of an array pattern, also inside a guard."""
     if not is_pattern(part):
         return splat_of(part)
     name = part[1][0] if part[0] == "_pat_guard" else part
@@ -215,7 +215,7 @@ def _splat_in(part: Tree) -> tuple[str, int | None] | None:
 
 
 def _least(part: Tree) -> int:
-    """Return how many elements a part is counted for, by those before it that take many."""
+    """Return how many elements a splat has to leave for a part."""
     if part[0] == "_att":
         return 0
     splat = _splat_in(part)
@@ -224,13 +224,13 @@ def _least(part: Tree) -> int:
 
 @procedure("_pat_obj")
 class ObjectPattern(Pattern):
-    """``{ key: pattern ... }``: more keys are fine, unless ``only``."""
+    """``{ key: pattern ... }``: more keys are allowed, unless ``only``."""
 
     __slots__ = ()
     keeps_atts = True
 
     def pre_execute(self) -> None:
-        """Read ``only`` as ``only: true``, and a path in the place of a key as a path."""
+        """Read ``only`` as ``only: true``, and paths as keys."""
         super().pre_execute()
         children = []
         for position, child in enumerate(self.tree[1]):
@@ -246,7 +246,7 @@ class ObjectPattern(Pattern):
             replace_around(self.run, self.node, known, self.tree)
 
     def start(self) -> list[Message]:
-        """Begin, unless the value is no object."""
+        """Begin, if the value is an object."""
         return super().start() if type(self.value) is dict else self.end(None)
 
     def receive_last_att(self, index: int) -> list[Message]:
@@ -259,7 +259,7 @@ class ObjectPattern(Pattern):
         return super().receive_last_att(index)
 
     def _key(self, tree: Tree, *, quoted: bool) -> Tree:
-        """Return a key as a string: a word is its variable, if there is one, or itself."""
+        """Return a key as a string: a word is the value of its variable, if any, or itself."""
         if tree[1] != []:
             plain = quoted and type(tree[1]) is not list
             return ["_sqs", to_text(tree[1]), *tree[2:]] if plain else tree
@@ -268,7 +268,7 @@ class ObjectPattern(Pattern):
         return ["_sqs", word, *tree[2:]]
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Take a key, then judge what stands under it."""
+        """Take a key, then match the value at it."""
         own, ret = self.node.own, self.payload.get("ret")
         if "found" not in own:
             path = ret if type(ret) is list else [ret]
@@ -295,26 +295,26 @@ class ObjectPattern(Pattern):
         return True
 
     def receive_last(self) -> list[Message]:
-        """Fit, unless there are other keys and there must not be."""
+        """Match, unless there are other keys in spite of ``only``."""
         own = self.node.own
         keys = {to_text(key) for key in own["keys"]}
         strange = truthy(self.att("only")) and keys != set(self.value)
         return self.end(None if strange else own["binding"])
 
     def sub_value(self, index: int) -> list[Value]:
-        """Return what stands under the key."""
+        """Return the value at the key."""
         return [1, self.node.own["found"][0]]
 
 
 @procedure("_pat_or")
 class OrPattern(Pattern):
-    """``a or b``: the first that fits."""
+    """``a or b``: the first that matches."""
 
     __slots__ = ()
     unatts = True
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Stop at the first that fits."""
+        """Stop at the first that matches."""
         part = self.tree[1][index]
         if is_pattern(part):
             binding = self.take_binding()
@@ -327,19 +327,19 @@ class OrPattern(Pattern):
         return super().receive_non_att(index)
 
     def receive_last(self) -> list[Message]:
-        """None fits."""
+        """Reply that none matches."""
         return self.end(None)
 
 
 @procedure("_pat_guard")
 class GuardPattern(Pattern):
-    """``guard name pattern-or-test...``: bind, then look closer."""
+    """``guard name pattern-or-test...``: bind, then match or test."""
 
     __slots__ = ()
     unatts = True
 
     def pre_execute(self) -> None:
-        """Make a string of the name."""
+        """Turn the name into a string."""
         super().pre_execute()
         children, first = list(self.tree[1]), attribute_count(self.tree)
         if first < len(children) and children[first][1] == []:
@@ -347,14 +347,14 @@ class GuardPattern(Pattern):
             self.rewrite([self.tree[0], children, *self.tree[2:]])
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
-        """Let a test see what is bound."""
+        """Pass the bindings to a test."""
         own, part = self.node.own, self.tree[1][index]
         if "name" in own and not is_pattern(part) and word_of(part) is None:
             fields["vars"] = dict(own["binding"])
         return super().execute_child(index, sub, **fields)
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Take the name, judge a pattern, or take a test's word."""
+        """Take the name, a match, or the result of a test."""
         own, part, ret = self.node.own, self.tree[1][index], self.payload.get("ret")
         if is_pattern(part):
             if not self._take_pattern():
@@ -371,7 +371,7 @@ class GuardPattern(Pattern):
         return super().receive_non_att(index)
 
     def _take_pattern(self) -> bool:
-        """Add what a pattern bound, and what an expression caught under the name."""
+        """Add the bindings of a pattern; the match of an expression is bound to the name."""
         bound: dict[str, Value] | None = self.payload.get("_pat_binding")
         if bound is None:
             return False
@@ -384,7 +384,7 @@ class GuardPattern(Pattern):
         return True
 
     def receive_last(self) -> list[Message]:
-        """Fit."""
+        """Match."""
         self.payload = {**self.payload, "_pat_binding": self.node.own["binding"]}
         return self.reply()
 
@@ -398,7 +398,7 @@ class RegexPattern(Pattern):
     keeps_atts = True
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
-        """Give each part the ret of the entry."""
+        """Evaluate each part with the ret on entry."""
         self.set_ret(self.ret0)
         return super().execute_child(index, sub, **fields)
 

@@ -1,4 +1,4 @@
-"""One child after the other; and doing nothing in several ways."""
+"""``sequence``, ``noret``, ``noeval`` and ``stall``: one child after the other, or none."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class Taggable(Procedure):
-    """A procedure whose attributes may be tags, as long as it has none."""
+    """A procedure whose first unkeyed attributes may be tags."""
 
     __slots__ = ()
 
     def receive_att(self, index: int) -> list[Message]:
-        """Take the attribute as a tag, perhaps."""
+        """Add the attribute as a tag, if it can be one."""
         tags = None if self.node.tags else self.tags_in(index)
         out = [] if tags is None else add_tags(self, self.node, tags)
         return out + super().receive_att(index)
 
     def tags_in(self, index: int) -> Value:
-        """Return what attribute ``index`` gave, if that can be a tag: a string without a key."""
+        """Return the value of attribute ``index`` if it can be a tag: a string without a key."""
         ret = self.payload.get("ret")
         return ret if type(ret) is str and len(self.tree[1][index][1]) == 1 else None
 
     def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
-        """Let a cancel end the on_error handler that runs."""
+        """Let a cancel end a running on_error handler."""
         if status.get("flavour") != "on-error":
             return super().cancel_when_closed(status)
         waiting = messages_after_children(self)
@@ -50,12 +50,12 @@ class Sequence(Taggable):
 
 @procedure("noret")
 class NoRet(Procedure):
-    """Children in order; ret is what it was on entry."""
+    """Children in order; ret is that on entry."""
 
     __slots__ = ()
 
     def receive_last(self) -> list[Message]:
-        """Reply with the ret of the entry."""
+        """Reply with the ret on entry."""
         self.set_ret(self.ret0)
         return self.reply()
 
@@ -88,7 +88,7 @@ class Stall(Procedure):
 
 @procedure("_skip")
 class Skip(Procedure):
-    """Reply after a number of messages to oneself."""
+    """Reply after a number of messages to itself."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ class Skip(Procedure):
         return self._count_down() if "count" in self.node.own else super().receive()
 
     def receive_last(self) -> list[Message]:
-        """Take the number, which is 0 where there is none to be seen."""
+        """Take the number, which is 0 if there is none."""
         digits = re.match(r"\s*-?\d+", to_text(self.payload.get("ret")))
         self.node.own["count"] = int(digits[0]) if digits else 0
         self.set_ret(self.ret0)
@@ -116,6 +116,6 @@ class Skip(Procedure):
 
 @procedure("_err")
 class Oops(Procedure):
-    """Children in order, as what stands in place of a node that failed."""
+    """Children in order; takes the place of a node that failed without a procedure."""
 
     __slots__ = ()

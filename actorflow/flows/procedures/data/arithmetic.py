@@ -1,4 +1,4 @@
-"""+ - * / %."""
+"""Arithmetic: ``+``, ``-``, ``*``, ``/`` and ``%``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _LEAST, _GREATEST = -(2**63), 2**64 - 1
-"""What can be stored as a whole number."""
+"""The integers that can be stored."""
 _NUMBER = re.compile(r"\s*[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
 
 
@@ -28,7 +28,7 @@ def _number(value: Value, sign: str) -> float:
 
 
 def _float(value: Value, sign: str) -> float:
-    """Return a number with a fraction: that in front of a string, 0 for null."""
+    """Return a float: the number at the start of a string, 0 for null."""
     if type(value) is str:
         match = _NUMBER.match(value)
         return float(match.group()) if match else 0.0
@@ -65,7 +65,7 @@ def _concatenate(first: Value, rest: list[Value]) -> Value:
 
 
 def _fitting(total: float, sign: str) -> Value:
-    """Return a result as it is kept: without a fraction if that is 0, and not too big."""
+    """Return a result: an integer if it has no fraction. Raises FlowError if it is too large."""
     if not math.isfinite(total):
         raise FlowError(f"the result of {sign} is not a number")
     result = integral(total)
@@ -77,7 +77,7 @@ def _fitting(total: float, sign: str) -> Value:
 
 
 def compute(sign: str, values: list[Value]) -> Value:
-    """Fold ``values`` with one operator. A string in front makes ``+`` concatenate."""
+    """Fold ``values`` with one operator. If the first is a string, ``+`` concatenates."""
     if all(value is None for value in values):
         return 1 if sign in ("*", "/") else 0
     first = values[0]
@@ -94,7 +94,7 @@ def compute(sign: str, values: list[Value]) -> Value:
 
 
 def _joined(values: list[Value], joiner: Value) -> list[Value]:
-    """Put a joiner between values; a string one makes the first value a string."""
+    """Insert a joiner between values; a string joiner makes the first value a string."""
     out: list[Value] = []
     for value in values:
         out += (joiner, value) if out else (value,)
@@ -103,7 +103,7 @@ def _joined(values: list[Value], joiner: Value) -> list[Value]:
 
 @procedure("+", "-", "*", "/", "%")
 class Arithmetic(Procedure):
-    """Fold the arguments; a lone array, or ret, is folded itself."""
+    """Fold the arguments; a single array, or ret, is folded itself."""
 
     __slots__ = ()
     unatts = True

@@ -1,4 +1,4 @@
-"""Setting, deleting and pushing: fields and variables."""
+"""Fields and variables: ``set``, ``del``, ``push`` and ``twig``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_word(tree: Tree) -> bool:
 
 
 def as_path(tree: Tree) -> Tree:
-    """Turn a word, a path or an interpolated string into a path to be written to."""
+    """Turn a word, a path or an interpolated string into a path to write to."""
     if tree[0] == "_ref":
         return ["_rep", *tree[1:]]
     if is_word(tree):
@@ -34,7 +34,7 @@ def as_path(tree: Tree) -> Tree:
 
 
 def with_one_path(tree: Tree) -> Tree:
-    """Return a tree whose first word or path is a path to be written to."""
+    """Return a tree whose first word or path is a path to write to."""
     children = list(tree[1])
     for index, child in enumerate(children):
         if child[0] == "_ref" or is_word(child):
@@ -44,14 +44,14 @@ def with_one_path(tree: Tree) -> Tree:
 
 
 def as_value(tree: Tree) -> Tree:
-    """Turn a bare word into a path to be read, so that a missing one is told by its path."""
+    """Turn a bare word into a path to read, so that errors name the path."""
     if is_word(tree):
         return ["_ref", [["_sqs", tree[0], *tree[2:]]], *tree[2:]]
     return tree
 
 
 def to_path(reference: Value) -> list[Value]:
-    """Return the path that a reference stands for: it is one, or a text like ``f.a.0``.
+    """Return a reference as a path: it is one, or a text like ``f.a.0``.
 
     >>> to_path("f.list.0"), to_path(["v", "x"])
     (['f', 'list', 0], ['v', 'x'])
@@ -62,7 +62,7 @@ def to_path(reference: Value) -> list[Value]:
 
 
 def as_pairs(value: Value) -> Value:
-    """Return an object as an array of pairs, anything else as it is."""
+    """Return an object as an array of pairs, anything else unchanged."""
     return [list(pair) for pair in value.items()] if type(value) is dict else value
 
 
@@ -74,7 +74,7 @@ class Set(Procedure):
     unatts = True
 
     def pre_execute(self) -> None:
-        """Make paths of all values but the last."""
+        """Turn all values except the last into paths."""
         children = list(self.tree[1])
         first = attribute_count(self.tree)
         values = len(children) - first
@@ -86,13 +86,13 @@ class Set(Procedure):
         self.node.own["refs"] = []
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
-        """Give each child the ret of the entry."""
+        """Run each child with the ret on entry."""
         if index < len(self.tree[1]):
             self.set_ret(self.ret0)
         return super().execute_child(index, sub, **fields)
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Take what a path, or a string that is not the last child, refers to."""
+        """Collect a path, or the path in a string that is not the last child."""
         children = self.tree[1]
         kind = children[index][0]
         if kind == "_rep" or (kind == "_sqs" and index + 1 < len(children)):
@@ -139,26 +139,26 @@ class Set(Procedure):
 
 
 def _is_ret(path: list[Value]) -> bool:
-    """Return whether a path is that of the field ``ret``."""
+    """Return whether a path is the field ``ret``."""
     return path[1:] == ["ret"] and path[0] in ("f", "fld", "field")
 
 
 @procedure("del", "delf")
 class Delete(Procedure):
-    """Remove paths; ret is what the last one was. ``delf`` does not mind what is not there."""
+    """Remove paths; ret is the last value removed. ``delf`` ignores what does not exist."""
 
     __slots__ = ()
     unatts = True
 
     def pre_execute(self) -> None:
-        """Make paths of words and paths; strings and other values are left alone."""
+        """Turn words and paths into paths; other values are evaluated."""
         plain = ("_att", "_sqs", "_")
         children = [child if child[0] in plain else as_path(child) for child in self.tree[1]]
         self.rewrite([self.tree[0], children, *self.tree[2:]])
         self.node.own["paths"] = []
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Collect the paths; what is none leaves ret as it was."""
+        """Collect the paths; other values leave ret unchanged."""
         if self.tree[1][index][0] == "_rep":
             self.node.own["paths"].append(self.payload.get("ret"))
         else:
@@ -179,17 +179,17 @@ class Delete(Procedure):
 
 @procedure("push", "pushr")
 class Push(Procedure):
-    """``push path value``: put a value (or ret) at the end of an array."""
+    """``push path value``: append a value (or ret) to an array."""
 
     __slots__ = ()
     unatts = True
 
     def pre_execute(self) -> None:
-        """Make a path of the first word or path."""
+        """Turn the first word or path into a path to write to."""
         self.rewrite(with_one_path(self.tree))
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Take the target, then the value; the last one given counts."""
+        """Take the target, then the value; the last one counts."""
         own, ret = self.node.own, self.payload.get("ret")
         if not truthy(own.get("target")):
             own["target"] = ret
@@ -219,22 +219,22 @@ class Push(Procedure):
 
 @procedure("twig")
 class Twig(Procedure):
-    """``twig path``: keep the tree of the last child there, as a value; alone, ret is that tree."""
+    """``twig path``: set a path to the tree of the last child; without a path, ret is the tree."""
 
     __slots__ = ()
     unatts = True
 
     def pre_execute(self) -> None:
-        """Make a path of the first word or path."""
+        """Turn the first word or path into a path to write to."""
         self.rewrite(with_one_path(self.tree))
 
     def start(self) -> list[Message]:
-        """Reply with a lone tree, or begin with the path."""
+        """Reply with a single tree, or begin with the path."""
         alone = len(self.tree[1]) - attribute_count(self.tree) == 1
         return self.reply(ret=self.tree[1][-1]) if alone else super().start()
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Keep the tree and reply."""
+        """Set the path and reply."""
         path = to_path(self.payload.get("ret"))
         if not path:
             raise FlowError("twig needs a path to keep a tree at")

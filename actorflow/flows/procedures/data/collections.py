@@ -1,4 +1,4 @@
-"""Arrays and objects, types, ranges, chance."""
+"""Arrays and objects, types, ranges, random choices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def length(call: Simple) -> Value:
 
 @simple("reverse")
 def reverse(call: Simple) -> Value:
-    """Return an array or a string backwards."""
+    """Return an array or a string in reverse order."""
     value = call.argument()
     if type(value) not in (list, str):
         raise FlowError("found no argument that could be reversed")
@@ -67,7 +67,7 @@ def values(call: Simple) -> Value:
 
 @simple("empty?")
 def empty(call: Simple) -> Value:
-    """Return whether a collection or a string is empty; null is."""
+    """Return whether a collection or a string is empty; null is, too."""
     value = call.payload.get("ret")
     if value is not None and type(value) not in (list, dict, str):
         raise FlowError("argument is not an array, an object, a string or null")
@@ -91,7 +91,7 @@ def includes(call: Simple) -> Value:
 
 @simple("merge")
 def merge(call: Simple) -> Value:
-    """Merge objects, or arrays by index; later ones win; a lone one is merged into ret.
+    """Merge objects, or arrays by index; later ones win; a single one is merged into ret.
 
     Anything else among the arguments is refused, unless ``lax: true`` (or ``strict: false``).
     """
@@ -118,7 +118,7 @@ def merge(call: Simple) -> Value:
 
 @simple("flatten")
 def flatten(call: Simple) -> Value:
-    """Take arrays inside an array apart, all of them or to a depth."""
+    """Flatten an array, completely or to a depth."""
     given = call.arguments()
     depth = next((one for one in given if type(one) is int), -1)
     array = next((one for one in [*given, call.ret0] if type(one) is list), None)
@@ -139,7 +139,7 @@ def flatten(call: Simple) -> Value:
 
 @simple("range", shows=True)
 def range_(call: Simple) -> Value:
-    """Return the numbers from start (0) to end (not included) by step (1, or -1 downwards)."""
+    """Return the numbers from start (0) to end (exclusive) by step (1, or -1 downwards)."""
     given = [int(one) for one in call.arguments() if _is_number(one)]
     start, end = (0, *given, 0)[:2] if len(given) < 2 else given[:2]  # noqa: PLR2004
     step = given[2] if len(given) > 2 else -1 if start > end else 1  # noqa: PLR2004
@@ -167,7 +167,7 @@ def _or_given(value: Value, given: Value) -> Value:
 
 @simple("max", "min")
 def extreme(call: Simple) -> Value:
-    """Return the greatest or least element or value; with ``lax: true``, by their JSON texts."""
+    """Return the greatest or least element or value; with ``lax: true``, by JSON text."""
     value = call.argument()
     if type(value) not in (list, dict):
         raise FlowError(f"found no argument that can {call.name}")
@@ -182,7 +182,7 @@ def extreme(call: Simple) -> Value:
 
 @simple("shuffle", "sample")
 def shuffle(call: Simple) -> Value:
-    """Return the elements in a random order, all or a number of them; sample alone gives one."""
+    """Return the elements in random order, all or some; sample without a number returns one."""
     given = call.arguments()
     array = next((one for one in [*given, call.ret0] if type(one) is list), None)
     if array is None:
@@ -200,7 +200,7 @@ def shuffle(call: Simple) -> Value:
 
 @simple("to-array")
 def to_array(call: Simple) -> Value:
-    """Return an array: one as it is, an object as pairs, null as none, anything else in one."""
+    """Return an array: an array itself, an object as pairs, null as [], a value as [value]."""
     value = call.argument()
     if type(value) is list:
         return value
@@ -211,7 +211,7 @@ def to_array(call: Simple) -> Value:
 
 @simple("to-object")
 def to_object(call: Simple) -> Value:
-    """Return an object made of keys and values in turn, or of pairs."""
+    """Return an object from alternating keys and values, or from pairs."""
     value = call.argument()
     if type(value) is dict:
         return value
@@ -237,7 +237,7 @@ def _to_cut(call: Simple) -> Value:
 
 @simple("slice")
 def slice_(call: Simple) -> Value:
-    """Return a part: ``slice c from to`` (included), or from:, to: or count:, and step:.
+    """Return a part: ``slice c from to`` (inclusive), or from:, to: or count:, and step:.
 
     A part that would begin beyond the end is an empty string.
     """
@@ -273,9 +273,9 @@ def _at(value: Value, key: Value) -> Value:
 
 @simple("index")
 def index(call: Simple) -> Value:
-    """Return what stands at an index, or an empty string.
+    """Return the element at an index, or an empty string.
 
-    An array of indexes gives an array; a key gives what an object has under it, or null.
+    For an array of indexes, return an array; for the key of an object, its value or null.
     """
     given = call.arguments()
     value = next((one for one in given if type(one) in (list, dict, str)), call.ret0)
@@ -314,7 +314,7 @@ _TYPES: dict[str, Callable[[Value], bool]] = {
 
 @simple(*_TYPES)
 def is_type(call: Simple) -> Value:
-    """Return whether a value is of a type."""
+    """Return whether a value has the type that the name says."""
     return _TYPES[call.name](call.argument())
 
 

@@ -1,4 +1,4 @@
-"""Comparing, and, or, not."""
+"""Comparisons, ``and``, ``or`` and ``not``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ORDERS = frozenset(("<", ">", "<=", ">="))
 
 
 def compare(sign: str, left: Value, right: Value) -> bool:
-    """Compare two values. Raises FlowError for an order between values of different kinds."""
+    """Compare two values. Raises FlowError for values of different types, except by equality."""
     if sign in ("=", "=="):
         return same(left, right)
     if sign in ("!=", "<>"):
@@ -42,7 +42,7 @@ class Compare(Procedure):
     collects = True
 
     def receive_last(self) -> list[Message]:
-        """Compare and reply; less than two arguments compare well."""
+        """Compare and reply; with fewer than two arguments, the result is true."""
         values = self.node.rets or []
         sign = self.node.heap or ""
         left = -2 if sign in _ORDERS else 0
@@ -52,21 +52,21 @@ class Compare(Procedure):
 
 @procedure("and", "or")
 class AndOr(Procedure):
-    """Stop at the first value, be it that of an attribute, that decides; ret is that value."""
+    """Stop at the first decisive value, which may be that of an attribute; ret is that value."""
 
     __slots__ = ()
 
     def start(self) -> list[Message]:
-        """Begin with what no value at all gives."""
+        """Begin with the result for no values."""
         self.set_ret(self.node.heap == "and")
         return super().start()
 
     def receive_att(self, index: int) -> list[Message]:
-        """Stop or go on."""
+        """Stop or continue."""
         return self.receive_non_att(index)
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Stop or go on."""
+        """Stop or continue."""
         if truthy(self.payload.get("ret")) == (self.node.heap == "or"):
             return self.reply()
         return self.execute_child(index + 1)

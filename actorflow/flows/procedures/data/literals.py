@@ -1,4 +1,4 @@
-"""Values as they stand in a flow: atoms, words, collections, strings, expressions, paths."""
+"""Literals: atoms, words, collections, strings, regular expressions, paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ATOMS = frozenset(("_num", "_boo", "_sqs", "_nul"))
 _RET = frozenset(("f.ret", "fld.ret", "field.ret"))
 _MUTED = 999
-"""Added to the number of children: the place of "the failure of a child" in a ``_dmute``."""
+"""Offset behind the children: the index for "a child has failed" in a ``_dmute``."""
 
 
 @procedure("_num", "_boo", "_sqs", "_nul")
@@ -36,7 +36,7 @@ class Atom(Procedure):
 
 @procedure("_func", "_proc", "_tasker")
 class Reference(Procedure):
-    """A function, procedure or tasker that stands in a tree: ret is the whole tree."""
+    """A function, procedure or tasker as a tree: ret is the tree."""
 
     __slots__ = ()
 
@@ -48,12 +48,12 @@ class Reference(Procedure):
 
 @procedure("_val")
 class Word(Procedure):
-    """A word that stands for a value: ret is that value, after attributes and children."""
+    """A word that refers to a value: ret is that value, after attributes and children."""
 
     __slots__ = ()
 
     def start(self) -> list[Message]:
-        """Reply at once, or after what stands below."""
+        """Reply at once, or after the children."""
         return super().start() if self.tree[1] else self.receive_last()
 
     def receive_last(self) -> list[Message]:
@@ -63,7 +63,7 @@ class Word(Procedure):
 
 
 class _Collection(Procedure):
-    """An array or object; one of plain values only replies without evaluating them."""
+    """An array or object; if all elements are atoms, they are not evaluated one by one."""
 
     __slots__ = ()
 
@@ -72,7 +72,7 @@ class _Collection(Procedure):
         return super().start() if self.tree[1][0][0] == "_att" else self.receive_last_att(-1)
 
     def receive_last_att(self, index: int) -> list[Message]:
-        """Reply when all elements are plain, else evaluate them."""
+        """Reply if all elements are atoms, else evaluate them."""
         elements = self.tree[1][index + 1 :]
         if all(element[0] in _ATOMS and element[1] != [] for element in elements):
             return self.reply_with([element[1] for element in elements])
@@ -85,7 +85,7 @@ class _Collection(Procedure):
         return self.reply_with(list(self.node.rets or ()))
 
     def reply_with(self, elements: list[Value]) -> list[Message]:
-        """Reply with what the elements make."""
+        """Reply with the collection of the elements."""
         raise NotImplementedError
 
 
@@ -108,7 +108,7 @@ class Object(_Collection):
     collects = True
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
-        """Read a bare word in the place of a key as a string, from now on."""
+        """Rewrite a bare word as a string if it is a key."""
         children = self.tree[1]
         if len(self.node.rets or ()) % 2 == 0 and children[index][1] == []:
             key = ["_sqs", children[index][0], *children[index][2:]]
@@ -124,7 +124,7 @@ class Object(_Collection):
 
 
 class _Parts(Procedure):
-    """Something made of parts, each evaluated with the ret the whole had on entry."""
+    """A literal with parts, each evaluated with the ret on entry."""
 
     __slots__ = ()
     collects = True
@@ -135,7 +135,7 @@ class _Parts(Procedure):
         return super().execute_child(index, sub, **fields)
 
     def parts(self) -> list[Value]:
-        """Return what the parts gave."""
+        """Return the values of the parts."""
         return self.node.rets or []
 
 
@@ -146,7 +146,7 @@ class Interpolated(_Parts):
     __slots__ = ()
 
     def receive_last(self) -> list[Message]:
-        """Reply with the string; what is none stands in it as JSON."""
+        """Reply with the string; other values appear in it as JSON."""
         texts = (to_json(part) if type(part) is list else to_text(part) for part in self.parts())
         return self.reply(ret="".join(texts))
 
@@ -158,7 +158,7 @@ class Regex(_Parts):
     __slots__ = ()
 
     def receive_last(self) -> list[Message]:
-        """Reply with the expression; an array in it stands for its elements."""
+        """Reply with the expression; an array in it is replaced by its elements."""
         source = "".join(_joined(part) for part in self.parts())
         return self.reply(ret=["_rxs", f"/{source}/{to_text(self.att('rxopts'))}", self.tree[2]])
 
@@ -169,7 +169,7 @@ def _joined(value: Value) -> str:
 
 @procedure("_dol")
 class Dollar(Procedure):
-    """``$(a||b)``: the first alternative that gives something."""
+    """``$(a||b)``: the first alternative that is not empty."""
 
     __slots__ = ()
 
@@ -201,7 +201,7 @@ class Muted(Procedure):
 
 
 class _Path(Procedure):
-    """A path, whose elements are evaluated first; a lone text may hold a whole path."""
+    """A path, whose elements are evaluated first; a single string may be a whole path."""
 
     __slots__ = ()
     collects = True
@@ -216,12 +216,12 @@ class _Path(Procedure):
 
 @procedure("_ref")
 class Reader(_Path):
-    """A path that is read: ret is what it stands for."""
+    """A path that is read: ret is its value."""
 
     __slots__ = ()
 
     def receive_last(self) -> list[Message]:
-        """Look the path up; a head that leads to nothing is null."""
+        """Look up the path; for a head that leads nowhere, ret is null."""
         path = self.path()
         try:
             value = names.read(self.run, self.node, self.payload, path)
@@ -240,7 +240,7 @@ class Reader(_Path):
         return parent is not None and parent.heap == "_head" and child_id(self.node.nid) == 1
 
     def _own(self, path: list[Value], function: Value) -> Value:
-        """Put a copy that notes by whom it is called in the place of a function from elsewhere."""
+        """Replace a function that is called by a copy that records the path."""
         if id(function) in self.run.fresh_functions:
             return function
         function = dup_function(function)
@@ -264,7 +264,7 @@ class Path(_Path):
 
 @procedure("_head")
 class Head(Procedure):
-    """A call whose head is an expression: evaluate it, then apply what it gives."""
+    """A call whose head is an expression: evaluate it, then apply the result."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""sort: by the nature of the values, or by a function that compares two of them."""
+"""``sort``: in natural order, or by a function that compares two elements."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _PAIR = 2
 
 
 def order(left: Value, right: Value) -> int:
-    """Tell which of two values comes first: numbers, strings, and arrays of such.
+    """Return -1, 0 or 1 for the order of two numbers, strings, or arrays of them.
 
-    Raises FlowError when they cannot be compared.
+    Raises FlowError if they cannot be compared.
 
     >>> order(1, 2), order([1, "b"], [1, "a"]), order("a", "a")
     (-1, 1, 0)
@@ -41,9 +41,9 @@ def _text(value: Value) -> str:
 
 
 def sort_key(values: list[Value]) -> Callable[[Value], Any]:
-    """Return a key function: values of one kind in their order, mixed ones and objects as texts.
+    """Return a key function: natural order for values of one type, else order by text.
 
-    A whole number and one with a fraction are of different kinds.
+    Integers and floats are different types.
     """
     kinds = {kind_name(value) for value in values}
     return _text if len(kinds) > 1 or kinds == {"Hash"} else cmp_to_key(order)
@@ -53,8 +53,8 @@ def sort_key(values: list[Value]) -> Callable[[Value], Any]:
 class Sort(Procedure):
     """Order an array or the entries of an object.
 
-    With a function, a quicksort asks it which of two elements comes first; it says so by true or
-    a negative number. What it said of two elements is remembered, unless ``memo: false``.
+    With a function it is a quicksort: the function returns true or a negative number if the first
+    of two elements comes first. Results are memoised, unless ``memo: false``.
     """
 
     __slots__ = ()
@@ -62,7 +62,7 @@ class Sort(Procedure):
     keeps_atts = True
 
     def receive(self) -> list[Message]:
-        """Take an argument, or what the function says of two elements."""
+        """Take an argument, or the result of the function for two elements."""
         return self._take_verdict() if "ranges" in self.node.own else super().receive()
 
     def receive_non_att(self, index: int) -> list[Message]:
@@ -94,14 +94,14 @@ class Sort(Procedure):
         return self.reply(ret=dict(items) if self.node.own["object"] else items)
 
     def _begin_range(self, low: int, high: int) -> list[Message]:
-        """Partition a part of the array: what comes before its last element goes to the left."""
+        """Partition a range of the array around its last element."""
         if low >= high:
             return []
         self.node.own["ranges"][f"{low}_{high}"] = {"i": low, "j": low}
         return self._ask(low, high)
 
     def _ask(self, low: int, high: int) -> list[Message]:
-        """Ask whether the element at j comes before the last one, unless that is known."""
+        """Compare the element at j with the last one, unless the result is known."""
         own = self.node.own
         part = own["ranges"][f"{low}_{high}"]
         one, other = own["col"][part["j"]], own["col"][high]
@@ -131,7 +131,7 @@ class Sort(Procedure):
         return out if out or own["ranges"] else self._end(own["col"])
 
     def _go_on(self, low: int, high: int, *, comes_first: bool) -> list[Message]:
-        """Swap if need be; ask about the next element, or partition the two halves."""
+        """Swap if necessary; compare the next element, or partition the two halves."""
         own = self.node.own
         part, items = own["ranges"][f"{low}_{high}"], own["col"]
         if comes_first:

@@ -30,9 +30,9 @@ def _changed(value: Value, change: Callable[[str], str], *, capital: bool) -> Va
 
 
 def _each(call: Simple, change: Callable[[str], str]) -> Value:
-    """Change a string, or each string inside an array or object; other values stay.
+    """Change a string, or each string inside an array or object; other values are unchanged.
 
-    With ``cap: true`` the string gets a capital, and nothing but a string will do.
+    With ``cap: true`` the string is capitalised, and other values are refused.
     """
     value = call.argument()
     capital = truthy(call.att("cap", "capitalize"))
@@ -41,25 +41,25 @@ def _each(call: Simple, change: Callable[[str], str]) -> Value:
 
 @simple("upcase", "uppercase", "upper")
 def upcase(call: Simple) -> Value:
-    """Turn to upper case."""
+    """Return a string in upper case."""
     return _each(call, str.upper)
 
 
 @simple("downcase", "lowercase", "lowcase", "lower")
 def downcase(call: Simple) -> Value:
-    """Turn to lower case."""
+    """Return a string in lower case."""
     return _each(call, str.lower)
 
 
 @simple("capitalize")
 def capitalize(call: Simple) -> Value:
-    """Give each word a capital."""
+    """Return a string with each word capitalised."""
     return _each(call, lambda text: re.sub(r"\b[a-z]", lambda m: m.group(0).upper(), text))
 
 
 @simple("trim", "strip")
 def trim(call: Simple) -> Value:
-    """Drop white space at both ends."""
+    """Return a string without white space at both ends."""
     return _each(call, lambda text: text.strip(_WHITE))
 
 
@@ -70,20 +70,20 @@ def _snake(text: str) -> str:
 
 @simple("snakecase", "snake_case")
 def snakecase(call: Simple) -> Value:
-    """Turn to words_with_underscores."""
+    """Return a string as words_with_underscores."""
     return _each(call, _snake)
 
 
 @simple("camelcase", "camelCase")
 def camelcase(call: Simple) -> Value:
-    """Turn to wordsWithCapitals."""
+    """Return a string as wordsWithCapitals."""
     return _each(call, lambda text: re.sub(r"_(.)", lambda m: m.group(1).upper(), text))
 
 
 def _pieces(text: str, separator: re.Pattern[str]) -> list[str]:
-    """Return what stands between the matches, and what their groups caught.
+    """Return the text between the matches, and their groups.
 
-    A match of nothing separates two characters.
+    An empty match separates two characters.
     """
     pieces: list[str] = []
     start = 0
@@ -97,7 +97,7 @@ def _pieces(text: str, separator: re.Pattern[str]) -> list[str]:
 
 
 def split_text(text: str, by: str | re.Pattern[str]) -> list[str]:
-    """Split a text; what is empty at its end is dropped. A lone space stands for any white space.
+    """Split a text, without empty parts at the end. A single space means any white space.
 
     >>> split_text("a,b,,", ","), split_text(" a  b", " "), split_text("ab", "")
     (['a', 'b'], ['a', 'b'], ['a', 'b'])
@@ -131,7 +131,7 @@ def split(call: Simple) -> Value:
 
 
 def _match(call: Simple) -> re.Match[str] | None:
-    """Match the other argument, or ret, against the expression, or what comes last."""
+    """Match the other argument, or ret, against the expression, or the last argument."""
     values = call.arguments()
     if len(values) == 1:
         values = [call.ret0, *values]

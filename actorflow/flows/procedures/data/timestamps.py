@@ -1,4 +1,4 @@
-"""Time stamps."""
+"""Timestamps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @simple("timestamp", "ltimestamp", unatts=False, shows=True)
 def timestamp(call: Simple) -> Value:
-    """Return the time of the run: of the world, or with ``ltimestamp`` of the place."""
+    """Return the time of the run, in UTC or (``ltimestamp``) in local time."""
     now = call.run.now
     if call.name == "ltimestamp":
         return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now))

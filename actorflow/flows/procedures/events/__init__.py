@@ -1,1 +1,1 @@
-"""Procedures that wait for, or tell, the world: tasks, timers, signals, handlers, traces."""
+"""Procedures that react to events or cause them: tasks, timers, signals, handlers, traces."""

@@ -1,4 +1,4 @@
-"""on_error, on_cancel, on_timeout, on_receive as lines of their own; and ``on``."""
+"""``on_error``, ``on_cancel``, ``on_timeout``, ``on_receive`` as lines, and ``on``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = ("error", "cancel", "timeout", "receive")
 
 @procedure(*(f"on_{kind}" for kind in _KINDS))
 class OnSomething(Procedure):
-    """Give the parent a handler; other arguments are criteria for errors."""
+    """Add a handler to the parent; other arguments are criteria for errors."""
 
     __slots__ = ()
     unatts = True
@@ -42,7 +42,7 @@ class OnSomething(Procedure):
         return self.reply(from_on=kind)
 
     def _criteria(self) -> list[Value]:
-        """Return what an error has to be: of a class, of a text or class, like an expression."""
+        """Return the criteria for errors: a class, a text or class, or an expression."""
         rets, line = self.node.rets or [], self.tree[2]
         criteria: list[Value] = []
         name = self.att("class", "klass")

@@ -1,4 +1,4 @@
-"""Time: sleep, schedule, cron, every."""
+"""Time: ``sleep``, ``schedule``, ``cron`` and ``every``."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class Sleep(Procedure):
 
 @procedure("schedule")
 class Schedule(Watcher):
-    """Run a function in, at, or by cron and every."""
+    """Run a function later: ``in:``, ``at:``, ``cron:`` or ``every:``."""
 
     __slots__ = ()
 
     def pre_execute(self) -> None:
-        """Remember whether this is what an ``every`` was turned into."""
+        """Remember whether this is a rewritten ``every``."""
         if self.message.get("rewritten"):
             self.node.own["every"] = True
 
     def receive_last(self) -> list[Message]:
-        """Schedule the function and let the parent go on."""
+        """Schedule the function and let the parent continue."""
         if self.function() is None:
             raise FlowError("missing a function to call when the scheduler triggers")
         kind, given = self._when()
@@ -68,7 +68,7 @@ class Schedule(Watcher):
         return [schedule, *self.flank()]
 
     def _when(self) -> tuple[str | None, Value]:
-        """Return the kind of the schedule, if it is said, and its text."""
+        """Return the kind of the schedule, if given, and its text."""
         for key, value in self.node.atts or ():
             if key in ("cron", "at", "in", "every"):
                 return key, value

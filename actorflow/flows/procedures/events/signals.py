@@ -1,4 +1,4 @@
-"""Traps and signals."""
+"""``trap``, ``do-trap`` and ``signal``."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def _unique(values: list[Value]) -> list[Value]:
 
 
 class Watcher(Procedure):
-    """Something that stays aside, waiting, and whose function runs again and again."""
+    """Stays after its reply, and runs its function repeatedly."""
 
     __slots__ = ()
     keeps_atts = True
     trails = False
 
     def receive(self) -> list[Message]:
-        """Collect the arguments; the end of the function needs no answer."""
+        """Collect the arguments; ignore the answers of the function."""
         if self.node.own.get("set"):
             return []
         return super().receive()
@@ -53,7 +53,7 @@ class Watcher(Procedure):
         return super().receive_non_att(index)
 
     def function(self) -> Value:
-        """Return the function that was given, if any."""
+        """Return the function, or None."""
         given = self.node.own.get("fun")
         return (
             given
@@ -62,20 +62,20 @@ class Watcher(Procedure):
         )
 
     def application(self) -> dict[str, Any]:
-        """Return the message that applies the function; each release gives it a new suffix."""
+        """Return the message that applies the function; it gets a new suffix with each release."""
         function = self.function()
         message = self.apply(function, [], sub=0)
         message["nid"] = function[1]["nid"]
         return message
 
     def flank(self) -> list[Message]:
-        """Let the parent go on."""
+        """Let the parent continue."""
         reply = self.reply(flavour="flank")
         self.node.detached = True
         return reply
 
     def cancel(self, waiting: list[Message] | None) -> list[Message]:
-        """Reply at once; what the function is doing is left alone."""
+        """Reply at once; running applications of the function continue."""
         if not self.node.own.get("set"):
             return super().cancel(waiting)
         self.node.on_receive_last = waiting or None
@@ -84,12 +84,12 @@ class Watcher(Procedure):
 
 @procedure("trap")
 class Trap(Watcher):
-    """Watch messages; with a function run it for each match, without one wait for the first."""
+    """Watch messages; run the function for each match, or, without one, wait for the first."""
 
     __slots__ = ()
 
     def pre_execute(self) -> None:
-        """Own variables, for the function to close over."""
+        """Have variables, which the function closes over."""
         self.node.vars = self.node.vars or {}
 
     def receive_last(self) -> list[Message]:
@@ -112,7 +112,7 @@ class Trap(Watcher):
         return out if blocking else out + self.flank()
 
     def _criteria(self) -> dict[str, list[Value]]:
-        """Return what the messages to be trapped have to be like."""
+        """Return the criteria for messages."""
         wanted = {
             criterion: _listed(value)
             for criterion, names in _CRITERIA.items()
@@ -133,7 +133,7 @@ class Trap(Watcher):
 
 @procedure("do-trap")
 class DoTrap(Macro):
-    """A trap with a block in the place of the function."""
+    """A trap with a block instead of a function."""
 
     __slots__ = ()
 
@@ -145,13 +145,13 @@ class DoTrap(Macro):
 
 @procedure("signal")
 class Signal(Procedure):
-    """Emit a signal, in this execution or another; nobody keeps it."""
+    """Emit a signal, to this execution or another; signals are not stored."""
 
     __slots__ = ()
     keeps_atts = True
 
     def receive_last(self) -> list[Message]:
-        """Emit and reply; without a name there is nothing to emit."""
+        """Emit the signal, if it has a name, and reply."""
         name = self.att("name")
         if name is None:
             name = next(iter(self.node.unkeyed_atts()), None)

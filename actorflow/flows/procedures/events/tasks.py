@@ -1,4 +1,4 @@
-"""Giving work to somebody outside."""
+"""``task``: work for a tasker."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @procedure("task")
 class Task(Procedure):
-    """``task 'who' 'what' ...``: wait until the tasker gives it back."""
+    """``task 'who' 'what' ...``: wait until the tasker returns it."""
 
     __slots__ = ()
     keeps_atts = True
 
     def start(self) -> list[Message]:
-        """Evaluate the attributes; nothing else is looked at."""
+        """Evaluate the attributes; other children are ignored."""
         return super().start() if self.tree[1][0][0] == "_att" else self.receive_last()
 
     def receive_outside(self) -> list[Message]:
@@ -30,11 +30,11 @@ class Task(Procedure):
         return self.reply()
 
     def receive_last_att(self, index: int) -> list[Message]:
-        """Hand the task out."""
+        """Emit the task."""
         return self.receive_last()
 
     def receive_last(self) -> list[Message]:
-        """Hand the task out."""
+        """Emit the task."""
         left = iter(self.node.unkeyed_atts())
         tasker, name = self.att("by", "for", "assign"), self.att("with", "task")
         if tasker is None:
@@ -67,14 +67,14 @@ class Task(Procedure):
         return tags
 
     def cancel(self, waiting: list[Message] | None) -> list[Message]:
-        """Ask for the task back; the node ends when it has come, at once if nobody can have it."""
+        """Ask for the task back; the node ends when it returns, or at once if nobody has it."""
         if "task" not in self.node.own or self._is_unknown():
             return super().cancel(waiting)
         self.node.on_receive_last = waiting or None
         return [self._wrap_task("detask")]
 
     def _is_unknown(self) -> bool:
-        """Return whether the task failed since there is no such tasker."""
+        """Return whether the task failed because there is no such tasker."""
         failure = self.node.failure
         unknown = failure is not None and failure["error"].get("kla") == UnknownTasker.__name__
         return unknown and "handed" not in self.node.own

@@ -1,4 +1,4 @@
-"""Leaving traces."""
+"""``trace`` and ``echo``."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
 
 
 class _Aside(Procedure):
-    """Something that says what it is given and leaves ret alone."""
+    """Evaluates its arguments and leaves ret unchanged."""
 
     __slots__ = ()
 
     def receive_last(self) -> list[Message]:
-        """Reply with the ret of the entry."""
+        """Reply with the ret on entry."""
         self.set_ret(self.ret0)
         return self.reply()
 
 
 @procedure("trace")
 class Trace(_Aside):
-    """Keep each argument, and what each child gives, as a text with the execution."""
+    """Store each argument, and the result of each child, as a text with the execution."""
 
     __slots__ = ()
 
     def receive_att(self, index: int) -> list[Message]:
-        """Keep an argument; attributes with a key are none."""
+        """Store an argument; attributes with a key are not arguments."""
         if len(self.tree[1][index][1]) == 1:
             self._keep()
         return super().receive_att(index)
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Keep what a child gives."""
+        """Store the result of a child."""
         self._keep()
         return super().receive_non_att(index)
 
@@ -47,7 +47,7 @@ class Trace(_Aside):
 
 @procedure("echo")
 class Echo(_Aside):
-    """Say it to the log of the engine."""
+    """Write to the log of the engine."""
 
     __slots__ = ()
 
