@@ -269,6 +269,9 @@ def test_torn_names_in_the_schema_are_refused(tmp_path: Path) -> None:
 def test_what_a_crash_left_is_taken_over(tmp_path: Path) -> None:
     path = crashed(tmp_path / "s.db")
     assert Path(f"{path}.lock").read_text(encoding="ascii").split()[1] == "open"
+    store = SqliteStore(path)
+    assert store.left_open
+    store.close()
     assert len(contents(path)) == 5 * 8
     assert Path(f"{path}.lock").read_text(encoding="ascii").split()[1] == "closed"
     assert not Path(f"{path}-wal").exists()
@@ -316,8 +319,12 @@ def test_a_reader_at_the_end_does_no_harm(tmp_path: Path) -> None:
     assert next(rows)
     store.commit([full(1)])
     store.close()  # the reader still needs the log
+    assert Path(f"{path}.lock").read_text(encoding="ascii").split()[1] == "logged"
     assert len([each for each in rows if each[0] != "meta"]) == 8
     reader.close()
+    again = SqliteStore(path)
+    assert not again.left_open
+    again.close()
     assert len(contents(path)) == 2 * 8
 
 
@@ -609,10 +616,10 @@ def test_no_statement_reads_a_whole_table(tmp_path: Path) -> None:
         store.listing(**options)  # type: ignore[arg-type]
     for message in ({"execution": "a"}, {"execution": "a", "after": 1}, {"kind": "k"},
                     {"after": ("a", 1)}, {"kind": "k", "after": ("a", 1)}):  # fmt: skip
-        store.pending(**message)  # type: ignore[arg-type]
+        store.pending(**message)
     for task in ({"execution": "a"}, {"tasker": "t"}, {"execution": "a", "tasker": "t"},
                  {"after": 1}, {"tasker": "t", "after": 1}):  # fmt: skip
-        store.open(**task)  # type: ignore[arg-type]
+        store.open(**task)
     store.due(execution="a")
     store.task("x")
     store.history("a")
