@@ -379,6 +379,7 @@ class SqliteStore:
             with closing(connection):
                 yield from (("meta", row) for row in noted)
                 for table, order in ORDER.items():
+                    self._readers.require_open()
                     text = f"SELECT {COLUMNS[table]} FROM {table} ORDER BY {order}"  # noqa: S608
                     for row in connection.execute(text):
                         yield table, row
