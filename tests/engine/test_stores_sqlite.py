@@ -688,3 +688,28 @@ def test_the_file_is_verified(tmp_path: Path) -> None:
     store.close()
     assert problems
     assert "tasks" in problems[0]
+
+
+def test_a_store_that_somebody_has_analysed_is_still_one(tmp_path: Path) -> None:
+    path = filled(tmp_path / "s.db", 2)
+    connection = sqlite3.connect(path)
+    connection.executescript("ANALYZE; CREATE VIEW waiting AS SELECT * FROM messages;")
+    connection.close()
+    assert len(contents(path)) == 2 * 8
+
+
+def test_an_empty_key_is_a_key(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db", durability="off")
+    changes = [Change("a", messages=[NewMessage("a", "message", b"1", "")]) for _ in range(2)]
+    for change in changes:
+        store.commit([change])
+    assert changes[1].rows[0].id == changes[0].rows[0].id
+    assert len(store.pending().rows) == 1
+    store.close()
+
+
+def test_a_closed_store_in_a_folder_that_must_not_be_written(open_folder: Path) -> None:
+    path = filled(open_folder / "s.db", 1)
+    open_folder.chmod(0o555)
+    done = python(AS_NOBODY, str(path), "ro")
+    assert "see the permissions of it and its folder" in done.stdout, done.stderr
