@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreFull, StoreRefused
@@ -21,12 +22,21 @@ __all__ = ["StoreFile"]
 _STATEMENTS = 512  # that a connection keeps prepared
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _NOT_ALLOWED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
-_TORN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_TORN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _UNSUITABLE = {
     sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG,
     sqlite3.SQLITE_RANGE,
 }  # fmt: skip
+_TEXTS = "SELECT name, sql FROM sqlite_master"
 _LOG_HEADER = 32  # bytes; a log without it holds nothing
+
+
+@cache
+def _texts() -> set[tuple[str, str]]:
+    """Return the names and texts of the tables and indexes of a store."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(SCHEMA)
+        return set(connection.execute(_TEXTS))
 
 
 class StoreFile:
@@ -102,6 +112,9 @@ class StoreFile:
                 "only: open it with the actorflow that wrote it"
             )
             raise StoreBroken(msg)
+        if not _texts().issubset(connection.execute(_TEXTS)):
+            msg = f"{self.path} is damaged (its tables are not those of a store); restore a backup"
+            raise StoreBroken(msg)
 
     def require_writable(self) -> None:
         """Refuse a place where nothing may be written, before SQLite says so in its own way."""
@@ -127,10 +140,15 @@ class StoreFile:
     def quick_check(self) -> None:
         """Refuse a file whose structure is damaged. O(n): some 500 MB/s."""
         had_index = self._index.exists()
+        has_log = self.has_log
         verdict = "not read"
         try:
-            with closing(self.connect("mode=ro" if self.has_log else "immutable=1")) as connection:
-                (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            with closing(self.connect("mode=ro" if has_log else "immutable=1")) as connection:
+                (size,) = connection.execute("PRAGMA page_size").fetchone()
+                if not has_log and self.path.stat().st_size % size:
+                    verdict = "its end is missing"  # SQLite would read zeros
+                else:
+                    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         finally:
             if verdict != "ok" and not had_index:
                 self._index.unlink(missing_ok=True)
@@ -173,7 +191,8 @@ class StoreFile:
         """Return what an error of SQLite means to somebody who uses a store."""
         code = getattr(error, "sqlite_errorcode", 0)
         basic = code & 0xFF
-        if isinstance(error, UnicodeDecodeError) or basic in _TORN:
+        undecoded = isinstance(error, sqlite3.OperationalError) and not code
+        if isinstance(error, UnicodeDecodeError) or undecoded or basic in _TORN:
             return StoreBroken(f"{self.path} is damaged ({error}); restore a backup")
         if basic in _NOT_ALLOWED or (
             basic == sqlite3.SQLITE_CANTOPEN and not os.access(self.path.parent, os.W_OK)
