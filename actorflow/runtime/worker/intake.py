@@ -256,7 +256,11 @@ class Intake:
         pair = self._pair
         if pair.state is WAITING:
             pair._refuse_own_functions()
-            SHELTER.run(self._ring)
+            put = SHELTER.door() if pair.settings.is_real and in_main_thread() else None
+            if put is None:
+                SHELTER.run(self._ring)
+            else:  # one look for all who push meanwhile
+                in_one_go(partial(setattr, pair, "_ring_at", NEVER), partial(put, self._ring))
         elif pair.core.shape.folds:
             self.fold_early()
 

@@ -100,7 +100,7 @@ class Settings:
 
     __slots__ = (
         "asynchronous", "breaker", "checks", "clock", "concurrency", "executor", "handle",
-        "has_on_start", "has_on_stop", "help", "idle_timeout", "job", "lane", "name",
+        "has_on_start", "has_on_stop", "help", "idle_timeout", "is_real", "job", "lane", "name",
         "policy", "reruns", "verbose",
     )  # fmt: skip
 
@@ -140,6 +140,8 @@ class Settings:
             raise BadOption(msg)
         self.verbose = bool(options["verbose"])
         self.lane = _lane(options["executor"], kind, self.name)
+        self.is_real = self.clock is SYSTEM and isinstance(options["executor"], str)
+        """Whether time passes, and the lane runs, by themselves."""
         self.help = bool(options["help"])
         if self.help and not (self.lane.can_help and self.concurrency == 1):
             msg = (
