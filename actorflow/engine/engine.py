@@ -335,11 +335,11 @@ class Engine:
 
         def call() -> None:
             try:
-                done.answer = function()
+                answer = function()
             except Exception as error:  # noqa: BLE001 - the caller's
                 done.resolve(error)
             else:
-                done.resolve()
+                done.resolve(None, answer)
 
         self._refuse_if_closed()
         self.writer.call(call)
