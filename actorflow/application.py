@@ -81,9 +81,7 @@ class Engine(BareEngine):
         id: str | None = None,  # noqa: A002 - as for the other kinds
     ) -> str:
         """Start a flow; return the id of its execution once it is stored. See `Flows.launch`."""
-        return self.flows.launch(
-            flow, payload=payload, vars=vars, domain=domain, unit=unit, id=id
-        )
+        return self.flows.launch(flow, payload=payload, vars=vars, domain=domain, unit=unit, id=id)
 
     async def alaunch(
         self,
