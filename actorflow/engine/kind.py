@@ -164,7 +164,8 @@ class Outcome:
     watches: list[NewWatch] = field(default_factory=list)
     cancelled_watches: list[str] = field(default_factory=list)
     history: list[Any] = field(default_factory=list)
-    """Entries that `actorflow show` prints and `store.history` returns: plain data."""
+    """Entries that `actorflow show` prints and `store.history` returns: plain data, or
+    `msgspec.Raw` of plain data that the kind has encoded itself."""
 
 
 class Context:

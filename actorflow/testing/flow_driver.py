@@ -54,10 +54,10 @@ class ScriptedTaskers:
         self._kinds = dict(kinds)
         self._directory = Directory()
         for name in kinds:
-            self._directory.add(name)
+            self._directory = self._directory.with_tasker(name)
             domain, _, last = name.rpartition(".")
             if last in _ROUTERS:
-                self._directory.route(domain, _route)
+                self._directory = self._directory.with_router(domain, _route)
 
     def kind(self, domain: str, name: str) -> str | None:
         """Return the kind of the tasker of that name in the deepest domain."""

@@ -11,6 +11,8 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw
+
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import ChildEnded, Message, pack
 from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
@@ -118,7 +120,9 @@ def change_of(live: Live, outcome: Outcome) -> Change:
     if outcome.cancelled_watches:
         change.cancelled_watches = [(name, watch) for watch in outcome.cancelled_watches]
     if outcome.history:
-        change.history = [encode(entry) for entry in outcome.history]
+        change.history = [
+            bytes(entry) if type(entry) is Raw else encode(entry) for entry in outcome.history
+        ]
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
@@ -343,10 +347,13 @@ class Run:
         elif error is not None:
             self._done(RunFailed(error))
         elif refusal is not None and refusal.reason == "exists":
-            live.core.host.forget(live)
+            host = live.core.host
+            host.forget(live)
             for ticket in self.tickets:
                 ticket.consume(AlreadyThere(live.id))
             self._done()
+            if live.held or live.behind:  # messages for the one that is there
+                host.read_now(live.id)
         elif refusal is not None and refusal.reason == "clash":
             self._done(RunFailed(_mismatch(refusal.execution)))
         elif live.port is not None:  # somebody else has written: run on the newer state

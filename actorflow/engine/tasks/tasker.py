@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from actorflow.engine.tasks.board import Board
     from actorflow.runtime.lanes.lane import Lane
 
-__all__ = ["HOLD", "Task", "Tasker"]
+__all__ = ["HOLD", "Task", "Tasker", "function_of"]
 
 
 class _Hold:
@@ -68,6 +68,20 @@ class Task:
     def heartbeat(self) -> bool:
         """Ask for another `timeout` seconds; return whether the task is still wanted."""
         return self._beat()
+
+
+def function_of(do: Callable[..., Any] | str, timeout: float | None) -> Callable[..., Any]:
+    """Return the function of a tasker, which may be given as a URL.
+
+    Raises:
+        BadOption: it is text, and not an HTTP URL.
+
+    """
+    if not isinstance(do, str):
+        return do
+    from actorflow.engine.tasks.http import http_tasker  # noqa: PLC0415 - loads urllib
+
+    return http_tasker(do, timeout)
 
 
 class _Ticket:
@@ -227,11 +241,7 @@ class Tasker:
         executor: str = "pool",
         **options: Any,
     ) -> None:
-        given: Any = do
-        if isinstance(given, str):
-            from actorflow.engine.tasks.http import http_tasker  # noqa: PLC0415 - loads urllib
-
-            given = http_tasker(given, timeout)
+        given: Any = function_of(do, timeout)
         if not callable(given):
             msg = f"tasker {name!r} is {do!r}, which cannot be called as tasker(task)"
             raise BadJob(msg)
