@@ -40,7 +40,7 @@ class Program:
         return [int(line) for line in self.notes.read_text(encoding="ascii").split("\n")[:-1]]
 
     def check(self) -> int:
-        """Look whether the store holds whole commits, all of those acknowledged; return how many."""
+        """Look whether whole commits are there, and all that were acknowledged; return how many."""
         acknowledged = self.acknowledged()
         last = max([0, *acknowledged])
         store = SqliteStore(self.store, read_only=True)

@@ -1,12 +1,13 @@
-"""Envelopes are read as they were stored."""
+"""Envelopes come back from the store as they were."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 
 from actorflow.engine.envelopes import (
     ChildEnded,
-    Envelope,
     Failure,
     Message,
     TaskEnded,
@@ -16,20 +17,30 @@ from actorflow.engine.envelopes import (
     unpack,
 )
 
-FAILURE = Failure("ValueError", "no ink", "Traceback ...")
+if TYPE_CHECKING:
+    from actorflow.engine.envelopes import Envelope
+
+FAILURE = Failure("ValueError", "no", "a traceback")
 
 
 @pytest.mark.parametrize(
     "envelope",
     [
-        Message(7, 1.5, {"a": [1]}),
-        TimerFired(7, 1.5, "t", 1.25, {"a": 1}),
-        TaskStarted(7, 1.5, "task", 2),
-        TaskEnded(7, 1.5, "task", "ok", {"a": 1}),
+        Message(7, 1.5, {"a": [1, None, b"\xff"]}),
+        TimerFired(7, 1.5, "tick", 1.25, {"n": 1}),
+        TaskStarted(7, 1.5, "task", 3),
+        TaskEnded(7, 1.5, "task", "ok", [1]),
         TaskEnded(7, 1.5, "task", "failed", error=FAILURE),
-        ChildEnded(7, 1.5, "child", "done", [1]),
+        TaskEnded(7, 1.5, "task", "crashed", error=Failure("TaskCrashed", "gone")),
+        ChildEnded(7, 1.5, "child", "done", {"sum": 3}),
         ChildEnded(7, 1.5, "child", "failed", error=FAILURE),
     ],
+    ids=lambda envelope: type(envelope).__name__,
 )
-def test_an_envelope_is_read_as_it_was_stored(envelope: Envelope) -> None:
+def test_an_envelope_comes_back_as_it_was(envelope: Envelope) -> None:
     assert unpack(7, 1.5, *pack(envelope)) == envelope
+
+
+def test_an_envelope_of_a_newer_version_is_named() -> None:
+    with pytest.raises(ValueError, match="'teleported'"):
+        unpack(1, 0.0, "teleported", b"")

@@ -33,16 +33,18 @@ def test_there_is_one_owner_and_everybody_can_read_who(tmp_path: Path) -> None:
 def test_the_next_owner_is_told_whether_it_was_closed(tmp_path: Path) -> None:
     lock = FileLock(tmp_path / "s.db")
     assert not lock.left_open
-    lock.mark(is_open=True)
+    assert not lock.needs_log
+    for is_open, has_log, note in (
+        (True, True, "open"),
+        (False, True, "logged"),
+        (False, False, "closed"),
+    ):
+        lock.mark(is_open=is_open, has_log=has_log)
+        lock.release()
+        lock = FileLock(tmp_path / "s.db")
+        assert (lock.left_open, lock.needs_log) == (is_open, has_log)
+        assert text(tmp_path / "s.db") == [str(os.getpid()), note]
     lock.release()
-    again = FileLock(tmp_path / "s.db")
-    assert again.left_open
-    assert text(tmp_path / "s.db") == [str(os.getpid()), "open"]
-    again.mark(is_open=False)
-    again.release()
-    last = FileLock(tmp_path / "s.db")
-    assert not last.left_open
-    last.release()
 
 
 def test_a_lock_file_without_a_note_says_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from actorflow.engine.stores.protocol import (
     Traits,
 )
 from actorflow.engine.stores.sqlite.store import SqliteStore
-from actorflow.testing import check_store
+from actorflow.testing.stores import check_store
 from actorflow.testing.stores.cases import CASES, DURABLE_CASES
 from actorflow.testing.stores.machine import machine_of
 
@@ -50,7 +50,10 @@ class Later:
         if not self._open:
             msg = "closed"
             raise StoreRefused(msg)
-        return self._thread.submit(lambda: self.inner.commit(changes) and None)
+        return self._thread.submit(self._decide, changes)
+
+    def _decide(self, changes: Sequence[Change]) -> None:
+        self.inner.commit(changes)
 
     def purge(self, **options: Any) -> int:
         if not self._open:
@@ -127,7 +130,9 @@ class ForgetsKeys(MemoryStore):
 
 class KeepsWatches(MemoryStore):
     def _remove(self, change: Change) -> Any:
-        kept = [self._tables.watches.rows[k] for k in self._tables.watches.keys_of(change.execution)]
+        kept = [
+            self._tables.watches.rows[k] for k in self._tables.watches.keys_of(change.execution)
+        ]
         extra = super()._remove(change)
         for row in kept if change.clear else ():
             self._tables.watches.put((row.execution, row.id), row)
@@ -249,7 +254,8 @@ class MovesWhatIsTriedAgain(MemoryStore):
 def test_random_steps_find_what_no_case_was_written_for(mutant: type[MemoryStore]) -> None:
     steps = settings(
         max_examples=300, stateful_step_count=8, derandomize=True, database=None, deadline=None,
-        phases=[Phase.generate], suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
+        phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
     )  # fmt: skip
     with pytest.raises(AssertionError, match="returned"):
         run_state_machine_as_test(machine_of(mutant, None), settings=steps)

@@ -269,6 +269,9 @@ def test_torn_names_in_the_schema_are_refused(tmp_path: Path) -> None:
 def test_what_a_crash_left_is_taken_over(tmp_path: Path) -> None:
     path = crashed(tmp_path / "s.db")
     assert Path(f"{path}.lock").read_text(encoding="ascii").split()[1] == "open"
+    store = SqliteStore(path)
+    assert store.left_open
+    store.close()
     assert len(contents(path)) == 5 * 8
     assert Path(f"{path}.lock").read_text(encoding="ascii").split()[1] == "closed"
     assert not Path(f"{path}-wal").exists()
@@ -316,8 +319,12 @@ def test_a_reader_at_the_end_does_no_harm(tmp_path: Path) -> None:
     assert next(rows)
     store.commit([full(1)])
     store.close()  # the reader still needs the log
+    assert Path(f"{path}.lock").read_text(encoding="ascii").split()[1] == "logged"
     assert len([each for each in rows if each[0] != "meta"]) == 8
     reader.close()
+    again = SqliteStore(path)
+    assert not again.left_open
+    again.close()
     assert len(contents(path)) == 2 * 8
 
 
@@ -609,10 +616,10 @@ def test_no_statement_reads_a_whole_table(tmp_path: Path) -> None:
         store.listing(**options)  # type: ignore[arg-type]
     for message in ({"execution": "a"}, {"execution": "a", "after": 1}, {"kind": "k"},
                     {"after": ("a", 1)}, {"kind": "k", "after": ("a", 1)}):  # fmt: skip
-        store.pending(**message)  # type: ignore[arg-type]
+        store.pending(**message)
     for task in ({"execution": "a"}, {"tasker": "t"}, {"execution": "a", "tasker": "t"},
                  {"after": 1}, {"tasker": "t", "after": 1}):  # fmt: skip
-        store.open(**task)  # type: ignore[arg-type]
+        store.open(**task)
     store.due(execution="a")
     store.task("x")
     store.history("a")
@@ -681,3 +688,28 @@ def test_the_file_is_verified(tmp_path: Path) -> None:
     store.close()
     assert problems
     assert "tasks" in problems[0]
+
+
+def test_a_store_that_somebody_has_analysed_is_still_one(tmp_path: Path) -> None:
+    path = filled(tmp_path / "s.db", 2)
+    connection = sqlite3.connect(path)
+    connection.executescript("ANALYZE; CREATE VIEW waiting AS SELECT * FROM messages;")
+    connection.close()
+    assert len(contents(path)) == 2 * 8
+
+
+def test_an_empty_key_is_a_key(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db", durability="off")
+    changes = [Change("a", messages=[NewMessage("a", "message", b"1", "")]) for _ in range(2)]
+    for change in changes:
+        store.commit([change])
+    assert changes[1].rows[0].id == changes[0].rows[0].id
+    assert len(store.pending().rows) == 1
+    store.close()
+
+
+def test_a_closed_store_in_a_folder_that_must_not_be_written(open_folder: Path) -> None:
+    path = filled(open_folder / "s.db", 1)
+    open_folder.chmod(0o555)
+    done = python(AS_NOBODY, str(path), "ro")
+    assert "see the permissions of it and its folder" in done.stdout, done.stderr

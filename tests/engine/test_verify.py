@@ -128,7 +128,10 @@ def test_every_row_is_exported_and_imported(tmp_path: Path) -> None:
         ['{"actorflow": 2}', "[]"],
         ['{"actorflow": 2}', '{"table": "executions", "id": "a"}'],
         ['{"actorflow": 2}', '{"table": "novelties"}'],
-        ['{"actorflow": 2}', '{"table": "timers", "execution": "a", "id": "t", "due": 1, "body": 7}'],
+        [
+            '{"actorflow": 2}',
+            '{"table": "timers", "execution": "a", "id": "t", "due": 1, "body": 7}',
+        ],
     ],
 )
 def test_what_is_not_an_export_is_refused_and_nothing_is_stored(

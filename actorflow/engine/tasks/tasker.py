@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -267,9 +268,40 @@ class Tasker:
         one_by_one = Chunk(adapted, 1) if adapted.traits.divisible else adapted
         self._worker = spawn(self._start, behaviour=one_by_one, executor=self.lane, **options)
         self._port = Port(self._worker)
+        # Code of a user decides about the order: it is not called by the writer, who would wait.
+        self._door: deque[TaskRow] | None = None if behaviour is None else deque()
+        self._gate: list[None] = [None]  # the token of whoever lets tasks in
 
     def take(self, row: TaskRow) -> None:
-        """Queue a task. Thread-safe."""
+        """Queue a task, or have it queued. Thread-safe."""
+        if self._door is None:
+            self._offer(row)
+            return
+        self._door.append(row)
+        self._enter()
+
+    def _enter(self) -> None:
+        try:
+            self._gate.pop()
+        except IndexError:
+            return  # somebody is at the door
+        POOL.submit(self)
+
+    def run(self) -> None:
+        """Let in what waits at the door. Only the pool calls this."""
+        door = self._door
+        assert door is not None  # noqa: S101 - only those with a door submit themselves
+        while door:
+            row = door.popleft()
+            try:
+                self._offer(row)
+            except BaseException as error:  # noqa: BLE001 - a user's code: other tasks go on
+                self.board.attempt_failed(row, error)
+        self._gate.append(None)
+        if door:  # more has come meanwhile
+            self._enter()
+
+    def _offer(self, row: TaskRow) -> None:
         task = Task(
             row.id,
             row.execution,

@@ -446,7 +446,7 @@ def _launch_body(
 def _parsed(text: str) -> Tree:
     tree = parse(text)
     if tree[1] == [] and not tree[2]:  # nothing but comments and empty lines
-        msg = "the flow is empty: write at least one line, such as \"sequence\""
+        msg = 'the flow is empty: write at least one line, such as "sequence"'
         raise FlowError(msg)
     return tree
 

@@ -117,7 +117,9 @@ def _task_ended(state: Execution, ended: TaskEnded) -> Message:
     try:
         nid, m = _task_place(ended.task, state.exid)
     except ValueError:
-        raise MessageRefused(f"the end of task {ended.task!r} refused: it is no task here") from None
+        raise MessageRefused(
+            f"the end of task {ended.task!r} refused: it is no task here"
+        ) from None
     node = state.nodes.get(nid)
     handed = None if node is None else node.own.get("handed")
     if node is None or handed is None or handed[0] != m:

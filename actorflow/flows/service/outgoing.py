@@ -171,8 +171,6 @@ def _spring(out: FlowOutcome, outcome: Outcome, watches: Sequence[Watch]) -> Non
             continue
         owner, trap = watch.body["domain"], watch.body["trap"]
         for message in out.messages:
-            trigger = trigger_from_elsewhere(
-                watch.execution, owner, trap, message, after.domain
-            )
+            trigger = trigger_from_elsewhere(watch.execution, owner, trap, message, after.domain)
             if trigger is not None:
                 outcome.messages.append(Outgoing(watch.execution, trigger))

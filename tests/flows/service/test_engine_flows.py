@@ -199,7 +199,7 @@ def test_what_cannot_be_given_back_says_why(engine: af.Engine) -> None:
     with pytest.raises(MessageRefused, match="gone"):
         engine.flows.return_task(exid, "0_7", {})
     with pytest.raises(BadPayload, match="JSON object"):
-        engine.flows.return_task(exid, "0_0", [1])
+        engine.flows.return_task(exid, "0_0", [1])  # type: ignore[arg-type]
     with pytest.raises(UnknownExecution, match="nosuch"):
         engine.flows.return_task("nosuch", "0_0", {})
     engine.flows.return_task(exid, "0_0", {"fine": True})

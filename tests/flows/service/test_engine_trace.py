@@ -74,7 +74,7 @@ def seed(tmp_path: Path) -> tuple[Path, str, dict[str, Any]]:
         for count in (1, 2):
             task = desk.wait_for(count)[count - 1]
             engine.flows.return_task(exid, task.nid, task.payload)
-        engine.wait(exid, PATIENCE).view
+        engine.wait(exid, PATIENCE)
     return store, exid, golden
 
 

@@ -15,7 +15,6 @@ from actorflow.engine.kind import NewTask, Options, Outcome, Status, TaskEnded
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.tasks.tasker import Task
 from actorflow.flows.errors import FlowError
-from actorflow.flows.service import exids
 from actorflow.flows.service.exids import ExidMaker
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.testing import VirtualClock
@@ -90,7 +89,7 @@ def test_ids_differ_between_engines_at_the_same_instant(monkeypatch: pytest.Monk
     made = {maker.make("main", "u0", START) for maker in (one, other) for _ in range(1_000)}
     assert len(made) == 2_000
     rolls = iter([7, 7, 7, 8])  # the dice may fall alike all the same
-    monkeypatch.setattr(exids.secrets, "randbelow", lambda _limit: next(rolls))
+    monkeypatch.setattr("secrets.randbelow", lambda _limit: next(rolls))
     clock = VirtualClock(START)
     store = MemoryStore()
     with af.Engine(store, clock=clock) as engine:

@@ -87,7 +87,7 @@ def test_what_has_happened_need_not_be_waited_for(engine: af.Engine) -> None:
     engine.tasker("alice", lambda _task: None)
     engine.tasker("bob", lambda _task: None)
     exid = engine.launch("sequence tag: 'x'\n  task 'alice' 'a'\n  task 'bob' 'b'")
-    engine.wait(exid, PATIENCE).view
+    engine.wait(exid, PATIENCE)
     history = engine.execution(exid).view.history()
     tasks = [message["m"] for message in history if message["point"] == "task"]
     ends = [run["counters"]["msgs"] for run in engine.execution(exid).view.runs()]
@@ -102,7 +102,8 @@ def test_what_has_happened_need_not_be_waited_for(engine: af.Engine) -> None:
     }
     assert {text: engine.flows.wait_for(exid, text, 0)["m"] for text in expected} == expected
     assert engine.flows.wait_for(exid, "task", 0, after=tasks[0])["m"] == tasks[1]
-    assert engine.flows.wait_for(exid, "entered:x", 0)["nid"] == engine.flows.wait_for(exid, "left:x", 0)["nid"] == "0"
+    for text in ("entered:x", "left:x"):
+        assert engine.flows.wait_for(exid, text, 0)["nid"] == "0"
 
 
 def test_what_can_not_happen_any_more_is_not_waited_for(

@@ -112,7 +112,7 @@ class StoreFile:
                 "only: open it with the actorflow that wrote it"
             )
             raise StoreBroken(msg)
-        if set(connection.execute(_TEXTS)) != _texts():
+        if not _texts().issubset(connection.execute(_TEXTS)):
             msg = f"{self.path} is damaged (its tables are not those of a store); restore a backup"
             raise StoreBroken(msg)
 

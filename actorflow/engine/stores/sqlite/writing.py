@@ -107,7 +107,7 @@ class Writer:
         for new in change.creates:
             if self._kinds.get(new.id) != new.kind:
                 return False
-        if any([message.key for message in change.messages]):  # noqa: C419 - faster than a generator
+        if any([message.key is not None for message in change.messages]):  # noqa: C419 - faster
             return False
         change.rows = self._add_messages(change.messages, float(change.at))
         failpoint("commit.inside")
