@@ -229,11 +229,13 @@ def test_a_run_sees_one_library_and_directory_from_beginning_to_end() -> None:
 
 def test_nobody_is_told_of_commits_unless_somebody_waits() -> None:
     kind = kind_with()
-    assert kind.committed is None
+    tell = kind.committed
+    assert tell is None
     ticket = ThreadTicket()
     kind.waiters.add(EXID, ticket)
-    assert kind.committed is not None
-    kind.committed(Change(EXID))
+    tell = kind.committed
+    assert tell is not None
+    tell(Change(EXID))
     assert ticket.resolved
     assert len(kind.waiters) == 0
     assert kind.quick(EXID)
