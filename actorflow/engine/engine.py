@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from actorflow.engine import bodies
 from actorflow.engine.clock import WALL
 from actorflow.engine.core import Core
 from actorflow.engine.cron import next_time
@@ -209,6 +210,7 @@ class Engine:
         """
         core = self.core
         next_time(cron, core.clock.now(), zone)
+        bodies.encode(message)
         id_ = f"cron:{check_id(name, 'a schedule')}"
         plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": _WORKER, "body": message}
         core.reopen(id_, CronKind.name)
