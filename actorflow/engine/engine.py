@@ -8,7 +8,6 @@ import os
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from actorflow.engine import bodies
 from actorflow.engine.clock import WALL
@@ -500,7 +499,7 @@ class Engine:
 
 
 _WORKER = worker.KIND
-_OPEN: WeakSet[Engine] = WeakSet()
+_OPEN: set[Engine] = set()  # a worker's handle may be all that its user keeps
 
 
 def _close_all() -> None:
