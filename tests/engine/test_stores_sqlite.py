@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -713,3 +714,23 @@ def test_a_closed_store_in_a_folder_that_must_not_be_written(open_folder: Path) 
     open_folder.chmod(0o555)
     done = python(AS_NOBODY, str(path), "ro")
     assert "see the permissions of it and its folder" in done.stdout, done.stderr
+
+
+def test_looking_at_a_store_while_its_log_is_moved_into_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    store = SqliteStore(path, durability="off")
+    assert store._connection is not None
+    store._connection.execute("PRAGMA wal_autocheckpoint = 20")  # all the time
+    writing = threading.Thread(
+        target=lambda: [store.commit([full(number)]) for number in range(600)], daemon=True
+    )
+    writing.start()
+    looks = 0
+    while writing.is_alive():
+        SqliteStore(path, read_only=True).close()
+        with pytest.raises(StoreBusy):
+            SqliteStore(path)
+        looks += 1
+    assert looks > 0
+    store.close()
+    assert len(contents(path)) == 600 * 8
