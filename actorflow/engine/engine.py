@@ -230,14 +230,21 @@ class Engine:
         name, done = self._begin(kind, id), ThreadTicket()
         self.core.create(name, kind, body, done)
         self.core.wait_for(done, None, body)
-        return self.execution(name)
+        return self._started(name, kind)
 
     async def astart(self, kind: str, body: Any = None, *, id: str | None = None) -> Execution:  # noqa: A002
         """Like `start`, from a task of any event loop."""
         name, done = self._begin(kind, id), AsyncTicket()
         self.core.create(name, kind, body, done)
         await self.core.await_for(done, None, body)
-        return self.execution(name)
+        return self._started(name, kind)
+
+    def _started(self, name: str, kind: str) -> Execution:
+        found = self.execution(name)
+        if found.kind != kind:
+            msg = f"execution {name!r} is of kind {found.kind!r}, not {kind!r}: choose another id"
+            raise KindMismatch(msg)
+        return found
 
     def _begin(self, kind: str, given: str | None) -> str:
         core = self.core

@@ -134,6 +134,8 @@ def pack(envelope: Envelope) -> tuple[str, bytes]:
         for name in envelope.__struct_fields__
         if name not in ("id", "at")
     }
+    if fields.get("error") is not None:
+        fields["error"] = msgspec.to_builtins(fields["error"])
     return _TYPES[type(envelope)], _encode(fields)
 
 

@@ -164,7 +164,8 @@ class Outcome:
     watches: list[NewWatch] = field(default_factory=list)
     cancelled_watches: list[str] = field(default_factory=list)
     history: list[Any] = field(default_factory=list)
-    """Entries that `actorflow show` prints and `store.history` returns: plain data."""
+    """Entries that `actorflow show` prints and `store.history` returns: plain data, or
+    `msgspec.Raw` of plain data that the kind has encoded itself."""
 
 
 class Context:
@@ -255,4 +256,4 @@ class Kind(Protocol):
         """Return a state as bytes."""
 
     def run(self, context: Context, state: Any, batch: Any) -> Any:
-        """Handle a batch of envelopes: return an `Outcome`, or an awaitable of one."""
+        """Handle a batch of envelopes: return an `Outcome`, or an awaitable or `Deferred` of one."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import EngineClosed, UnknownKind
 from actorflow.engine.execution.live import WINDOW, Live, failure_of
+from actorflow.engine.execution.run import message_to_parent
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, Duplicate, NewDead
 from actorflow.runtime.errors import Rejected, StopTimeout, near
@@ -412,12 +413,13 @@ class Host:
                 waiter.resolve(error)
             try:
                 row = core.store.execution(live.id)
-            except Exception as failure:  # noqa: BLE001 - it stays as it is
-                log.error("the store cannot be read", exc_info=failure)
+            except Exception as unread:  # noqa: BLE001 - it stays as it is
+                log.error("the store cannot be read", exc_info=unread)
                 return
             if row is None or row.status != Status.ACTIVE:
                 core.watchers.tell(live.id)
                 return
+            failure = failure_of(error)
             change = Change(
                 live.id,
                 kind=row.kind,
@@ -425,10 +427,18 @@ class Host:
                 state=row.state,
                 version=row.version,
                 status=Status.FAILED,
-                error=core.encode_failure(failure_of(error)),
+                error=core.encode_failure(failure),
                 at=core.clock.now(),
             )
-            core.writer.submit(change, lambda change, _: core.watchers.tell(change.execution))
+            if row.parent is not None:
+                change.messages = (
+                    message_to_parent(row.parent, live.id, Status.FAILED, error=failure),
+                )
+            core.writer.submit(change, left)
+
+        def left(change: Change, _error: Exception | None) -> None:
+            self.deliver_rows(change.rows)
+            core.watchers.tell(live.id)
 
         core.writer.call(leave)
 

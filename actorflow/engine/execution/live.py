@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import Failure, Message, pack, unpack
 from actorflow.engine.errors import EngineClosed, text_of
-from actorflow.engine.execution.run import AlreadyThere, Run, RunFailed, answered
+from actorflow.engine.execution.run import (
+    AlreadyThere,
+    Run,
+    RunFailed,
+    answered,
+    message_to_parent,
+)
 from actorflow.engine.kind import Options, Status
 from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead
 from actorflow.runtime.errors import Displaced, WorkerStopped
@@ -379,7 +385,12 @@ class Live:
             change.expected = NEVER_RUN
             change.version = getattr(self.kind, "version", 1)
             change.status = Status.FAILED
-            change.error = core.encode_failure(failure_of(error))
+            failure = failure_of(error)
+            change.error = core.encode_failure(failure)
+            if self.parent is not None:
+                change.messages = (
+                    message_to_parent(self.parent, self.id, Status.FAILED, error=failure),
+                )
             self.add_creation(change)
 
         def committed(change: Change, failure: Exception | None) -> None:
@@ -389,7 +400,7 @@ class Live:
                     ticket.consume(AlreadyThere(self.id))
                 return
             if change.refusal is not None:  # it has run meanwhile: only the letter counts
-                change.expected, change.refusal = None, None
+                change.expected, change.refusal, change.messages = None, None, ()
                 core.writer.submit(change, committed, insist=True)
                 return
             if ticket is not None:
@@ -397,6 +408,7 @@ class Live:
             if change.expected is not None and failure is None:
                 self.creates = None
                 self.loaded = False
+                core.host.deliver_rows(change.rows)
                 core.watchers.tell(self.id)
             core.host.settle(self)
 

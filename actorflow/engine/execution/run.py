@@ -11,9 +11,11 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw
+
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import ChildEnded, Message, pack
-from actorflow.engine.errors import ExecutionEnded, KindMismatch
+from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Context, Outcome, Status
@@ -28,6 +30,7 @@ from actorflow.engine.stores.protocol import (
 )
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
+from actorflow.runtime.log import log
 from actorflow.runtime.worker.deferred import Deferred
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BUDGET", "AlreadyThere", "Run", "RunFailed", "answered", "change_of"]
 
+_AGAIN = 1.0  # seconds after which a state is read again that could not be
 BUDGET = 0.5
 """Seconds that one run may take before it has to leave the rest for the next."""
 
@@ -116,7 +120,9 @@ def change_of(live: Live, outcome: Outcome) -> Change:
     if outcome.cancelled_watches:
         change.cancelled_watches = [(name, watch) for watch in outcome.cancelled_watches]
     if outcome.history:
-        change.history = [encode(entry) for entry in outcome.history]
+        change.history = [
+            bytes(entry) if type(entry) is Raw else encode(entry) for entry in outcome.history
+        ]
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
@@ -197,6 +203,9 @@ class Run:
         failpoint("run.fetch")
         try:
             live.load()
+        except StoreRefused as error:  # it is there, and is read again
+            self._start_later(error)
+            return
         except Exception as error:  # noqa: BLE001 - this execution has failed, others go on
             live.core.host.break_off(live, error)
             self._done()
@@ -219,10 +228,25 @@ class Run:
             if type(outcome) is not Outcome and inspect.isawaitable(outcome):
                 LOOP.call_soon(partial(LOOP.spawn, lambda: self._await(outcome)))
                 return
+            if type(outcome) is Deferred:
+                outcome.then(self._resume)
+                return
             self._conclude(outcome)
         except BaseException as error:
             live.loaded = False  # it may have changed the state in place
             raise RunFailed(error) from error
+
+    def _start_later(self, error: StoreRefused) -> None:
+        """Start again when the store can perhaps be read."""
+        live = self.live
+        core = live.core
+        log.error("the state cannot be read; trying again", execution=live.id, error=str(error))
+
+        def again() -> None:
+            if live.port is not None:
+                live.port.submit(self)
+
+        core.clock.call_at(core.clock.now() + _AGAIN, again)
 
     def run(self) -> None:
         """Run again, after a lost race."""
@@ -236,6 +260,17 @@ class Run:
         try:
             self._conclude(await outcome, may_block=False)
         except BaseException as error:  # noqa: BLE001 - goes to the executor
+            self.live.loaded = False
+            self._done(RunFailed(error))
+
+    def _resume(self, error: BaseException | None, outcome: Any) -> None:
+        """Go on with what a kind has deferred. In the thread that resolves it."""
+        try:
+            if error is None:
+                self._conclude(outcome, may_block=False)
+        except BaseException as failure:  # noqa: BLE001 - goes to the executor
+            error = failure
+        if error is not None:
             self.live.loaded = False
             self._done(RunFailed(error))
 
@@ -312,10 +347,13 @@ class Run:
         elif error is not None:
             self._done(RunFailed(error))
         elif refusal is not None and refusal.reason == "exists":
-            live.core.host.forget(live)
+            host = live.core.host
+            host.forget(live)
             for ticket in self.tickets:
                 ticket.consume(AlreadyThere(live.id))
             self._done()
+            if live.held or live.behind:  # messages for the one that is there
+                host.read_now(live.id)
         elif refusal is not None and refusal.reason == "clash":
             self._done(RunFailed(_mismatch(refusal.execution)))
         elif live.port is not None:  # somebody else has written: run on the newer state

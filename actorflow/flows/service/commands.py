@@ -48,7 +48,7 @@ def run(
             flows.tasker(*_function(text))
         exid = flows.launch(tree, payload=first)
         typer.echo(exid, err=True)
-        _show_end(flows.wait(exid, timeout), trace=trace)
+        _show_end(engine.wait(exid, timeout).view, trace=trace)
 
 
 def _show_end(ended: FlowExecution, *, trace: bool) -> None:

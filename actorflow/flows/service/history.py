@@ -45,8 +45,6 @@ class Recorder(Observer):
         self._rows: list[tuple[Any, ...]] = []
         self._payload: Any = None
         self._place: int | None = None
-        self.fields: dict[str, Any] = {}
-        """More fields of the record: when the run was, and how long it took."""
         self.before = [dict(run.counters), len(run.nodes)]
 
     def observe(self, message: Message, _emitted: list[Message], nodes: int) -> None:
@@ -94,17 +92,18 @@ class Recorder(Observer):
             more["seen"] = list(parent.vars)  # the variables of the parent when attributes answer
         self._rows[-1] = (*row[:_MORE], more)
 
-    def entry(self, **fields: Any) -> dict[str, Any]:
-        """Return the record of the run as plain data."""
-        return {
-            "run": self._run.counters["runs"],
-            "before": self.before,
-            "messages": self._rows,
-            "payloads": self._gathered.payloads,
-            "values": self._gathered.values,
-            **self.fields,
-            **fields,
-        }
+    def record(self, **fields: Any) -> bytes:
+        """Return the record of the run as it is stored; `fields` are more to note about it."""
+        return _encode(
+            {
+                "run": self._run.counters["runs"],
+                "before": self.before,
+                "messages": self._rows,
+                "payloads": self._gathered.payloads,
+                "values": self._gathered.values,
+                **fields,
+            }
+        )
 
 
 def _limited(value: Any) -> Any:

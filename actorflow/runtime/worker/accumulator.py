@@ -109,19 +109,25 @@ class Accumulator:
         "_line",
         "_owner",
         "_plain",
+        "_ring_at",
+        "_seats",
         "_since",
         "_spawned",
         "_timeless",
         "_timer",
+        "_timing",
         "active",
         "actor_ref",
         "batch",
         "core",
+        "exit_reason",
         "first",
         "generation",
         "handle",
         "idle",
         "lock",
+        "mail",
+        "mode",
         "parts",
         "settings",
         "span",
@@ -129,22 +135,12 @@ class Accumulator:
         "value",
     )  # fmt: skip
 
-    # What most pairs never need has a default in the class, and costs an instance nothing.
-    exit_reason: ExitReason | None = None
-    """Why the pair ended; `None` while it lives."""
-    mode: StopMode | None = None
-    """How it stops, once it has been asked to."""
-    mail: deque[Any] | tuple[()] = ()
-    """Envelopes for the executor, which are served between two batches."""
-    _timing: Timing | None = None
-    _ring_at: int = NEVER
-    """The length of `raw` at which a push makes the accumulator look, or fold."""
     actor_ref: Any
     """The worker's ref."""
+    # What most pairs never need has a default in the class, and costs an instance nothing.
     _life: Life | None = None
     _intake: Intake | None = None
     _idleness: Idleness | None = None
-    _seats: list[Seat] | None = None
     _every: tuple[Seat, ...] = ()
     _exclusive: bool = False
 
@@ -154,6 +150,12 @@ class Accumulator:
         self.lock = allocate_lock()
         self.idle: list[Accumulator] = []
         self.state = STARTING
+        self.exit_reason: ExitReason | None = None
+        """Why the pair ended; `None` while it lives."""
+        self.mode: StopMode | None = None
+        """How it stops, once it has been asked to."""
+        self.mail: deque[Any] | tuple[()] = ()
+        """Envelopes for the executor, which are served between two batches."""
         self.handle: Callable[[Any, Any], Any] | None = settings.handle
         self.value = state
         """The state of the job."""
@@ -173,13 +175,16 @@ class Accumulator:
         """Whether what is held may always leave."""
         self._owner = 0
         self._timer: Timer | None = None
-        if self.core.shape.folds:
-            self._calm()
+        self._timing: Timing | None = None
+        self._ring_at = FOLD_AT * self.core.shape.width if self.core.shape.folds else NEVER
+        """The length of `raw` at which a push makes the accumulator look, or fold."""
         # A pair that runs one batch at a time is its own seat.
         self.first: Task | None = None
         self.batch: Batch | None = None
         self.parts: list[Batch] | None = None
         self.span: tuple[float, float, float] | None = None
+        self._seats: list[Seat] | None = None
+        """Free seats, where several batches may be in flight."""
         if settings.concurrency > 1:
             self._every = tuple(Seat(self) for _ in range(settings.concurrency))
             self._seats = list(self._every)
@@ -232,11 +237,11 @@ class Accumulator:
             self._take_back(pushed)
             raise self._deadlock()
         if self._takes_messages():
-            if self.core.shape.timed:
-                SHELTER.run(self._wake_timed)
-            else:
+            if self.settings.is_real or not self.core.shape.timed:
                 self._since = self.settings.clock.now()
                 self.settings.lane.claim(self.idle)
+            else:
+                SHELTER.run(self._wake_timed)
             if self._takes_messages():
                 return
         if SHELTER.run(self._refuse_late, pushed):
@@ -246,7 +251,10 @@ class Accumulator:
         return self.mode is None and self.exit_reason is None
 
     def _wake_timed(self) -> None:
-        """Begin, or set the timer, where a message need not leave at once."""
+        """Begin, or set the timer, before the push returns.
+
+        For tests, where time and the lane stand still until somebody moves them.
+        """
         with self.lock:
             effects = Effects()
             if self.idle and self.mode is None and self.exit_reason is None:

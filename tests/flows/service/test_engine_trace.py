@@ -67,13 +67,13 @@ def seed(tmp_path: Path) -> tuple[Path, str, dict[str, Any]]:
     desk = Desk()
     with af.Engine(store, durability="off") as engine:
         engine.tasker("nato", desk)
-        engine.router(lambda message: "nato")
+        engine.flows.router(lambda message: "nato")
         exid = engine.launch(
             golden["flow"], payload={}, vars=golden["launch"]["vars"], domain="golden"
         )
         for count in (1, 2):
             task = desk.wait_for(count)[count - 1]
-            engine.return_task(exid, task.nid, task.payload)
+            engine.flows.return_task(exid, task.nid, task.payload)
         engine.wait(exid, PATIENCE)
     return store, exid, golden
 
@@ -81,7 +81,7 @@ def seed(tmp_path: Path) -> tuple[Path, str, dict[str, Any]]:
 def test_the_seed_is_reproduced_on_the_engine(seed: tuple[Path, str, dict[str, Any]]) -> None:
     store, exid, golden = seed
     with af.Engine(store) as engine:
-        found = engine.execution(exid)
+        found = engine.execution(exid).view
         history = found.history()
         assert len(history) == 31
         for expected, message in zip(golden["messages"], history, strict=True):
@@ -134,7 +134,7 @@ def test_flow_trace_prints_the_layout_of_the_seed(seed: tuple[Path, str, dict[st
 def test_a_trace_shows_failures_and_what_was_left_over() -> None:
     with af.Engine(":memory:", max_messages=3) as engine:
         exid = engine.launch("sequence\n  1\n  fail 'no'")
-        found = engine.wait(exid, PATIENCE)
+        found = engine.wait(exid, PATIENCE).view
         text = "\n".join(trace_lines(exid, found.runs()))
     assert "r1>2" in text
     assert "err:FlowError no" in text or "err:" in text

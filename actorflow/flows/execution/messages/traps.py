@@ -15,10 +15,10 @@ from actorflow.flows.values.values import is_regex, to_regex
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
     from actorflow.flows.execution.run import Run
-    from actorflow.flows.execution.state import Execution
 
 
-_WIDE = frozenset(("execution", "domain", "subdomain"))
+_ELSEWHERE = frozenset(("domain", "subdomain"))
+_WIDE = _ELSEWHERE | {"execution"}
 _COMMA = re.compile(r"\s*,\s*")
 _REGEX = re.compile(r"/.*/[imxouesn]*", re.DOTALL)
 
@@ -122,22 +122,24 @@ def _spend(run: Run, trap: dict[str, Any]) -> None:
         run.traps[place : place + 1] = [{**trap, "left": left - 1}] if left > 1 else []
 
 
-def triggers_from_elsewhere(owner: Execution, message: Message, domain: str) -> list[Message]:
-    """Return the triggers for traps of ``owner`` that match a message of another execution.
+def trigger_from_elsewhere(
+    exid: str, owner: str, trap: dict[str, Any], message: Message, domain: str
+) -> Message | None:
+    """Return the trigger for a trap of ``exid`` that matches a message of another execution.
 
-    Only traps with ``range: 'domain'`` or ``'subdomain'`` do. The engine sends the triggers to
-    the owner; whether the trap still exists is checked when they are processed.
+    ``owner`` is the domain of ``exid``, ``domain`` that of the message. Call it only for a trap
+    that `looks_elsewhere`. Whether the trap still exists is checked when the trigger is processed.
     """
-    out = []
-    for trap in owner.traps:
-        wide = trap.get("range")
-        near = domain == owner.domain or not owner.domain
-        below = wide == "subdomain" and domain.startswith(f"{owner.domain}.")
-        if wide not in ("domain", "subdomain") or not (near or below):
-            continue
-        if _fits_message(trap, message):
-            out.append({**_trigger(owner.exid, trap, message), "trap_id": trap["id"]})
-    return out
+    near = domain == owner or not owner
+    below = trap.get("range") == "subdomain" and domain.startswith(f"{owner}.")
+    if not (near or below) or not _fits_message(trap, message):
+        return None
+    return {**_trigger(exid, trap, message), "trap_id": trap["id"]}
+
+
+def looks_elsewhere(trap: dict[str, Any]) -> bool:
+    """Return whether a trap watches the messages of other executions, too."""
+    return trap.get("range") in _ELSEWHERE
 
 
 def take_from_elsewhere(run: Run, message: Message) -> bool:
