@@ -374,11 +374,14 @@ from tests.engine.test_stores_sqlite import SqliteStore, full
 
 store = SqliteStore(sys.argv[1], durability="off")
 store.commit([full(0)])
+ready, tell = os.pipe()
 child = os.fork()
 if child == 0:
+    os.write(tell, b"x")
     sys.stdin.readline()
     store.close()
     sys.exit(0)
+os.read(ready, 1)  # the child has let go of the lock
 print(child, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -721,9 +724,12 @@ def test_looking_at_a_store_while_its_log_is_moved_into_it(tmp_path: Path) -> No
     store = SqliteStore(path, durability="off")
     assert store._connection is not None
     store._connection.execute("PRAGMA wal_autocheckpoint = 20")  # all the time
-    writing = threading.Thread(
-        target=lambda: [store.commit([full(number)]) for number in range(600)], daemon=True
-    )
+
+    def write() -> None:
+        for number in range(600):
+            store.commit([full(number)])
+
+    writing = threading.Thread(target=write, daemon=True)
     writing.start()
     looks = 0
     while writing.is_alive():
