@@ -8,8 +8,8 @@ import os
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
+from actorflow.engine import bodies
 from actorflow.engine.clock import WALL
 from actorflow.engine.core import Core
 from actorflow.engine.cron import next_time
@@ -210,6 +210,7 @@ class Engine:
         """
         core = self.core
         next_time(cron, core.clock.now(), zone)
+        bodies.encode(message)
         id_ = f"cron:{check_id(name, 'a schedule')}"
         plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": _WORKER, "body": message}
         core.reopen(id_, CronKind.name)
@@ -514,7 +515,7 @@ class Engine:
 
 
 _WORKER = worker.KIND
-_OPEN: WeakSet[Engine] = WeakSet()
+_OPEN: set[Engine] = set()  # a worker's handle may be all that its user keeps
 
 
 def _close_all() -> None:

@@ -61,17 +61,19 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_the_lock_goes_with_its_process_however_that_ends(tmp_path: Path) -> None:
     script = (
-        "import sys, time\nfrom pathlib import Path\n"
+        "import sys\nfrom pathlib import Path\n"
         "from actorflow.engine.stores.sqlite.lock import FileLock\n"
-        "lock = FileLock(Path(sys.argv[1]))\nprint('locked', flush=True)\ntime.sleep(600)\n"
+        "lock = FileLock(Path(sys.argv[1]))\nprint('locked', flush=True)\nsys.stdin.read()\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path / "s.db")],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
+    assert process.stdin is not None
     try:
         assert process.stdout.readline() == "locked\n"
         with pytest.raises(StoreBusy, match=f"process {process.pid}"):
@@ -79,6 +81,7 @@ def test_the_lock_goes_with_its_process_however_that_ends(tmp_path: Path) -> Non
     finally:
         process.kill()
         process.wait(PATIENCE)
+        process.stdin.close()
         process.stdout.close()
     FileLock(tmp_path / "s.db").release()
 

@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -373,11 +374,14 @@ from tests.engine.test_stores_sqlite import SqliteStore, full
 
 store = SqliteStore(sys.argv[1], durability="off")
 store.commit([full(0)])
+ready, tell = os.pipe()
 child = os.fork()
 if child == 0:
+    os.write(tell, b"x")
     sys.stdin.readline()
     store.close()
     sys.exit(0)
+os.read(ready, 1)  # the child has let go of the lock
 print(child, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -713,3 +717,26 @@ def test_a_closed_store_in_a_folder_that_must_not_be_written(open_folder: Path) 
     open_folder.chmod(0o555)
     done = python(AS_NOBODY, str(path), "ro")
     assert "see the permissions of it and its folder" in done.stdout, done.stderr
+
+
+def test_looking_at_a_store_while_its_log_is_moved_into_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    store = SqliteStore(path, durability="off")
+    assert store._connection is not None
+    store._connection.execute("PRAGMA wal_autocheckpoint = 20")  # all the time
+
+    def write() -> None:
+        for number in range(600):
+            store.commit([full(number)])
+
+    writing = threading.Thread(target=write, daemon=True)
+    writing.start()
+    looks = 0
+    while writing.is_alive():
+        SqliteStore(path, read_only=True).close()
+        with pytest.raises(StoreBusy):
+            SqliteStore(path)
+        looks += 1
+    assert looks > 0
+    store.close()
+    assert len(contents(path)) == 600 * 8

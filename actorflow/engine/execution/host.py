@@ -519,12 +519,16 @@ class Host:
         return False
 
     def forget(self, live: Live) -> None:
-        """Let go of an execution that came to nothing: there is one of that id already."""
+        """Let go of an execution that came to nothing: there is one of that id already.
+
+        What was handed to it meanwhile is stored, and goes to the other one.
+        """
+        if live.port is not None:
+            live.port.finish()
         if self._live.get(live.id) is live:
             del self._live[live.id]
             self._unread.add(live.id)
-        if live.port is not None:
-            live.port.finish()
+            self._core.writer.call(partial(self._read_again, [live.id]))
 
     def keep_waiting(self, ticket: Ticket) -> None:
         """Keep a message that is not processed because the engine is being closed.

@@ -94,7 +94,9 @@ def change_of(live: Live, outcome: Outcome) -> Change:
             for timer in outcome.timers
         ]
     if outcome.cancelled_timers:
-        change.cancelled_timers = [(name, timer) for timer in outcome.cancelled_timers]
+        change.cancelled_timers = [
+            (name, check_id(timer, "a timer")) for timer in outcome.cancelled_timers
+        ]
     if outcome.tasks:
         change.tasks = [
             TaskRow(
@@ -111,14 +113,17 @@ def change_of(live: Live, outcome: Outcome) -> Change:
             )
             for task in outcome.tasks
         ]
-    change.finished_tasks = outcome.cancelled_tasks
+    if outcome.cancelled_tasks:
+        change.finished_tasks = [check_id(task, "a task") for task in outcome.cancelled_tasks]
     if outcome.watches:
         change.watches = [
             WatchRow(name, check_id(watch.id, "a watch"), kind.name, encode(watch.body))
             for watch in outcome.watches
         ]
     if outcome.cancelled_watches:
-        change.cancelled_watches = [(name, watch) for watch in outcome.cancelled_watches]
+        change.cancelled_watches = [
+            (name, check_id(watch, "a watch")) for watch in outcome.cancelled_watches
+        ]
     if outcome.history:
         change.history = [
             bytes(entry) if type(entry) is Raw else encode(entry) for entry in outcome.history
@@ -145,7 +150,10 @@ def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:
             NewMessage(check_id(child.id, "a child"), "message", encode(child.body))
             for child in outcome.children
         ),
-        *(NewMessage(child, "cancel", b"\xc0") for child in outcome.cancelled_children),
+        *(
+            NewMessage(check_id(child, "a child"), "cancel", b"\xc0")
+            for child in outcome.cancelled_children
+        ),
     ]
     change.creates = [
         *(

@@ -53,7 +53,7 @@ def open_store(
     Args:
         where: a file, `":memory:"`, a URL, or a store, which is returned as it is.
         durability: what a commit has outlived when it returns; see `SqliteStore`.
-        check: verify what is there, as far as the store can; `False` also accepts the loss of a log.
+        check: verify what is there, as far as the store can; `False` accepts the loss of a log.
         read_only: look, while another process may be writing.
 
     Raises:

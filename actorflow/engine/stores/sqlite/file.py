@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreFull, StoreRefused
 from actorflow.engine.stores.sqlite.lock import sync_folder
 from actorflow.engine.stores.sqlite.schema import APPLICATION, SCHEMA, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["StoreFile"]
 
@@ -93,7 +97,7 @@ class StoreFile:
         if not os.access(self.path, os.R_OK):
             msg = f"{self.path} cannot be read: permission denied"
             raise StoreRefused(msg)
-        with closing(self.connect("immutable=1")) as connection:
+        with self._looking() as connection:
             self.refuse_strangers(connection)
 
     def refuse_strangers(self, connection: sqlite3.Connection) -> None:
@@ -139,22 +143,32 @@ class StoreFile:
 
     def quick_check(self) -> None:
         """Refuse a file whose structure is damaged. O(n): some 500 MB/s."""
+        with self._looking() as connection:
+            (size,) = connection.execute("PRAGMA page_size").fetchone()
+            if not self.has_log and self.path.stat().st_size % size:
+                verdict = "its end is missing"  # SQLite would read zeros
+            else:
+                (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                msg = f"{self.path} is damaged ({verdict}); restore a backup"
+                raise StoreBroken(msg)
+
+    @contextmanager
+    def _looking(self) -> Iterator[sqlite3.Connection]:
+        """Open a connection that leaves no trace if what is inside raises.
+
+        Where there is a log, the store may be open elsewhere: then it is read with all locks.
+        """
         had_index = self._index.exists()
-        has_log = self.has_log
-        verdict = "not read"
+        sound = False
+        connection = self.connect("mode=ro" if self.has_log else "immutable=1")
         try:
-            with closing(self.connect("mode=ro" if has_log else "immutable=1")) as connection:
-                (size,) = connection.execute("PRAGMA page_size").fetchone()
-                if not has_log and self.path.stat().st_size % size:
-                    verdict = "its end is missing"  # SQLite would read zeros
-                else:
-                    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            yield connection
+            sound = True
         finally:
-            if verdict != "ok" and not had_index:
+            connection.close()
+            if not sound and not had_index:
                 self._index.unlink(missing_ok=True)
-        if verdict != "ok":
-            msg = f"{self.path} is damaged ({verdict}); restore a backup"
-            raise StoreBroken(msg)
 
     # Making.
 
