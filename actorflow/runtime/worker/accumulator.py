@@ -66,7 +66,7 @@ from actorflow.runtime.worker.machine import (
     StopMode,
     advance,
 )
-from actorflow.runtime.worker.metrics import Timing
+from actorflow.runtime.worker.metrics import Backlog, Timing
 from actorflow.runtime.worker.seat import Effects, Failed, Nobody, Order, Seat, Task
 from behaviours.base import Reason
 
@@ -141,6 +141,7 @@ class Accumulator:
     _life: Life | None = None
     _intake: Intake | None = None
     _idleness: Idleness | None = None
+    _backlog: Backlog | None = None
     _every: tuple[Seat, ...] = ()
     _exclusive: bool = False
 
@@ -384,16 +385,23 @@ class Accumulator:
     def _begin_line(self, seat: Any, batch: Batch, now: float) -> None:
         """Let a seat run a batch that was cut from a line, after a push. Under the lock."""
         since = self._since
-        if self.state is IDLE:  # so it has just arrived, and what comes now waits since then
-            seat.span = (since, since, now)
+        woken = self.state is IDLE
+        seat.span = (since, since if woken else now, now)
+        seat.batch = batch
+        if self.core.shape.divides:
+            self._divide(seat, now, woken=woken)
+        if woken:  # so it has just arrived, and what comes now waits since then
             self.state = RUNNING
         else:
-            seat.span = (since, now, now)
             self._since = now
         self.active += 1
-        seat.batch = batch
-        if batch.reason is not _IDLE:
-            self._count_reason(batch.reason)
+
+    def _divide(self, seat: Any, now: float, *, woken: bool) -> None:
+        """Note for which reason, and when what it consists of arrived, a part of a line leaves."""
+        if self.core.raw or self._backlog is not None:
+            seat.span = self._span(seat.batch.size, now, woken=woken)
+        if seat.batch.reason is not _IDLE:
+            self._count_reason(seat.batch.reason)
 
     def _cut(self, count: int) -> Batch | None:
         """Take a batch of at most `count` messages of a line straight from `raw`. Under the lock.
@@ -467,11 +475,11 @@ class Accumulator:
                 task, effects = self._after(seat)
             elif raw:
                 self._lead = 1
-                seat.batch = task = cut = self._cut(NEVER)
+                seat.batch = task = self._cut(NEVER)
                 seat.span = (self._since, end, end)
+                if core.shape.divides:
+                    self._divide(seat, end, woken=False)
                 self._since = end
-                if cut is not None and cut.reason is not _IDLE:
-                    self._count_reason(cut.reason)
                 if self._seats is None or not self._keep_room():
                     return task
                 effects = Effects()
@@ -879,6 +887,13 @@ class Accumulator:
             high = low + (moment - low) * (size - 1) / max(size, 1)
         elif woken:
             high = low
+        rest = len(self.core) if self.core.shape.divides else 0
+        if rest and self._backlog is None:
+            self._backlog = Backlog()
+        if self._backlog is not None:
+            low, high = self._backlog.span(size, rest, low, high)
+            if not rest:
+                self._backlog = None
         return low, high, moment
 
     def _look_again(self) -> Event | None:
