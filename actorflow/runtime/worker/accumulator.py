@@ -35,6 +35,7 @@ from actorflow.runtime.worker.idleness import Idleness
 from actorflow.runtime.worker.intake import FOLD_AT, Intake
 from actorflow.runtime.worker.life import Life
 from actorflow.runtime.worker.machine import (
+    BROKEN,
     CALL_ON_IDLE,
     CALL_ON_STOP,
     CANCEL_TIMER,
@@ -768,15 +769,21 @@ class Accumulator:
     def _fail(self, seat: Any, error: Exception) -> None:
         """Let a seat crash with what the behaviour raised. Under the lock.
 
-        Without a free seat it is only reported: those that are at work meet it when they go on.
+        Without a free seat it is only reported, because those that are at work meet it when they go
+        on; and so it is where there is no executor that could crash.
         """
-        if seat is None or self.state is DEAD:
+        steps: tuple[Step, ...] = ()
+        if seat is not None:
+            self.state, steps = advance(self.state, BROKEN, Facts())
+        for step in steps:
+            if step is CANCEL_TIMER:
+                self._cancel_timer()
+            elif step is TOKEN_OUT:
+                self.idle.clear()
+            else:
+                self._begin_task(seat, Failed(error))
+        if not steps:
             self.core.note_refusal((), error)
-            return
-        if self.mode is None:
-            self.idle.clear()
-            self.state = RUNNING
-        self._begin_task(seat, Failed(error))
 
     def prepare(self, now: float, effects: Effects) -> Exception | None:
         """Fold what is raw on behalf of a producer; if the behaviour raises, the pair crashes.
@@ -790,8 +797,10 @@ class Accumulator:
         except Exception as error:  # noqa: BLE001 - of a behaviour
             seat = self._free_seat()
             self._fail(seat, error)
-            if seat is not None:
+            if seat is not None and seat.first is not None:
                 effects.seats.append(seat)
+            elif seat is not None:
+                self._leave(seat)
             return error
         finally:
             self._owner = 0
