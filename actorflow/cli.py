@@ -17,7 +17,10 @@ def application() -> typer.Typer:
 
     @app.callback()
     def actorflow() -> None:
-        """Workers that take everything that arrived while they were busy."""
+        """Workers that take everything that arrived while they were busy.
+
+        Exit codes: 0, it is done; 1, the engine or the store refused it; 2, wrong arguments.
+        """
 
     @app.command()
     def version() -> None:
@@ -26,18 +29,18 @@ def application() -> typer.Typer:
 
         typer.echo(__version__)
 
-    # Everything behind `bench` is parsed by the lab itself, which is imported only then.
+    # Everything behind `lab` is parsed by the lab itself, which is imported only then.
     @app.command(
         add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     )
-    def bench(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
+    def lab(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
         """Compare batching policies on your traffic: simulate, measure, advise."""
         try:
-            from actorflow.bench.commands import app as lab  # noqa: PLC0415
+            from actorflow.lab.commands import app as commands  # noqa: PLC0415
         except ImportError as error:
-            sys.exit(f"the policy lab needs {error.name}: pip install 'actorflow[bench]'")
-        lab(arguments or [], prog_name="actorflow bench")
+            sys.exit(f"the policy lab needs {error.name}: pip install 'actorflow[lab]'")
+        commands(arguments or [], prog_name="actorflow lab")
 
     @app.command(
         add_help_option=False,
@@ -49,7 +52,7 @@ def application() -> typer.Typer:
 
         commands(arguments or [], prog_name="actorflow flow")
 
-    from actorflow.engine.operations.commands import mount  # noqa: PLC0415 - only for the command line
+    from actorflow.web.commands.mounting import mount  # noqa: PLC0415 - only for the command line
 
     mount(app)
     return app

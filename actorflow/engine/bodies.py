@@ -8,29 +8,159 @@ import msgspec
 
 from actorflow.engine.errors import NotStorable
 
-__all__ = ["decode", "encode"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "decode", "encode"]
 
+MAX_DEPTH = 200
+"""How deep lists and dicts of one message may be nested."""
+MAX_BYTES = 64 * 1024 * 1024
+"""How large one message or state may be."""
+
+_PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder()
+_REMEDY = "use plain data: None, bool, int, float, str, bytes, and lists and dicts of these"
 
 
 def encode(value: Any) -> bytes:
-    """Make bytes of plain data.
+    """Return plain data as bytes.
+
+    >>> encode({"rows": [1, {2}]})
+    Traceback (most recent call last):
+    ...
+    actorflow.engine.errors.NotStorable: a set at ['rows'][1] cannot be stored: use plain data: ...
 
     Raises:
-        NotStorable: there is something in it that is not plain data.
+        NotStorable: a part of it is not plain data, is nested too deeply, or all is too large; the
+            message names the path to that part, and the limit.
 
     """
+    if type(value) not in _PLAIN:
+        _refuse_strangers(value)
+    elif type(value) in (str, bytes):
+        _refuse_large(len(value))
     try:
-        return _encoder.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        msg = (
-            f"{value!r:.200} cannot be stored: {error}; use plain data: None, bool, int, float, "
-            "str, bytes, lists and dicts of these"
-        )
+        data = _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        path = _path_to(value, _is_encodable)
+        msg = f"{_shown(value, path)} cannot be stored: {error}; {_REMEDY}"
         raise NotStorable(msg) from None
+    if len(data) > MAX_BYTES:
+        _refuse_large(len(data))
+    return data
 
 
 def decode(data: bytes) -> Any:
-    """Make the data of what `encode` has made. Tuples come back as lists."""
+    """Return the data that `encode` made bytes of. Tuples come back as lists."""
     return _decoder.decode(data)
+
+
+def _refuse_large(size: int) -> None:
+    if size > MAX_BYTES:
+        msg = (
+            f"{size:,} bytes are too many for one message: at most {MAX_BYTES:,} can be stored; "
+            "store the data elsewhere and send a reference"
+        )
+        raise NotStorable(msg)
+
+
+def _refuse_strangers(value: Any) -> None:
+    """Look at every part, without recursion: depth and size are bounded here, too."""
+    plain = _PLAIN
+    size = 0
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        deeper: list[Any] = []
+        for each in level:
+            parts = each.values() if type(each) is dict else each
+            if parts is each and type(each) is not list and type(each) is not tuple:
+                _refuse(value, each)
+            elif parts is not each and not plain.issuperset(map(type, each)):
+                _refuse_key(value, each)
+            size += len(each)
+            for part in parts:
+                kind = type(part)
+                if kind not in plain:
+                    deeper.append(part)
+                elif kind is str or kind is bytes:
+                    size += len(part)
+        if size > MAX_BYTES:
+            _refuse_large(size)
+        if not deeper:
+            return
+        level = deeper
+    msg = (
+        f"the part at {_deepest(value)} is nested deeper than {MAX_DEPTH} levels, which cannot be "
+        "stored: flatten it, or send it as text"
+    )
+    raise NotStorable(msg)
+
+
+def _refuse_key(whole: Any, container: dict[Any, Any]) -> None:
+    key = next(key for key in container if type(key) not in _PLAIN)
+    path = _path_to(whole, lambda each: each is not container)
+    msg = f"the key {key!r:.80} at {path} cannot be stored: {_REMEDY}"
+    raise NotStorable(msg)
+
+
+def _refuse(whole: Any, part: Any) -> None:
+    """Raise for a part whose type would come back as another one, or not at all."""
+    path = _path_to(whole, lambda each: each is not part)
+    name = type(part).__name__
+    article = "an" if name[:1].lower() in "aeiou" else "a"
+    msg = f"{article} {name} at {path} cannot be stored: {_REMEDY}"
+    raise NotStorable(msg)
+
+
+def _is_encodable(part: Any) -> bool:
+    if type(part) in (dict, list, tuple):
+        return True
+    try:
+        _encoder.encode(part)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _path_to(whole: Any, is_fine: Any) -> str:
+    """Return the path to the first part that is not fine: `message` where that is all of it."""
+    waiting = [(whole, "")]
+    while waiting:
+        each, path = waiting.pop()
+        if not is_fine(each):
+            return path or "the message itself"
+        if type(each) is dict:
+            waiting += [(part, f"{path}[{key!r:.40}]") for key, part in reversed(each.items())]
+        elif type(each) in (list, tuple):
+            waiting += [(part, f"{path}[{at}]") for at, part in reversed(list(enumerate(each)))]
+    return "the message itself"
+
+
+def _shown(whole: Any, path: str) -> str:
+    return f"{whole!r:.200}" if path == "the message itself" else f"the part at {path}"
+
+
+def _deepest(value: Any) -> str:
+    """Return the beginning of a path that is too deep."""
+    path, each = "", value
+    for _ in range(3):
+        if type(each) is dict:
+            key, each = max(each.items(), key=lambda item: _depth(item[1]))
+            path += f"[{key!r:.40}]"
+        elif type(each) in (list, tuple):
+            at = max(range(len(each)), key=lambda at: _depth(each[at]))
+            each = each[at]
+            path += f"[{at}]"
+    return f"{path}..."
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        level = [
+            part
+            for each in level
+            if type(each) in (dict, list, tuple)
+            for part in (each.values() if type(each) is dict else each)
+        ]
+    return depth

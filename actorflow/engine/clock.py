@@ -1,4 +1,9 @@
-"""The engine's time: seconds since the epoch, so that timers outlive the process."""
+"""The engine's time: seconds since the epoch, so that timers outlive the process.
+
+Waits inside one process are measured by a clock that nobody can set: the machine's wall clock is
+read once, and counted on from there. A step forward (somebody sets the clock, or the machine
+sleeps) is followed; a step back is not, so no wait grows because of it.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +18,31 @@ if TYPE_CHECKING:
 __all__ = ["WALL", "WallClock"]
 
 _LOOK = 10.0  # seconds after which the wall clock is looked at again: somebody may have set it
+_STEP = 0.5  # seconds that the machine's clock may be ahead before that counts as a step
 
 
 class WallClock:
-    """The machine's wall clock; calls are made by the runtime's clock thread.
+    """Wall time that never goes back; calls are made by the runtime's clock thread.
 
     A call that is far away is looked at every 10 s, so it is late by no more than that when the
-    clock of the machine is set, or the machine was asleep.
+    clock of the machine is set forward, or the machine was asleep.
     """
 
-    now = staticmethod(time.time)
+    def __init__(
+        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wall = wall
+        self._steady = steady
+        self._offset = wall() - steady()
+
+    def now(self) -> float:
+        """Return seconds since the epoch."""
+        now = self._steady() + self._offset
+        ahead = self._wall() - now
+        if ahead > _STEP:
+            self._offset += ahead
+            now += ahead
+        return now
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` at a moment of wall time, however far away. O(log n)."""
@@ -31,14 +51,14 @@ class WallClock:
         return timer
 
     def _arm(self, timer: Timer) -> None:
-        delay = min(timer.when - time.time(), _LOOK)
+        delay = min(timer.when - self.now(), _LOOK)
         SYSTEM.call_at(SYSTEM.now() + delay, lambda: self._look(timer))
 
     def _look(self, timer: Timer) -> None:
         """Make the call if its time has come. In the clock's thread."""
         if timer.callback is None:
             return
-        if timer.when > time.time():
+        if timer.when > self.now():
             self._arm(timer)
             return
         callback, timer.callback = timer.callback, None

@@ -1,45 +1,48 @@
-"""The engine: durable executions on one store."""
+"""The engine: durable executions on one store, of any kind."""
 
 from __future__ import annotations
 
-import threading
+import asyncio
+import atexit
+import os
+import uuid
 from dataclasses import dataclass
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.clock import WALL
-from actorflow.engine.errors import EngineClosed, StoreFull, UnknownExecution, WaitTimeout
-from actorflow.engine.execution.failpoints import failpoint
-from actorflow.engine.execution.host import Host
-from actorflow.engine.execution.timers import Timers
-from actorflow.engine.execution.writer import AGAIN, Append, Writer
+from actorflow.engine.core import Core
+from actorflow.engine.cron import next_time
+from actorflow.engine.errors import KindMismatch, UnknownKind, WaitTimeout
+from actorflow.engine.handle import Execution
+from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import Status
-from actorflow.engine.kinds.cron import CronKind, next_time
-from actorflow.engine.kinds.worker import DurableWorker, WorkerKind
+from actorflow.engine.kinds import worker
+from actorflow.engine.kinds.cron import CronKind
+from actorflow.engine.kinds.worker import DurableWorker, Job, WorkerKind
 from actorflow.engine.operations.dead_letters import Letters
 from actorflow.engine.stores.opening import open_store
-from actorflow.engine.stores.protocol import Change
-from actorflow.engine.tasks.board import Taskers
-from actorflow.runtime.clock import SYSTEM
-from actorflow.runtime.errors import BadOption, PushTimeout, near
-from actorflow.runtime.log import log
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.errors import BadOption, near
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from behaviours import Queue
+from behaviours.arguments import count, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
     from actorflow.engine.kind import Kind
-    from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, Store
+    from actorflow.engine.stores.protocol import Store
 
-__all__ = ["Engine", "EngineStatistics"]
+__all__ = ["RETENTION", "Engine", "EngineStatistics"]
 
-_LEAST = 0.1  # seconds that a run has to end, however long the tasks have taken before
-_PURGE_EVERY = 3_600.0  # seconds between looking for what has been kept long enough
+RETENTION = 30 * 86_400.0
+"""Seconds that executions are kept after they have ended, unless told otherwise: 30 days."""
+
+_AT_EXIT = 5.0  # seconds for an engine that nobody has closed
+_STORED = 5.0  # seconds that the answer to a task may take to be stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +76,17 @@ class Engine:
     Args:
         where: a file, `":memory:"`, a URL such as `"sqlite://orders.db"`, or a store of your own.
         durability: of a file: `"full"`, `"normal"` or `"off"`; see `SqliteStore`.
-        check: of a file: read and verify everything when it is opened.
-        retention: seconds that ended executions and history are kept; for ever by default.
+        check: of a file: check its structure when it is opened.
+        retention: seconds that executions are kept after they have ended; `None`: for ever.
         max_live: executions that stay in memory although they have nothing to do.
         clock: where time comes from; tests give a virtual one.
 
-    Opening an engine on a store goes on with everything that was not finished: messages that
-    were not consumed, timers, tasks. What is for a kind or a tasker that is not registered yet
-    waits for it.
+    Nothing that is stored runs before `resume()`, or the first `send`, `start`, `wait` or push: so
+    kinds, workers and taskers can be registered in any order before.
 
     Raises:
         StoreBusy: another process has the store open for writing.
-        StoreBroken: the file is torn, empty, not ours, or of a newer version.
+        StoreBroken: the file is torn, empty, not ours, or of another version.
 
     """
 
@@ -94,59 +96,43 @@ class Engine:
         *,
         durability: str = "full",
         check: bool = True,
-        retention: float | None = None,
+        retention: float | None = RETENTION,
         max_live: int = 1_000,
         clock: Any = WALL,
     ) -> None:
-        self.clock = clock
-        self.worker_clock = SYSTEM if clock is WALL else clock
-        self.store = open_store(where, durability=durability, check=check)
-        self.kinds: dict[str, Kind] = {}
-        self.closed = False
-        self._retention = retention
-        self._lock = threading.Lock()
-        self._watchers: dict[str, list[ThreadTicket]] = {}
-        self.host = Host(self, max_live)
-        self.timers = Timers(self)
-        self.taskers = Taskers(self)
-        self.writer = Writer(self.store, clock, self.host.deliver)
-        self.register(CronKind(clock))
-        self._recover()
+        if retention is not None:
+            seconds(retention, "retention", "retention=30 * 86_400", error=BadOption)
+        count(max_live, "max_live", "max_live=1_000", least=0, error=BadOption)
+        if not callable(getattr(clock, "now", None)) or not hasattr(clock, "call_at"):
+            msg = f"clock={clock!r:.80} is not a clock: it needs now() and call_at(when, callback)"
+            raise BadOption(msg)
+        store = open_store(where, durability=durability, check=check)
+        self.core = Core(store, clock=clock, max_live=max_live, retention=retention)
+        """The inside, for those who build a kind of execution with verbs of its own."""
+        self._workers = WorkerKind()
+        self.core.register(self._workers)
+        self.core.register(CronKind())
+        _OPEN.add(self)
 
-    # Beginning again.
-
-    def _recover(self) -> None:
-        """Go on with tasks and timers; messages go on when their kinds are registered."""
-        tasks = list(self.store.rows("tasks"))
-        self.taskers.hand_out(tasks)
-        if tasks:
-            log.info("recovered", tasks=len(tasks))
-        self.timers.start()
-        if self._retention is not None:
-            self.writer.call(self._purge_old)
+    # Beginning.
 
     def register(self, kind: Kind) -> None:
-        """Make a kind of execution known; what was kept for it goes on.
+        """Make a kind of execution known.
 
         Raises:
             BadOption: there is one of that name.
 
         """
-        with self._lock:
-            if kind.name in self.kinds:
-                msg = f"there is a kind {kind.name!r} already; give this one another name"
-                raise BadOption(msg)
+        self.core.register(kind)
 
-        def begin() -> None:  # in the writer's thread, so that nothing is delivered twice
-            rows = list(self.store.pending(kind.name))
-            self.kinds[kind.name] = kind
-            self.host.recover(rows, kind.name)
-            if rows:
-                log.info("recovered", kind=kind.name, messages=len(rows))
+    def resume(self) -> None:
+        """Go on with everything that is stored: messages, timers, tasks.
 
-        self._in_writer(begin)
-
-    # What users call.
+        The first `send`, `start`, `wait` or push does so, too. Register kinds, workers and taskers
+        before; what is for one that is missing waits for it.
+        """
+        self.core.refuse_if_closed()
+        self.core.resume()
 
     def worker(
         self,
@@ -158,7 +144,7 @@ class Engine:
         throttle: float | None = None,
         on_failure: Any = "isolate",
     ) -> DurableWorker:
-        """Start a durable worker, or go on with the one of that name in the store.
+        """Return a durable worker: a new one, or the one of that name in the store.
 
         Args:
             name: its id in the store.
@@ -170,12 +156,21 @@ class Engine:
             on_failure: as for `spawn`; what is given up becomes a stored dead letter. The default
                 finds the message that fails and delivers the others.
 
+        Raises:
+            KindMismatch: the store has another kind of execution under that name.
+
         """
-        kind = WorkerKind(
-            name, job, state=state, behaviour=behaviour, throttle=throttle, on_failure=on_failure
-        )
-        self.register(kind)
-        return DurableWorker(self, name, kind)
+        core = self.core
+        core.refuse_if_closed()
+        row = core.store.execution(check_id(name, "a worker"))
+        if row is not None and row.kind != worker.KIND:
+            msg = f"execution {name!r} is of kind {row.kind!r}, not a worker: choose another name"
+            raise KindMismatch(msg)
+        given = Job(job, state=state, behaviour=behaviour, throttle=throttle, on_failure=on_failure)
+        self._workers.add(name, given)
+        if core.resumed:
+            core.in_writer(lambda: core.host.read_now(name))
+        return DurableWorker(core, name, self._workers)
 
     def tasker(self, name: str, do: Callable[..., Any] | str, **options: Any) -> None:
         """Register a tasker: `do(task)` is called for each task, sync or async; or a URL.
@@ -191,13 +186,8 @@ class Engine:
                 time is up is killed; give a function at the top of a module then.
             on_cancel: called with a task that is not wanted any more.
         """
-        self.taskers.register(name, do, options)
-
-    def send(self, execution: str, body: Any, *, kind: str | None = None) -> None:
-        """Send a message to an execution, made if `kind` says so; return when it is stored."""
-        stored = ThreadTicket()
-        self.append(execution, kind, (body,), stored=stored)
-        self.await_ticket(stored, None, body)
+        self.core.refuse_if_closed()
+        self.core.board.register(check_id(name, "a tasker"), do, options)
 
     def every(
         self, name: str, cron: str, worker: DurableWorker, message: Any, *, zone: str = "UTC"
@@ -205,7 +195,7 @@ class Engine:
         """Push a message to a durable worker by the clock, also after a restart.
 
         Args:
-            name: the schedule's; the same name again sets it anew.
+            name: the schedule's; the same name again sets it anew, also after it was cancelled.
             cron: five fields, as in `"30 9 * * 1-5"`; or six, the first being seconds.
             worker: whose message it is.
             message: plain data.
@@ -218,275 +208,288 @@ class Engine:
             BadOption: the expression or the zone cannot be read.
 
         """
-        next_time(cron, self.clock.now(), zone)
-        body = {"cron": cron, "zone": zone, "to": worker.name, "kind": worker.kind, "body": message}
-        self.send(f"cron:{name}", {"set": body}, kind=CronKind.name)
+        core = self.core
+        next_time(cron, core.clock.now(), zone)
+        bodies.encode(message)
+        id_ = f"cron:{check_id(name, 'a schedule')}"
+        plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": _WORKER, "body": message}
+        core.reopen(id_, CronKind.name)
+        self.send(id_, {"set": plan}, kind=CronKind.name)
 
-    def return_task(self, task: str, value: Any = None) -> bool:
-        """Give the result of a task that a tasker holds; tell whether it was still wanted."""
-        self._refuse_if_closed()
-        return self.taskers.succeed(task, value)
+    # Executions of any kind.
 
-    def fail_task(self, task: str, error: BaseException) -> bool:
-        """Say that a task that a tasker holds has failed; tell whether it was still wanted."""
-        self._refuse_if_closed()
-        return self.taskers.fail(task, error)
+    def start(self, kind: str, body: Any = None, *, id: str | None = None) -> Execution:  # noqa: A002
+        """Start an execution of a registered kind; `body` is its first message.
 
-    def heartbeat(self, task: str) -> bool:
-        """Give a task that a tasker holds its timeout again; tell whether it is still wanted."""
-        return self.taskers.heartbeat(task)
+        With an `id`, only the first call starts it: another one changes nothing and returns the
+        same execution, as long as that is kept.
 
-    def row(self, execution: str) -> ExecutionRow:
-        """Give an execution as it is stored.
+        Raises:
+            UnknownKind: no such kind is registered.
+            KindMismatch: there is an execution of that id, and of another kind.
+
+        """
+        name, done = self._begin(kind, id), ThreadTicket()
+        self.core.create(name, kind, body, done)
+        self.core.wait_for(done, None, body)
+        return self._started(name, kind)
+
+    async def astart(self, kind: str, body: Any = None, *, id: str | None = None) -> Execution:  # noqa: A002
+        """Like `start`, from a task of any event loop."""
+        name, done = self._begin(kind, id), AsyncTicket()
+        self.core.create(name, kind, body, done)
+        await self.core.await_for(done, None, body)
+        return self._started(name, kind)
+
+    def _started(self, name: str, kind: str) -> Execution:
+        found = self.execution(name)
+        if found.kind != kind:
+            msg = f"execution {name!r} is of kind {found.kind!r}, not {kind!r}: choose another id"
+            raise KindMismatch(msg)
+        return found
+
+    def _begin(self, kind: str, given: str | None) -> str:
+        core = self.core
+        if kind not in core.kinds:
+            msg = f"kind {kind!r} is not registered{near(kind, core.kinds)}"
+            raise UnknownKind(msg)
+        return f"{kind}-{uuid.uuid4().hex}" if given is None else check_id(given, "an execution")
+
+    def send(
+        self, execution: str, body: Any, *, kind: str | None = None, key: str | None = None
+    ) -> None:
+        """Send a message to an execution; return when it is stored.
+
+        Args:
+            execution: its id.
+            body: plain data.
+            kind: create the execution, of this kind, if there is none of that id.
+            key: only the first message with the same key counts, for a week.
 
         Raises:
             UnknownExecution: there is none of that id.
+            ExecutionEnded: it has ended.
+            KindMismatch: it is of another kind.
+            NotStorable: the body is not plain data.
 
         """
-        row = self.store.execution(execution)
-        if row is None:
-            names = [row.id for row in self.store.rows("executions", limit=1_000)]
-            msg = f"there is no execution {execution!r}{near(execution, names)}"
-            raise UnknownExecution(msg)
-        return row
+        stored = ThreadTicket()
+        self._send(execution, body, kind, key, stored)
+        self.core.wait_for(stored, None, body)
 
-    def wait(self, execution: str, timeout: float | None = None) -> ExecutionRow:
+    async def asend(
+        self, execution: str, body: Any, *, kind: str | None = None, key: str | None = None
+    ) -> None:
+        """Like `send`, from a task of any event loop."""
+        stored = AsyncTicket()
+        self._send(execution, body, kind, key, stored)
+        await self.core.await_for(stored, None, body)
+
+    def _send(
+        self, execution: str, body: Any, kind: str | None, key: str | None, stored: Any
+    ) -> None:
+        check_id(execution, "an execution")
+        if kind is not None:
+            check_id(kind, "a kind")
+        self.core.append(execution, kind, (body,), stored=stored, key=key)
+
+    def wait(self, execution: str, timeout: float | None = None) -> Execution:
         """Wait until an execution is done, failed or cancelled.
 
         Raises:
-            WaitTimeout: not in time.
+            UnknownExecution: there is none of that id.
+            WaitTimeout: not in time. It goes on.
             EngineClosed: the engine was closed before.
 
         """
         ticket = ThreadTicket()
-        with self._lock:
-            self._refuse_if_closed()
-            self._watchers.setdefault(execution, []).append(ticket)
-        row = self.store.execution(execution)
-        if row is not None and row.status != Status.ACTIVE:
-            self._forget_watcher(execution, ticket)
-            return row
-        if not ticket.wait(timeout):
-            self._forget_watcher(execution, ticket)
-            msg = f"execution {execution!r} did not end within {timeout} s"
-            raise WaitTimeout(msg)
-        if ticket.error is not None:
-            raise ticket.error
-        return self.row(execution)
+        try:
+            row = self._watch(execution, ticket)
+            if row.status == Status.ACTIVE and not ticket.wait(timeout):
+                msg = f"execution {execution!r} did not end within {timeout} s"
+                raise WaitTimeout(msg)
+            if ticket.error is not None:
+                raise ticket.error
+        finally:
+            self.core.watchers.remove(execution, ticket)
+        return self.execution(execution)
 
-    def _forget_watcher(self, execution: str, ticket: ThreadTicket) -> None:
-        with self._lock:
-            tickets = self._watchers.get(execution, [])
-            if ticket in tickets:
-                tickets.remove(ticket)
-            if not tickets:
-                self._watchers.pop(execution, None)
+    async def await_(self, execution: str, timeout: float | None = None) -> Execution:
+        """Like `wait`, from a task of any event loop."""
+        ticket = AsyncTicket()
+        try:
+            row = self._watch(execution, ticket)
+            if row.status == Status.ACTIVE and not await ticket.wait(timeout):
+                msg = f"execution {execution!r} did not end within {timeout} s"
+                raise WaitTimeout(msg)
+        finally:
+            self.core.watchers.remove(execution, ticket)
+        return self.execution(execution)
 
-    def cancel(self, execution: str) -> bool:
-        """End an execution: its messages, timers and tasks go; tell whether it was still there.
+    def _watch(self, execution: str, ticket: Any) -> Any:
+        self.core.refuse_if_closed()
+        self.core.resume()
+        self.core.watchers.add(execution, ticket)
+        return self.core.row(execution)
 
-        A run that is under way is thrown away. What it has to undo is for its kind: send it a
-        message instead where there is something.
+    def result(self, execution: str, timeout: float | None = None) -> Any:
+        """Wait until an execution has ended, and return its result.
+
+        Raises:
+            ExecutionFailed: it has failed.
+            Cancelled: it was cancelled.
+            WaitTimeout: not in time. It goes on.
+
+        """
+        return self.wait(execution, timeout).result
+
+    async def aresult(self, execution: str, timeout: float | None = None) -> Any:
+        """Like `result`, from a task of any event loop."""
+        return (await self.await_(execution, timeout)).result
+
+    def cancel(self, execution: str, target: Any = None) -> bool:
+        """Cancel an execution; return whether it was still there.
+
+        What its kind has to do first is done: handlers of a flow run, taskers are told. An
+        execution of a kind that has nothing to do ends at once: its messages, timers and tasks go,
+        and a run that is under way is thrown away. `target` names a part of an execution, where
+        the kind knows parts (a node of a flow).
 
         Raises:
             UnknownExecution: there is none of that id.
 
         """
+        done = ThreadTicket()
+        self.core.refuse_if_closed()
+        self.core.cancel(execution, target, done)
+        return bool(self.core.wait_for(done, None, execution))
+
+    async def acancel(self, execution: str, target: Any = None) -> bool:
+        """Like `cancel`, from a task of any event loop."""
+        return await asyncio.to_thread(self.cancel, execution, target)
+
+    def execution(self, execution: str) -> Execution:
+        """Return an execution as it is stored.
+
+        Raises:
+            UnknownExecution: there is none of that id.
+
+        """
+        return Execution(self.core, self.core.row(execution))
+
+    def executions(
+        self,
+        *,
+        kind: str | None = None,
+        status: Status | str | None = None,
+        parent: str | None = None,
+    ) -> Iterator[Execution]:
+        """Yield executions in the order of their ids, read from the store in pages."""
+        chosen = None if status is None else str(Status(status))
+        return self._executions(kind, chosen, parent)
+
+    def _executions(
+        self, kind: str | None, status: str | None, parent: str | None
+    ) -> Iterator[Execution]:
+        cursor = None
         while True:
-            row = self.row(execution)
-            if row.status in {Status.DONE, Status.CANCELLED}:
-                return False
-            change = Change(
-                execution,
-                kind=row.kind,
-                expected=row.revision,
-                state=row.state,
-                status=Status.CANCELLED,
-                at=float(self.clock.now()),
-                clear=True,
-            )
-            done = ThreadTicket()
+            page = self.core.store.listing(kind=kind, status=status, parent=parent, after=cursor)
+            for row in page.rows:
+                yield Execution(self.core, row)
+            cursor = page.after
+            if cursor is None:
+                return
 
-            def committed(
-                change: Change, error: Exception | None, done: ThreadTicket = done
-            ) -> None:
-                if change.committed:
-                    self.taskers.cancel_all(change.execution)
-                    self._tell_watchers(change.execution)
-                done.resolve(error)
+    # Tasks.
 
-            self.submit(change, committed)
-            self.await_ticket(done, None, execution)
-            if change.committed:
-                return True
+    def return_task(self, task: str, value: Any = None) -> bool:
+        """Store the result of a task that a tasker holds; return whether it was still wanted.
+
+        Raises:
+            NotStorable: the value is not plain data.
+            StoreFull: there is no room now; it is stored once there is, if the engine runs then.
+
+        """
+        return self._answer(self.core.board.succeed, task, value)
+
+    def fail_task(self, task: str, error: BaseException) -> bool:
+        """Store that a task which a tasker holds has failed; return whether it was still wanted.
+
+        Raises:
+            StoreFull: as for `return_task`.
+
+        """
+        return self._answer(self.core.board.fail, task, error)
+
+    def _answer(self, give: Callable[[str, Any, ThreadTicket], bool], task: str, what: Any) -> bool:
+        self.core.refuse_if_closed()
+        self.core.resume()
+        done = ThreadTicket()
+        if not give(check_id(task, "a task"), what, done):
+            return False
+        return bool(self.core.wait_for(done, _STORED, task))
+
+    def heartbeat(self, task: str) -> bool:
+        """Give a task that a tasker holds its timeout again; return whether it is still wanted."""
+        return self.core.board.heartbeat(task)
+
+    # Operations.
 
     def dead_letters(self, execution: str | None = None) -> Letters:
-        """Give the dead letters: of one execution, or all."""
-        return Letters(self, execution)
+        """Return the dead letters: of one execution, or all."""
+        return Letters(self.core, execution)
 
     def purge(self, *, before: float) -> int:
-        """Forget executions that ended before a moment, and history older than it; count them."""
-        count: int = self._in_writer(lambda: self.store.purge(before=before))
-        return count
-
-    def _in_writer(self, function: Callable[[], Any]) -> Any:
-        """Call a function in the writer's thread; give what it gives, or raise what it raises."""
-        done = ThreadTicket()
-
-        def call() -> None:
-            try:
-                answer = function()
-            except Exception as error:  # noqa: BLE001 - the caller's
-                done.resolve(error)
-            else:
-                done.resolve(None, answer)
-
-        self._refuse_if_closed()
-        self.writer.call(call)
-        self.await_ticket(done, None, function)
-        return done.answer
-
-    def _purge_old(self) -> None:
-        """Forget what has been kept long enough. In the writer's thread."""
-        if self._retention is None or self.closed:
-            return
-        now = self.clock.now()
-        self.clock.call_at(now + _PURGE_EVERY, lambda: self.writer.call(self._purge_old))
-        self.store.purge(before=now - self._retention)
+        """Forget executions that ended before a moment, with their history; return how many."""
+        return self.core.purge(before)
 
     def backup(self, path: str | Path) -> None:
         """Copy the store to a new file while the engine runs."""
-        copy = getattr(self.store, "backup", None)
-        if copy is None:
-            msg = f"{type(self.store).__name__} has no backup; export it instead"
+        if not self.core.store.traits.backup:
+            msg = f"{type(self.core.store).__name__} has no backup; export it instead"
             raise BadOption(msg)
-        copy(path)
+        self.core.store.backup(path)  # type: ignore[attr-defined] # its trait says so
 
     def statistics(self) -> EngineStatistics:
-        """Take a picture of the engine. O(1)."""
-        writer, taskers = self.writer, self.taskers
+        """Return a picture of the engine. O(1)."""
+        core = self.core
+        writer, board = core.writer, core.board
         return EngineStatistics(
-            live=len(self.host),
+            live=len(core.host),
             commits=writer.commits,
             changes=writer.changes,
             messages=writer.messages,
             refused=writer.refused,
             lost=writer.lost,
             waiting=writer.waiting,
-            timers_fired=self.timers.fired,
-            tasks=len(taskers),
-            tasks_done=taskers.done,
-            tasks_failed=taskers.failed,
-            tasks_retried=taskers.retried,
+            timers_fired=core.timers.fired,
+            tasks=len(board),
+            tasks_done=board.done,
+            tasks_failed=board.failed,
+            tasks_retried=board.retried,
         )
 
-    # What the parts of the engine use.
-
-    def _refuse_if_closed(self) -> None:
-        if self.closed:
-            msg = "the engine has been closed"
-            raise EngineClosed(msg)
-
-    def submit(self, change: Change, then: Callable[[Change, Exception | None], None]) -> None:
-        """Have a change committed, on behalf of a caller who is told if that fails."""
-        self._refuse_if_closed()
-        self.writer.submit(change, then)
-
-    def append(
-        self,
-        execution: str,
-        kind: str | None,
-        messages: Sequence[Any],
-        *,
-        stored: Any = None,
-        processed: Any = None,
-    ) -> None:
-        """Store messages and deliver them; tell when they are stored, when processed."""
-        self._refuse_if_closed()
-        encode = bodies.encode
-        data = [encode(message) for message in messages]
-        writer = self.writer
-        if writer.refusal is not None and stored is None and processed is None:
-            since, why = writer.refusal
-            if self.clock.now() - since < AGAIN:  # nobody would hear of it otherwise
-                raise StoreFull(why)
-        writer.append(Append(execution, kind, data, stored, processed))
-
-    def append_waiting(self, execution: str, kind: str, message: Any, processed: Any) -> None:
-        """Have a message processed whose pusher waits for that: stored first only if need be."""
-        self._refuse_if_closed()
-        if self.writer.quiet:
-            body = bodies.decode(bodies.encode(message))
-            if self.host.offer(execution, body, processed):
-                return
-        self.append(execution, kind, (message,), processed=processed)
-
-    def append_late(self, execution: str, kind: str, message: Any, processed: Any) -> None:
-        """Store a message after all that was to be processed without. Any thread."""
-        try:
-            self.append(execution, kind, (message,), processed=processed)
-        except EngineClosed as error:
-            if processed is not None:
-                processed.resolve(error)
-
-    def await_ticket(self, ticket: ThreadTicket, timeout: float | None, message: Any) -> None:
-        """Wait for a ticket, and raise what it was resolved with."""
-        if not ticket.wait(timeout):
-            msg = f"{message!r:.200} was not done within {timeout} s; it may be yet"
-            raise PushTimeout(msg)
-        if ticket.error is not None:
-            raise ticket.error
-
-    async def await_async(self, ticket: Any, timeout: float | None, message: Any) -> None:
-        """Do as `await_ticket`, on an event loop."""
-        if not await ticket.wait(timeout):
-            msg = f"{message!r:.200} was not done within {timeout} s; it may be yet"
-            raise PushTimeout(msg)
-
-    def dispatch(self, change: Change, rows: Sequence[MessageRow]) -> None:
-        """Send out what a committed change says. In the writer's thread."""
-        if change.timers:
-            self.timers.added(change.timers)
-        if change.finished_tasks:
-            self.taskers.cancel(change.finished_tasks)
-        if change.tasks:
-            self.taskers.hand_out(change.tasks)
-        failpoint("dispatch.inside")
-        if rows:
-            self.host.deliver_rows(rows)
-        if change.status != Status.ACTIVE:
-            self._tell_watchers(change.execution)
-
-    def _tell_watchers(self, execution: str, error: BaseException | None = None) -> None:
-        with self._lock:
-            tickets = self._watchers.pop(execution, [])
-        for ticket in tickets:
-            ticket.resolve(error)
-
     # Ending.
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self.core.closed
 
     def close(self, timeout: float = 5.0) -> None:
         """Finish what is running, commit it, and let go of the store. Nothing stored is lost.
 
         `timeout` seconds are left to the tasks and runs that are under way. Those that are not
         done then go on by themselves, but what they come to is not stored any more: they begin
-        again with the next engine.
+        again with the next engine. An engine that nobody has closed is closed when the interpreter
+        ends.
         """
-        end = monotonic() + timeout
-        with self._lock:
-            if self.closed:
-                return
-            self.closed = True
-        self.timers.close()
-        self.taskers.close(timeout)
-        self.writer.stop_insisting()  # or an execution would wait for room for ever
-        self.host.close(max(end - monotonic(), _LEAST))
-        self.writer.close()
-        self.host.tell_waiting()
-        self.store.close()
-        error = EngineClosed("the engine was closed before the execution ended")
-        for execution in list(self._watchers):
-            self._tell_watchers(execution, error)
+        _OPEN.discard(self)
+        self.core.close(timeout)
+
+    async def aclose(self, timeout: float = 5.0) -> None:
+        """Like `close`, from a task of any event loop."""
+        await asyncio.to_thread(self.close, timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -498,3 +501,36 @@ class Engine:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+_WORKER = worker.KIND
+_OPEN: set[Engine] = set()  # a worker's handle may be all that its user keeps
+
+
+def _close_all() -> None:
+    """Close what nobody has closed, when the interpreter ends."""
+    for engine in list(_OPEN):
+        engine.close(_AT_EXIT)
+
+
+def _abandon_all() -> None:
+    """Give up what belongs to the parent of a fork."""
+    for engine in list(_OPEN):
+        engine.core.abandon()
+    _OPEN.clear()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

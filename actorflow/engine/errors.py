@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from actorflow.runtime.errors import ActorflowError
 from behaviours.errors import brief
 
 __all__ = [
     "Cancelled",
     "EngineClosed",
+    "ExecutionEnded",
+    "ExecutionFailed",
+    "KindMismatch",
     "NotStorable",
     "StoreBroken",
     "StoreBusy",
+    "StoreConflict",
     "StoreFull",
     "StoreRefused",
+    "TaskCrashed",
     "TaskFailed",
     "TaskTimeout",
     "UnknownExecution",
@@ -25,9 +32,11 @@ __all__ = [
 def text_of(error: BaseException) -> str:
     """Return the text of an error of the user's, even if its `str` raises."""
     try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - the error counts, whatever it looks like
-        return brief(error)
+        text = str(error)
+    except BaseException:  # noqa: BLE001 - the error counts, whatever it looks like
+        text = brief(error)
+    # A lone surrogate can be written nowhere.
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class StoreBusy(ActorflowError):
@@ -40,6 +49,10 @@ class StoreBroken(ActorflowError):
 
 class StoreRefused(ActorflowError):
     """The store could not take it now; nothing of it is stored. It may work later."""
+
+
+class StoreConflict(ActorflowError):
+    """A change can never be committed, because of the id that the message names."""
 
 
 class StoreFull(StoreRefused):
@@ -55,11 +68,34 @@ class EngineClosed(ActorflowError):
 
 
 class Cancelled(ActorflowError):
+    """The execution was cancelled, so it has no result."""
+
+
+class ExecutionEnded(ActorflowError):
     """The execution has ended, so what arrived after was not processed."""
+
+
+class ExecutionFailed(ActorflowError):
+    """The execution has failed: it has no result until somebody repairs it.
+
+    `failure` says why.
+    """
+
+    def __init__(self, message: str, failure: Any = None) -> None:
+        super().__init__(message)
+        self.failure = failure
+
+
+class KindMismatch(ActorflowError, ValueError):
+    """There is an execution of that id, and it is of another kind. Nothing was changed."""
 
 
 class TaskFailed(ActorflowError):
     """A tasker elsewhere said that it could not do a task."""
+
+
+class TaskCrashed(ActorflowError):
+    """Whatever ran a task has died: its process, or the engine several times."""
 
 
 class TaskTimeout(ActorflowError, TimeoutError):

@@ -1,32 +1,76 @@
-"""What a kind of execution is: one small protocol, and what a run comes to."""
+"""What a kind of execution is: one small protocol, and what a run comes to.
+
+A run is a function of its arguments: the same context, state and batch give the same outcome. So a
+kind can be tested, replayed and simulated without threads, files or a clock.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from actorflow.engine.envelopes import (
+    ChildEnded,
+    Envelope,
+    Failure,
+    Message,
+    TaskEnded,
+    TaskStarted,
+    TimerFired,
+)
 
-__all__ = ["Kind", "NewTask", "Outcome", "Outgoing", "SetTimer", "Status"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+__all__ = [
+    "ENDED",
+    "ChildEnded",
+    "Context",
+    "Envelope",
+    "Failure",
+    "Kind",
+    "Message",
+    "NewChild",
+    "NewTask",
+    "NewWatch",
+    "Options",
+    "Outcome",
+    "Outgoing",
+    "SetTimer",
+    "Status",
+    "TaskEnded",
+    "TaskStarted",
+    "TimerFired",
+    "Watch",
+]
 
 
 class Status(StrEnum):
     """Where an execution stands."""
 
     ACTIVE = "active"
-    """It goes on when something arrives: a message, a timer, the result of a task."""
+    """It goes on when something arrives."""
     FAILED = "failed"
-    """It needs somebody: a retry, a repair, a cancel."""
+    """It needs somebody: a repair, a retry, a cancel. Its timers and tasks stay."""
     DONE = "done"
-    """It has ended."""
+    """It has ended, with a result."""
     CANCELLED = "cancelled"
+
+
+ENDED = frozenset((Status.DONE, Status.CANCELLED))
+"""What never runs again: its messages, timers and tasks are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message to another execution; `kind` makes it if there is none of that id."""
+    """A message to another execution, or to itself; `kind` creates it if there is none of that id.
+
+    A message to an execution that is not there, or has ended, is dropped; its sender's history is
+    the place to note it.
+    """
 
     to: str
     body: Any
@@ -35,64 +79,182 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """A message to the execution itself, at a moment (seconds since the epoch)."""
+    """A `TimerFired` to the execution itself, at a moment (seconds since the epoch).
+
+    The same id again sets it anew.
+    """
 
     id: str
     at: float
-    body: Any
+    body: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """Work for a tasker; its result comes back as a message. The id is for deduplication."""
+    """Work for a tasker; its end comes back as `TaskEnded`. The id is for deduplication."""
 
     id: str
     tasker: str
+    body: Any = None
+    due: float = 0.0
+    """Not to be begun before this moment."""
+    timeout: float | None = None
+    """Seconds for one attempt; `None` leaves it to the tasker."""
+    retries: int | None = None
+    """How often it is tried again; `None` leaves it to the tasker."""
+    priority: int = 0
+    """Of two tasks that wait for the same tasker, the one with the higher number comes first."""
+    tell_start: bool = False
+    """Send a `TaskStarted` when an attempt begins. One more commit for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewChild:
+    """Another execution, whose end comes back as `ChildEnded`; `body` is its first message.
+
+    An id that exists already starts nothing: the child is that execution.
+    """
+
+    id: str
+    kind: str
+    body: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewWatch:
+    """Data that every run of the same kind gets to see (`Context.watches`) while it is stored.
+
+    So an execution can ask others to send it a message: what they do with it is up to the kind.
+    """
+
+    id: str
+    body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A watch that some execution of the kind has set."""
+
+    execution: str
+    id: str
     body: Any
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What one run of an execution comes to: all of it is committed together, or none."""
+    """What one run of an execution comes to: all of it is committed together, or none.
+
+    When the status is done or cancelled, the engine removes the timers, tasks and watches of the
+    execution and tells its parent.
+    """
 
     state: Any
     status: Status = Status.ACTIVE
+    result: Any = None
+    """What `engine.result()` returns once it is done."""
+    error: Failure | None = None
+    """Why it failed."""
     messages: list[Outgoing] = field(default_factory=list)
     timers: list[SetTimer] = field(default_factory=list)
     cancelled_timers: list[str] = field(default_factory=list)
     tasks: list[NewTask] = field(default_factory=list)
     cancelled_tasks: list[str] = field(default_factory=list)
-    leftover: list[Any] = field(default_factory=list)
-    """Messages to itself, for which the budget was too short: they are stored, and are the next
-    run, before anything that has accumulated meanwhile, also after a crash. Other executions have
-    their turn first."""
+    children: list[NewChild] = field(default_factory=list)
+    cancelled_children: list[str] = field(default_factory=list)
+    watches: list[NewWatch] = field(default_factory=list)
+    cancelled_watches: list[str] = field(default_factory=list)
     history: list[Any] = field(default_factory=list)
+    """Entries that `actorflow show` prints and `store.history` returns: plain data, or
+    `msgspec.Raw` of plain data that the kind has encoded itself."""
+
+
+class Context:
+    """What a run may know besides its state and batch.
+
+    Args:
+        id: of the execution.
+        now: the moment of the run, in seconds since the epoch.
+        keep_going: whether the budget (500 ms) lasts. What is left then is sent to itself.
+        seed: of the random numbers: a run that is repeated rolls the same dice.
+        parent: the execution that started this one.
+        watches: what executions of the same kind have set, its own included.
+
+    """
+
+    __slots__ = ("_random", "_seed", "id", "keep_going", "now", "parent", "watches")
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - what it is
+        now: float,
+        keep_going: Callable[[], bool] = lambda: True,
+        *,
+        seed: Any = None,
+        parent: str | None = None,
+        watches: Sequence[Watch] = (),
+    ) -> None:
+        self.id = id
+        self.now = now
+        self.keep_going = keep_going
+        self.parent = parent
+        self.watches = watches
+        self._seed = seed
+        self._random: Random | None = None
+
+    @property
+    def random(self) -> Random:
+        """Random numbers, seeded by the execution and its revision."""
+        if self._random is None:
+            self._random = Random(f"{self.id} {self._seed}")  # noqa: S311 - dice, no secrets
+        return self._random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The inbox of one execution."""
+
+    behaviour: Any = None
+    """How envelopes accumulate; a class, a factory or a new object. A queue by default."""
+    on_failure: Any = "isolate"
+    """What becomes of a batch whose run raises: see `spawn`."""
+    bodies: bool = False
+    """The behaviour holds the bodies of messages instead of envelopes, and `run` gets what it hands
+    over. For kinds whose users choose a behaviour for their own messages."""
 
 
 class Kind(Protocol):
-    """A kind of execution. Pure with respect to the outside: a run may be thrown away and redone.
+    """A kind of execution.
 
-    `run` gets the state, what the execution's behaviour has handed over (a list of messages,
-    unless it is one that hands over something else), and a function that says whether it may go
-    on (the budget: 500 ms). It is never called twice at the same time for one execution. What
-    it raises is a bug of the kind, or of the user's job: nothing is committed, the state is
-    fetched anew, and the failure policy decides about the messages.
+    `run` gets what the execution's behaviour has handed over. It is never called twice at the same
+    time for one execution. What it raises is a bug of the kind, or of the user's code in it:
+    nothing is committed, the state is decoded anew, and the failure policy decides about the
+    messages.
+
+    Optional attributes, so that nobody above has to know which kinds there are:
+
+    - `version` (1): of the states. `upgrade(data, version) -> bytes` makes a state of this version
+      from an older one. A state of a newer version waits for newer code.
+    - `knows(execution)`: whether there is code for this one; until then its messages wait.
+    - `quick(execution)`: whether its `options` and its behaviour run no code of a user, so that the
+      engine need not call them in a lane.
+    - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default. A
+      method `plain()` of a view returns what `actorflow show` prints of it.
+    - `cancel(target) -> body | None`: the message that asks an execution to end, or the part of it
+      that `target` names; `None` just ends it, which is the default.
+    - `committed(change)`: called in a lane after each commit of a run.
     """
 
     name: str
     """What executions of this kind are stored under."""
 
-    def options(self, execution: str) -> dict[str, Any]:
-        """Give options of `spawn` for an execution that is woken: `behaviour`, `on_failure`, ...
-
-        Each call must give a behaviour of its own, or a class. In the writer's thread: be quick.
-        """
+    def options(self, execution: str) -> Options:
+        """Return the options of the inbox of an execution that is woken."""
 
     def decode(self, data: bytes | None) -> Any:
-        """Make a state of what `encode` made; `None` for a new execution."""
+        """Return the state from what `encode` made; `None` for a new execution."""
 
     def encode(self, state: Any) -> bytes:
-        """Make bytes of a state."""
+        """Return a state as bytes."""
 
-    def run(self, execution: str, state: Any, batch: Any, keep_going: Callable[[], bool]) -> Any:
-        """Handle a batch of messages: give an `Outcome`, or an awaitable of one."""
+    def run(self, context: Context, state: Any, batch: Any) -> Any:
+        """Handle a batch of envelopes: return an `Outcome`, or an awaitable or `Deferred` of one."""

@@ -1,7 +1,7 @@
 """The public test kit: virtual time, a lane without threads, and conformance checks.
 
 Nothing here sleeps. `VirtualClock` moves when told, `ManualLane` runs actors when told, and
-`check_behaviour` holds a behaviour of your own against the contract.
+`check_behaviour` and `check_store` hold a behaviour or a store of your own against the contract.
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ from __future__ import annotations
 from actorflow.testing.clock import VirtualClock
 from actorflow.testing.lane import ManualLane
 
-__all__ = ["ManualLane", "VirtualClock", "check_behaviour"]
+__all__ = ["ManualLane", "VirtualClock", "check_behaviour", "check_store"]
 
 
 def __getattr__(name: str) -> object:
-    """Load `check_behaviour` when asked for: it needs hypothesis."""
+    """Load the checks when asked for: they need hypothesis."""
     if name == "check_behaviour":
         from actorflow.testing.behaviours import check_behaviour  # noqa: PLC0415 - see above
 
         return check_behaviour
+    if name == "check_store":
+        from actorflow.testing.stores import check_store  # noqa: PLC0415 - see above
+
+        return check_store
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

@@ -23,7 +23,7 @@ def clock() -> VirtualClock:
 def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[Engine]:
     """Give an engine on each store in turn."""
     where = ":memory:" if request.param == "memory" else tmp_path / "store.db"
-    with Engine(where, clock=clock, durability="off") as made:
+    with Engine(where, clock=clock, durability="off", retention=None) as made:
         yield made
 
 
@@ -36,7 +36,7 @@ def reopen(tmp_path: Path, clock: VirtualClock) -> Iterator[Callable[..., Engine
         if made:
             made[-1].close()
         made.append(
-            Engine(tmp_path / "again.db", **{"clock": clock, "durability": "off", **options})
+            Engine(tmp_path / "again.db", **{"clock": clock, "durability": "off", "retention": None, **options})
         )
         return made[-1]
 

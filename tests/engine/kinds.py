@@ -7,22 +7,31 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.kind import Outcome
+from actorflow.engine.kind import Message, Options, Outcome, TimerFired
+from actorflow.engine.stores.memory import MemoryStore
 from actorflow.runtime.worker.machine import PairState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from actorflow.engine.engine import Engine
+    from actorflow.engine.kind import Context, Envelope
+    from actorflow.engine.stores.protocol import Store
 
-PATIENCE = 20.0
+PATIENCE = 10.0
 """Seconds that a test waits for something that must happen."""
+
+_LISTS = (
+    "messages", "timers", "cancelled_timers", "tasks", "cancelled_tasks", "children",
+    "cancelled_children", "watches", "cancelled_watches", "history",
+)  # fmt: skip
 
 
 class Script:
     """Runs what the test says: `step(state, message) -> Outcome or state`, message by message.
 
-    Its state is a list. Each batch is noted in `batches`, each message counted.
+    The message is the body of a message or timer, else the envelope itself. Its state is a list.
+    Each batch is noted in `batches`, each message counted.
     """
 
     def __init__(
@@ -30,12 +39,12 @@ class Script:
     ) -> None:
         self.name = name
         self._step = step or (lambda state, message: [*state, message])
-        self._options = options
+        self._options = Options(**options)
         self.batches: list[Any] = []
         self._seen = threading.Condition()
         self.count = 0
 
-    def options(self, execution: str) -> dict[str, Any]:
+    def options(self, execution: str) -> Options:
         return self._options
 
     def decode(self, data: bytes | None) -> Any:
@@ -44,19 +53,16 @@ class Script:
     def encode(self, state: Any) -> bytes:
         return bodies.encode(state)
 
-    def run(
-        self, execution: str, state: Any, batch: list[Any], keep_going: Callable[[], bool]
-    ) -> Outcome:
-        self.batches.append(batch)
+    def run(self, context: Context, state: Any, batch: Sequence[Envelope]) -> Outcome:
+        told = [each.body if isinstance(each, (Message, TimerFired)) else each for each in batch]
+        self.batches.append(told)
         total = Outcome(state=state)
-        for message in batch:
+        for message in told:
             made = self._step(total.state, message)
             outcome = made if isinstance(made, Outcome) else Outcome(state=made)
             total.state, total.status = outcome.state, outcome.status
-            for field in (
-                "messages", "timers", "cancelled_timers", "tasks", "cancelled_tasks", "leftover",
-                "history",
-            ):  # fmt: skip
+            total.result, total.error = outcome.result, outcome.error
+            for field in _LISTS:
                 getattr(total, field).extend(getattr(outcome, field))
         with self._seen:
             self.count += len(batch)
@@ -69,15 +75,49 @@ class Script:
             assert self._seen.wait_for(lambda: self.count >= count, PATIENCE), self.batches
 
 
+class Kept(MemoryStore):
+    """A store in memory that one engine after the other is opened on."""
+
+    def close(self) -> None:
+        """Keep everything."""
+
+
+def collect(batch: list[Any], state: list[Any]) -> list[Any]:
+    """Be a job that keeps what it gets."""
+    return [*state, *batch]
+
+
 def state_of(engine: Engine, execution: str) -> Any:
-    data = engine.row(execution).state
+    data = engine.core.row(execution).state
     return None if data is None else bodies.decode(data)
+
+
+def rows(where: Engine | Store, table: str) -> list[Any]:
+    """Return what is stored in a table."""
+    store: Any = where.core.store if hasattr(where, "core") else where
+    read: dict[str, Callable[[], Any]] = {
+        "messages": lambda: store.pending(limit=100_000).rows,
+        "timers": lambda: store.due(100_000),
+        "tasks": lambda: store.open(limit=100_000).rows,
+        "watches": lambda: store.watches(limit=100_000).rows,
+        "dead": lambda: store.dead(limit=100_000).rows,
+    }
+    found: list[Any] = read[table]()
+    return found
+
+
+def until(engine: Engine, happened: Callable[[], Any]) -> None:
+    """Wait until something is so, between the commits of the writer."""
+    end = time.monotonic() + PATIENCE
+    while not happened():
+        flush(engine)
+        assert time.monotonic() < end, "it never happens"
 
 
 def flush(engine: Engine) -> None:
     """Wait until the writer has done all that it has been given so far."""
     done = threading.Event()
-    engine.writer.call(done.set)
+    engine.core.writer.call(done.set)
     assert done.wait(PATIENCE)
 
 
@@ -86,9 +126,12 @@ def quiet(engine: Engine) -> None:
     end = time.monotonic() + PATIENCE
     while True:
         flush(engine)
-        if not engine.writer.waiting and not any(
-            live.port.worker.status is PairState.RUNNING
-            for live in list(engine.host._live.values())
+        if not engine.core.writer.waiting and not any(
+            live._door
+            or not live._gate
+            or (live.port is not None and live.port.worker.status is PairState.RUNNING)
+            for live in list(engine.core.host._live.values())
         ):
+            flush(engine)
             return
         assert time.monotonic() < end, "something runs on and on"

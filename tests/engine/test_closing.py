@@ -13,25 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed
 from actorflow.engine.kind import NewTask, Outcome
-from actorflow.engine.stores.memory import MemoryStore
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
-from behaviours import Chunk, Queue
-from tests.engine.kinds import PATIENCE, Script, flush, quiet, state_of
+from tests.engine.kinds import PATIENCE, Kept, Script, collect, rows, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from actorflow.engine.stores.protocol import Store
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> MemoryStore | Path:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store | Path:
     """Give what one engine after the other is opened on."""
-    return MemoryStore() if request.param == "memory" else tmp_path / "s.db"
+    return Kept() if request.param == "memory" else tmp_path / "s.db"
 
 
 class Hanging:
@@ -51,10 +52,6 @@ class Hanging:
         return [*state, *batch]
 
 
-def collect(batch: list[Any], state: list[Any]) -> list[Any]:
-    return [*state, *batch]
-
-
 def let_go(job: Hanging) -> None:
     """Let a run that was cut off come to its end."""
     job.go.set()
@@ -66,7 +63,7 @@ def let_go(job: Hanging) -> None:
 @pytest.mark.parametrize("error", [None, ValueError("late")])
 @pytest.mark.parametrize("policy", ["isolate", "retry", "drop"])
 def test_a_job_that_hangs_is_left_behind_and_its_messages_run_again(
-    store: MemoryStore | Path,
+    store: Store | Path,
     caplog: pytest.LogCaptureFixture,
     error: Exception | None,
     policy: str,
@@ -83,7 +80,7 @@ def test_a_job_that_hangs_is_left_behind_and_its_messages_run_again(
     assert "execution='w'" in caplog.text
 
     with Engine(store) as again:
-        assert [row.id for row in again.store.rows("messages")] == [1, 2, 3]
+        assert [bodies.decode(row.body) for row in rows(again, "messages")] == [1, 2, 3]
         let_go(job)  # while the next engine is at work on the same store
         fresh = again.worker("w", collect, state=[])
         fresh.push_block(4)
@@ -131,11 +128,10 @@ def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
     assert job.entered.wait(PATIENCE)
     for message in ("waiting", "stored"):
         if message == "stored":  # it is stored first where others have not been yet
-            engine.writer._unstored.append(None)
+            engine.core.writer._unstored.append(None)
         threads.append(threading.Thread(target=push, args=(message,)))
         threads[-1].start()
-        while len(engine.host._live["w"].port.worker) < len(threads) - 1:
-            flush(engine)
+        until(engine, lambda: len(engine.core.host._live["w"].port.worker) >= len(threads) - 1)
     engine.close(timeout=0.05)
     for thread in threads:
         thread.join(PATIENCE)
@@ -150,7 +146,7 @@ def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
 def test_a_commit_that_is_under_way_counts(reopen: Callable[..., Engine]) -> None:
     """A run that was cut off while it was being committed: who waits hears how it ended."""
 
-    class Slow(MemoryStore):
+    class Slow(Kept):
         def __init__(self) -> None:
             super().__init__()
             self.entered, self.go = threading.Event(), threading.Event()
@@ -177,10 +173,10 @@ def test_a_commit_that_is_under_way_counts(reopen: Callable[..., Engine]) -> Non
     thread = threading.Thread(target=push)
     thread.start()
     assert store.entered.wait(PATIENCE)
-    live = engine.host._live["w"]
+    live = engine.core.host._live["w"]
     closing = threading.Thread(target=engine.close, args=(0.0,))
     closing.start()
-    while not live.is_cut_off:
+    while not live.has_ended:
         pass
     store.go.set()
     closing.join(PATIENCE)
@@ -189,36 +185,6 @@ def test_a_commit_that_is_under_way_counts(reopen: Callable[..., Engine]) -> Non
     with Engine(store) as again:
         assert again.worker("w", collect).state() == [0, 1]
 
-
-def test_what_was_left_over_stays_first(store: MemoryStore | Path) -> None:
-    entered, go = threading.Event(), threading.Event()
-
-    def step(state: Any, message: Any) -> Any:
-        if message == "begin":
-            entered.set()
-            assert go.wait(PATIENCE)
-            return Outcome(state=[message], leftover=["left 1", "left 2"])
-        return [*state, message]
-
-    engine = Engine(store)
-    engine.register(Script(step))
-    engine.send("x", "begin", kind="script")
-    assert entered.wait(PATIENCE)
-    engine.send("x", "later")
-    closing = threading.Thread(target=engine.close)
-    closing.start()
-    while not engine.closed:
-        pass
-    go.set()
-    closing.join(PATIENCE)
-
-    with Engine(store) as again:
-        assert state_of(again, "x") == ["begin"], "the engine does not begin what was left"
-        script = Script(step, behaviour=lambda: Chunk(Queue(), 1))
-        again.register(script)
-        script.wait(3)
-        quiet(again)
-        assert state_of(again, "x") == ["begin", "left 1", "left 2", "later"]
 
 
 def test_all_taskers_together_have_the_time_of_one(reopen: Callable[..., Engine]) -> None:
@@ -245,11 +211,12 @@ def test_all_taskers_together_have_the_time_of_one(reopen: Callable[..., Engine]
     go.set()
     closing.join(PATIENCE)
     assert not late, "each tasker was given that time"
-    assert len(list(reopen().store.rows("tasks"))) == count
+    assert len(rows(reopen(), "tasks")) == count
 
 
 EXIT = """
 import sys, threading
+from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
 
 entered = threading.Event()

@@ -18,17 +18,13 @@ from actorflow.runtime.errors import (
     Replaced,
 )
 from behaviours import Base, Bounded, Expire, Queue, Stack, Unique
-from tests.engine.kinds import PATIENCE, quiet
+from tests.engine.kinds import PATIENCE, collect, quiet, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.engine.engine import Engine
     from actorflow.testing import VirtualClock
-
-
-def collect(batch: list[Any], state: list[Any]) -> list[Any]:
-    return [*state, *batch]
 
 
 class Gate:
@@ -88,8 +84,7 @@ def test_what_arrives_while_the_job_runs_is_one_batch(engine: Engine) -> None:
     for number in (1, 2, 3):
         worker.push_ack(number)
     gate.opened.set()
-    while worker.depth():
-        quiet(engine)
+    until(engine, lambda: not worker.depth())
     assert gate.batches == [[0], [3, 2, 1]]
 
 
@@ -204,8 +199,7 @@ def test_what_unique_replaced_is_consumed_in_the_same_commit(engine: Engine) -> 
 
     thread = threading.Thread(target=wait_in_vain)
     thread.start()
-    while len(engine.host._live["w"].port.worker) < 1:
-        quiet(engine)
+    until(engine, lambda: len(engine.core.host._live["w"].port.worker))
     for number in range(2, 6):
         worker.push_ack(["a", number])
     gate.opened.set()
@@ -268,7 +262,7 @@ def test_what_expires_is_consumed_although_no_run_follows(
     worker.push_ack("too late")
     clock.advance(20.0)
     gate.opened.set()
-    live = engine.host._live["w"]
+    live = engine.core.host._live["w"]
     while not live.port.is_idle or not live.displaced:
         quiet(engine)
     clock.advance(1.0)  # the sweep
@@ -382,8 +376,7 @@ def test_those_who_wait_are_told_when_the_engine_is_closed(reopen: Callable[...,
 
     thread = threading.Thread(target=wait_in_vain)
     thread.start()
-    while not len(engine.host._live["w"].port.worker):
-        quiet(engine)
+    until(engine, lambda: len(engine.core.host._live["w"].port.worker))
     closing = threading.Thread(target=engine.close)
     closing.start()
     while not engine.closed:
@@ -406,11 +399,9 @@ def test_throttle_counts_in_the_engines_time(engine: Engine, clock: VirtualClock
     assert seen.acquire(timeout=PATIENCE)
     worker.push_ack(2)
     worker.push_ack(3)
-    live = engine.host._live["w"].port.worker
-    while live.status.value != "waiting":
-        quiet(engine)
+    live = engine.core.host._live["w"].port.worker
+    until(engine, lambda: live.status.value == "waiting")
     clock.advance(10.0)
     assert seen.acquire(timeout=PATIENCE)
-    while worker.depth():
-        quiet(engine)
+    until(engine, lambda: not worker.depth())
     assert worker.state() == [[1], [2, 3]]

@@ -1,4 +1,4 @@
-"""Executions of any kind: runs, races, leftovers, ends, retirement, recovery."""
+"""Executions of any kind: runs, races, ends, retirement, recovery."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import actorflow as af
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import (
     EngineClosed,
     StoreBroken,
     StoreBusy,
+    ExecutionEnded,
     StoreFull,
     UnknownExecution,
     WaitTimeout,
 )
 from actorflow.engine.kind import Outcome, Outgoing, SetTimer, Status
-from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.errors import BadOption
-from tests.engine.kinds import PATIENCE, Script, flush, quiet, state_of
+from tests.engine.kinds import PATIENCE, Kept, Script, collect, flush, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
     from actorflow.testing import VirtualClock
 
-
-def test_the_engine_is_found_under_its_public_name() -> None:
-    assert issubclass(af.Engine, Engine)
 
 
 def test_messages_make_an_execution_and_change_its_state(engine: Engine) -> None:
@@ -42,7 +38,7 @@ def test_messages_make_an_execution_and_change_its_state(engine: Engine) -> None
     script.wait(2)
     quiet(engine)
     assert state_of(engine, "x") == [1, 2]
-    assert engine.row("x").kind == "script"
+    assert engine.core.row("x").kind == "script"
 
 
 def test_emitted_messages_arrive_and_make_executions(engine: Engine) -> None:
@@ -56,47 +52,11 @@ def test_emitted_messages_arrive_and_make_executions(engine: Engine) -> None:
 
     engine.register(Script(step))
     engine.send("x5", 5, kind="script")
+    until(engine, lambda: engine.core.store.execution("x0"))
     assert engine.wait("x0", timeout=PATIENCE).status == "done"
     assert state_of(engine, "x3") == [3]
 
 
-def test_what_is_left_over_comes_first(engine: Engine) -> None:
-    entered, go = threading.Event(), threading.Event()
-
-    def step(state: Any, message: Any) -> Any:
-        if message == "begin":
-            entered.set()
-            assert go.wait(PATIENCE)
-            return Outcome(state=[*state, message], leftover=["left 1", "left 2"])
-        return [*state, message]
-
-    script = Script(step)
-    engine.register(script)
-    engine.send("x", "begin", kind="script")
-    assert entered.wait(PATIENCE)
-    engine.send("x", "later")
-    go.set()
-    script.wait(4)
-    quiet(engine)
-    assert state_of(engine, "x") == ["begin", "left 1", "left 2", "later"]
-    assert list(engine.store.rows("messages")) == []
-
-
-def test_a_failure_in_what_is_left_over_concerns_only_that(engine: Engine) -> None:
-    def step(state: Any, message: Any) -> Any:
-        if message == "bad":
-            raise ValueError("bad")
-        return Outcome(state=[*state, message], leftover=["bad"] if message == "begin" else [])
-
-    script = Script(step, on_failure="retry")
-    engine.register(script)
-    engine.send("x", "begin", kind="script")
-    while not len(engine.dead_letters()):
-        quiet(engine)
-    engine.send("x", "end")
-    script.wait(2)
-    quiet(engine)
-    assert state_of(engine, "x") == ["begin", "end"]
 
 
 def test_a_run_that_loses_the_race_is_done_again_on_the_newer_state(engine: Engine) -> None:
@@ -113,13 +73,13 @@ def test_a_run_that_loses_the_race_is_done_again_on_the_newer_state(engine: Engi
     assert entered.wait(PATIENCE)
     done = threading.Event()
     theirs = Change("x", kind="script", expected=0, state=script.encode(["theirs"]), at=1.0)
-    engine.submit(theirs, lambda _change, _error: done.set())
+    engine.core.writer.submit(theirs, lambda _change, _error: done.set())
     assert done.wait(PATIENCE)
     go.set()
     script.wait(2)
     quiet(engine)
     assert state_of(engine, "x") == ["theirs", "mine"]
-    assert list(engine.store.rows("messages")) == []
+    assert rows(engine, "messages") == []
 
 
 def test_cancel_ends_an_execution_with_all_it_has(engine: Engine) -> None:
@@ -127,19 +87,18 @@ def test_cancel_ends_an_execution_with_all_it_has(engine: Engine) -> None:
         Script(lambda state, message: Outcome(state=[message], timers=[SetTimer("t", 5e9, 1)]))
     )
     engine.send("x", 1, kind="script")
-    while not list(engine.store.rows("timers")):
-        quiet(engine)
+    until(engine, lambda: rows(engine, "timers"))
     assert engine.cancel("x")
     assert engine.wait("x").status == "cancelled"
     assert not engine.cancel("x")
-    assert list(engine.store.rows("timers")) == []
-    engine.send("x", "late")
-    while list(engine.store.rows("messages")):
-        quiet(engine)
+    assert rows(engine, "timers") == []
+    with pytest.raises(ExecutionEnded, match="'x' has ended"):
+        engine.send("x", "late")
+    assert rows(engine, "messages") == []
     assert state_of(engine, "x") == [1]
 
 
-def test_a_run_under_way_is_thrown_away_by_cancel(engine: Engine) -> None:
+def test_a_run_under_way_is_thrown_away_by_cancel(engine: Engine, clock: VirtualClock) -> None:
     entered, go = threading.Event(), threading.Event()
 
     def step(state: Any, message: Any) -> Any:
@@ -152,17 +111,22 @@ def test_a_run_under_way_is_thrown_away_by_cancel(engine: Engine) -> None:
     assert entered.wait(PATIENCE)
     assert engine.cancel("x")
     go.set()
-    while not engine.host._live["x"].port.is_idle:
+    while engine.core.host.find("x") is not None:
         quiet(engine)
-    assert engine.row("x").status == "cancelled"
+        clock.advance(1.0)
+    assert engine.core.row("x").status == "cancelled"
     assert state_of(engine, "x") is None
 
 
 def test_wait_is_told_of_the_end_or_the_closing(clock: VirtualClock) -> None:
     engine = Engine(clock=clock)
     engine.register(Script(lambda state, message: Outcome(state=[], status=Status(message))))
+    engine.worker("y", collect, state=[]).push_block(0)
     with pytest.raises(WaitTimeout):
+        engine.wait("y", timeout=0.01)
+    with pytest.raises(UnknownExecution):
         engine.wait("x", timeout=0.01)
+    engine.send("x", "active", kind="script")
     found: list[Any] = []
 
     def wait(name: str) -> None:
@@ -174,7 +138,7 @@ def test_wait_is_told_of_the_end_or_the_closing(clock: VirtualClock) -> None:
     threads = [threading.Thread(target=wait, args=(name,)) for name in ("x", "y")]
     for thread in threads:
         thread.start()
-    engine.send("x", "failed", kind="script")
+    engine.send("x", "failed")
     threads[0].join(PATIENCE)
     engine.close()
     threads[1].join(PATIENCE)
@@ -187,7 +151,7 @@ def test_an_unknown_execution_is_named_with_those_like_it(engine: Engine) -> Non
     engine.register(Script())
     engine.send("order-1", 1, kind="script")
     with pytest.raises(UnknownExecution, match="order-1"):
-        engine.row("order-2")
+        engine.core.row("order-2")
 
 
 def test_messages_wait_for_their_kind_and_keep_their_order(reopen: Callable[..., Engine]) -> None:
@@ -196,6 +160,7 @@ def test_messages_wait_for_their_kind_and_keep_their_order(reopen: Callable[...,
         engine.send("x", number, kind="script")
     engine = reopen()
     engine.send("x", 5)
+    engine.worker("late", collect, state=[])
     script = Script()
     engine.register(script)
     engine.send("x", 6)
@@ -214,7 +179,7 @@ def test_executions_retire_when_idle_and_come_back(clock: VirtualClock) -> None:
             for number in range(100):
                 engine.send(f"x{number}", round_, kind="script")
             script.wait(100 * round_)
-            while len(engine.host) > 10:
+            while len(engine.core.host) > 10:
                 quiet(engine)
                 clock.advance(1.0)
         assert all(state_of(engine, f"x{number}") == [1, 2, 3] for number in range(100))
@@ -255,9 +220,8 @@ def test_ended_executions_are_purged_by_age_with_their_history(clock: VirtualClo
         engine.wait("x", timeout=PATIENCE)
         assert engine.purge(before=clock.now() - 1) == 0
         clock.advance(4_000.0)
-        while engine.store.execution("x") is not None:
-            quiet(engine)
-        assert list(engine.store.rows("history")) == []
+        until(engine, lambda: engine.core.store.execution("x") is None)
+        assert engine.core.store.history("x").rows == []
 
 
 def test_a_purge_by_hand_counts(engine: Engine, clock: VirtualClock) -> None:
@@ -283,7 +247,7 @@ def test_the_store_can_be_backed_up_while_it_runs(tmp_path: Path) -> None:
         Engine(tmp_path)
 
 
-class Moody(MemoryStore):
+class Moody(Kept):
     """A store that refuses when the test says so."""
 
     def __init__(self) -> None:
@@ -356,23 +320,36 @@ def test_a_full_store_says_so_and_goes_on_when_there_is_room(clock: VirtualClock
 def test_closing_a_full_engine_does_not_hang(clock: VirtualClock) -> None:
     store = Moody()
     engine = Engine(store, clock=clock)
-    worker = engine.worker("w", lambda batch, state: [*state, *batch], state=[])
+    entered, go = threading.Event(), threading.Event()
+
+    def job(batch: list[Any], state: list[Any]) -> list[Any]:
+        if batch == [1]:
+            entered.set()
+            assert go.wait(PATIENCE)
+        return [*state, *batch]
+
+    worker = engine.worker("w", job, state=[])
     worker.push_block(0)
-    store.full = True
-    with pytest.raises(StoreFull):
-        worker.push_ack("refused")
+    told: list[Any] = []
 
     def push() -> None:
         with pytest.raises(EngineClosed):
-            worker.push_block(1)
+            worker.push_block(1, timeout=PATIENCE)
+        told.append(1)
 
     thread = threading.Thread(target=push)
     thread.start()
-    while not engine.writer.waiting:
-        pass
+    assert entered.wait(PATIENCE)
+    store.full = True
+    go.set()  # its commit is refused, and tried again until the engine is closed
+    with pytest.raises(StoreFull):
+        worker.push_ack("refused")
+    with pytest.raises(StoreFull):
+        worker.push_block("refused")
+    until(engine, lambda: engine.core.writer.waiting)
     engine.close()
     thread.join(PATIENCE)
-    assert not thread.is_alive()
+    assert told == [1]
     store.full = False
     with Engine(store, clock=clock) as again:
         assert again.worker("w", lambda batch, state: state).state() == [0]
@@ -387,7 +364,7 @@ def test_a_change_that_cannot_be_stored_does_not_harm_others(clock: VirtualClock
         store.entered.clear()
         worker.push(0)
         assert store.entered.wait(PATIENCE)
-        engine.submit(Change("poison"), lambda _change, error: errors.append(error))
+        engine.core.writer.submit(Change("poison"), lambda _change, error: errors.append(error))
         worker.push(1)
         store.gate.set()
         worker.push_block(2)
@@ -421,45 +398,13 @@ def test_many_executions_are_recovered_page_by_page_in_order(
     script = Script(step)
     with Engine(tmp_path / "e.db") as engine:
         engine.register(script)
+        engine.resume()
         assert entered.wait(PATIENCE)
-        assert len(engine.host) < len(names)
+        assert len(engine.core.host) < len(names)
         for name in reversed(names):  # the last ones have not been woken yet
             engine.send(name, "third")
         go.set()
         script.wait(3 * len(names))
     with Engine(tmp_path / "e.db") as engine:
         assert {tuple(state_of(engine, name)) for name in names} == {("first", "second", "third")}
-        assert list(engine.store.rows("messages")) == []
-
-
-def test_an_engine_can_be_closed_while_it_recovers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("actorflow.engine.execution.host._PAGE", 1)
-    names = [f"x{number}" for number in range(50)]
-    with Engine(tmp_path / "e.db") as engine:
-        for name in names:
-            engine.append(name, "script", ("once",))
-        engine.send("x0", "twice")
-    for _ in range(5):
-        with Engine(tmp_path / "e.db") as engine:
-            engine.register(Script())
-    script = Script()
-    with Engine(tmp_path / "e.db") as engine:
-        engine.register(script)
-        while list(engine.store.rows("messages")):
-            quiet(engine)
-        assert {name: state_of(engine, name)[:1] for name in names} == {n: ["once"] for n in names}
-
-
-def test_a_kind_whose_messages_cannot_be_read_is_refused_and_nobody_hangs() -> None:
-    class Torn(MemoryStore):
-        def pending(self, kind: str) -> Any:
-            if kind == "script":
-                raise StoreBroken("it is torn")
-            return super().pending(kind)
-
-    with Engine(Torn()) as engine:
-        with pytest.raises(StoreBroken, match="it is torn"):
-            engine.register(Script())
-        assert "script" not in engine.kinds
+        assert rows(engine, "messages") == []

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import actorflow as af
 from actorflow.engine.engine import Engine
-from actorflow.engine.kind import NewTask, Outcome
+from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.supervision.spec import Backoff
 from tests.engine import chores
-from tests.engine.kinds import PATIENCE, Script, quiet, state_of
+from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,24 +46,29 @@ def lines(notes: Path, count: int) -> list[str]:
 
 @pytest.fixture
 def engine(clock: VirtualClock) -> Iterator[Engine]:
-    with Engine(clock=clock) as made:
+    with Engine(clock=clock, retention=None) as made:
         yield made
 
 
 @pytest.fixture
 def script(engine: Engine, notes: Path) -> Script:
     def step(state: Any, message: Any) -> Any:
+        if isinstance(message, TaskEnded):
+            return [*state, message.value if message.ok else _plain(message)]
         if "ask" in message:
             return Outcome(
                 state=state, tasks=[NewTask(name, "t", str(notes)) for name in message["ask"]]
             )
-        if "cancel" in message:
-            return Outcome(state=state, cancelled_tasks=message["cancel"])
-        return [*state, message.get("value", message.get("error"))]
+        return Outcome(state=state, cancelled_tasks=message["cancel"])
 
     made = Script(step)
     engine.register(made)
     return made
+
+
+def _plain(ended: TaskEnded) -> Any:
+    assert ended.error is not None
+    return {"kind": ended.error.type, "message": ended.error.message}
 
 
 def ask(engine: Engine, *names: str) -> None:
@@ -116,9 +120,8 @@ def test_what_it_raises_is_told_and_tried_again(
     engine.tasker("t", chores.fail_twice, executor="process", retries=2, backoff=SOON)
     ask(engine, "a")
     for _ in range(2):
-        while clock.next_time() is None:
-            quiet(engine)
-        assert next(engine.store.rows("tasks")).due == clock.now() + 1.0
+        until(engine, lambda: clock.next_time() is not None)
+        assert rows(engine, "tasks")[0].due == clock.now() + 1.0
         clock.advance(1.0)
     assert results(engine, script, 2) == ["third"]
     assert engine.statistics().tasks_retried == 2
@@ -132,7 +135,7 @@ def test_what_it_raises_is_told_and_tried_again(
         (chores.be_unspeakable, "Unspeakable", "Unspeakable"),
         (chores.leave, "SystemExit", "enough"),
         (chores.return_a_lock, "TaskFailed", "what tasker 't' returned (it cannot be sent"),
-        (chores.exit_hard, "TaskFailed", "of tasker 't' was ended with exit code 3 while it did"),
+        (chores.exit_hard, "TaskCrashed", "of tasker 't' was ended with exit code 3 while it did"),
         (len, "TypeError", "has no len"),
     ],
 )
@@ -148,7 +151,7 @@ def test_a_held_task_is_answered_later(engine: Engine, script: Script) -> None:
     engine.tasker("t", chores.hold, executor="process")
     ask(engine, "a")
     script.wait(1)
-    while engine.taskers._taskers["t"].running or not engine.taskers.row("a"):
+    while engine.core.board._taskers["t"].running or not engine.core.board.row("a"):
         quiet(engine)
     assert engine.return_task("a", "late")
     assert results(engine, script, 2) == ["late"]
@@ -163,8 +166,7 @@ def test_a_process_that_hangs_is_killed_and_the_task_tried_again(
     ask(engine, "a")
     (first,) = lines(notes, 1)
     clock.advance(10.0)
-    while clock.next_time() is None:
-        quiet(engine)
+    until(engine, lambda: clock.next_time() is not None)
     clock.advance(1.0)
     assert results(engine, script, 2) == ["second"]
     assert lines(notes, 2)[1] != first
@@ -215,7 +217,7 @@ def test_a_process_that_is_killed_takes_only_its_own_task_with_it(
     victim, other = lines(notes, 2)
     os.kill(int(victim), signal.SIGKILL)
     (error,) = results(engine, script, 2)
-    assert error["kind"] == "TaskFailed"
+    assert error["kind"] == "TaskCrashed"
     assert f"process {victim} of tasker 't' was ended by SIGKILL" in error["message"]
     with notes.open("a", encoding="ascii") as file:
         file.write("go\n")
@@ -229,8 +231,7 @@ def test_a_task_whose_process_died_is_tried_again(
 ) -> None:
     engine.tasker("t", chores.die_at_first, executor="process", retries=1, backoff=SOON)
     ask(engine, "a")
-    while clock.next_time() is None:
-        quiet(engine)
+    until(engine, lambda: clock.next_time() is not None)
     clock.advance(1.0)
     assert results(engine, script, 2) == ["second"]
     assert len(set(lines(notes, 2))) == 2
@@ -266,16 +267,8 @@ def test_closing_kills_what_hangs_and_it_begins_again(tmp_path: Path, notes: Pat
     while not is_gone(int(process)):
         pass
     with Engine(tmp_path / "s.db") as again:
-        assert [row.id for row in again.store.rows("tasks")] == ["a"]
+        assert [row.id for row in rows(again, "tasks")] == ["a"]
 
-
-def test_tasks_of_flows_run_in_other_processes(notes: Path) -> None:
-    with af.Engine() as engine:
-        engine.tasker("t", chores.tell_process, executor="process")
-        exid = engine.launch("task 't' 'chore'", payload={"order": 7})
-        payload = engine.wait(exid, timeout=PATIENCE).payload
-    assert payload["order"] == 7
-    assert payload["ret"][0] != os.getpid()
 
 
 EXIT = """
@@ -291,7 +284,7 @@ if __name__ == "__main__":
     engine = Engine(store)
     tasks = [NewTask("a", "t", notes)]
     script = Script(lambda state, message: Outcome(state=state, tasks=tasks) if message == "begin"
-        else [message["value"]])
+        else [message.value])
     engine.register(script)
     engine.tasker("t", getattr(chores, do), executor="process")
     engine.send("x", "begin", kind="script")

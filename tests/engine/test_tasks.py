@@ -12,14 +12,13 @@ import pytest
 
 from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
-from actorflow.engine.kind import NewTask, Outcome
-from actorflow.engine.stores.memory import MemoryStore
+from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.tasks.tasker import HOLD, Task
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.supervision.spec import Backoff
 from behaviours import Base, Bounded, Priority, Queue, Unique
-from tests.engine.kinds import PATIENCE, Script, quiet, state_of
+from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +33,14 @@ def asking(state: Any, message: Any) -> Any:
         return Outcome(state=state, tasks=tasks)
     if isinstance(message, list):
         return Outcome(state=state, cancelled_tasks=message)
-    return [*state, message.get("value", message.get("error"))]
+    if isinstance(message, TaskEnded):
+        return [*state, message.value if message.ok else error_of(message)]
+    return [*state, message]
+
+
+def error_of(ended: TaskEnded) -> Any:
+    assert ended.error is not None
+    return {"kind": ended.error.type, "message": ended.error.message, "outcome": ended.outcome}
 
 
 @pytest.fixture
@@ -61,7 +67,7 @@ def test_a_task_is_done_and_its_result_is_a_message(engine: Engine, script: Scri
     quiet(engine)
     assert state_of(engine, "x") == ["did a"]
     assert [(task.id, task.execution, task.attempt) for task in seen] == [("a", "x", 1)]
-    assert list(engine.store.rows("tasks")) == []
+    assert rows(engine, "tasks") == []
     assert engine.statistics().tasks_done == 1
 
 
@@ -82,7 +88,7 @@ def test_a_held_task_is_answered_later_and_only_once(engine: Engine, script: Scr
     assert not engine.return_task("unknown", 2)
     script.wait(3)
     quiet(engine)
-    assert state_of(engine, "x") == [1, {"kind": "ValueError", "message": "no"}]
+    assert state_of(engine, "x") == [1, {"kind": "ValueError", "message": "no", "outcome": "failed"}]
 
 
 def test_a_task_that_fails_is_tried_again_with_longer_waits(
@@ -102,9 +108,8 @@ def test_a_task_that_fails_is_tried_again_with_longer_waits(
     ask(engine, "a")
     for delay in (1.0, 2.0, 4.0):
         assert tried.acquire(timeout=PATIENCE)
-        while clock.next_time() is None:
-            quiet(engine)
-        assert next(engine.store.rows("tasks")).due == clock.now() + delay
+        until(engine, lambda: clock.next_time() is not None)
+        assert rows(engine, "tasks")[0].due == clock.now() + delay
         clock.advance(delay)
     script.wait(2)
     quiet(engine)
@@ -123,8 +128,7 @@ def test_jitter_takes_a_part_off_the_wait(
 
     engine.tasker("t", do, retries=1, backoff=Backoff(initial=10.0, maximum=10.0, jitter=0.2))
     ask(engine, "a")
-    while clock.next_time() is None:
-        quiet(engine)
+    until(engine, lambda: clock.next_time() is not None)
     assert clock.next_time() == 1_009.0
 
 
@@ -136,7 +140,7 @@ def test_the_last_failure_is_told_to_the_execution(engine: Engine, script: Scrip
     ask(engine, "a")
     script.wait(2)
     quiet(engine)
-    assert state_of(engine, "x") == [{"kind": "ValueError", "message": "never"}]
+    assert state_of(engine, "x") == [{"kind": "ValueError", "message": "never", "outcome": "failed"}]
 
 
 def test_a_result_that_cannot_be_stored_is_a_failure(engine: Engine, script: Script) -> None:
@@ -151,7 +155,7 @@ def test_tasks_wait_for_a_tasker_that_is_not_there(engine: Engine, script: Scrip
     ask(engine, "a", "b", of="later")
     script.wait(1)
     quiet(engine)
-    assert len(list(engine.store.rows("tasks"))) == 2
+    assert len(rows(engine, "tasks")) == 2
     engine.tasker("later", lambda task: task.id)
     script.wait(3)
     quiet(engine)
@@ -198,7 +202,7 @@ def test_a_coroutine_function_can_be_a_tasker(engine: Engine, script: Script) ->
     script.wait(6)
     quiet(engine)
     assert most == 5
-    assert {"kind": "ValueError", "message": "three"} in state_of(engine, "x")
+    assert {"kind": "ValueError", "message": "three", "outcome": "failed"} in state_of(engine, "x")
 
 
 def test_priority_decides_who_is_next(engine: Engine, script: Script) -> None:
@@ -279,8 +283,7 @@ def test_a_task_without_an_answer_in_time_is_tried_again_in_another_place(
     ask(engine, "a")
     assert begun.acquire(timeout=PATIENCE)
     clock.advance(10.0)
-    while clock.next_time() is None:
-        quiet(engine)
+    until(engine, lambda: clock.next_time() is not None)
     clock.advance(1.0)
     assert begun.acquire(timeout=PATIENCE)
     script.wait(2)
@@ -421,6 +424,7 @@ def test_a_task_that_has_not_begun_when_the_engine_is_closed_begins_with_the_nex
     script = Script(asking)
     engine.register(script)
     engine.tasker("t", lambda task: f"again {task.id}")
+    engine.resume()
     script.wait(3)
     go.set()
     quiet(engine)
@@ -475,7 +479,7 @@ def test_a_cancelled_task_is_told_and_its_answer_refused(engine: Engine, script:
     assert cancelled.wait(PATIENCE)
     assert told == ["a"]
     assert not engine.return_task("a", 1)
-    assert list(engine.store.rows("tasks")) == []
+    assert rows(engine, "tasks") == []
 
 
 def test_tasks_go_on_with_the_next_engine(reopen: Callable[..., Engine]) -> None:
@@ -494,6 +498,7 @@ def test_tasks_go_on_with_the_next_engine(reopen: Callable[..., Engine]) -> None
     script = Script(asking)
     engine.register(script)
     engine.tasker("t", lambda task: f"again {task.id}")
+    engine.resume()
     script.wait(1)
     quiet(engine)
     assert state_of(engine, "x") == ["again a"]
@@ -562,7 +567,7 @@ def test_bad_taskers_are_refused(engine: Engine) -> None:
             call()
 
 
-class Noting(MemoryStore):
+class Noting(Kept):
     """Notes the messages that are stored."""
 
     def __init__(self) -> None:
@@ -570,7 +575,8 @@ class Noting(MemoryStore):
         self.stored: list[Any] = []
 
     def commit(self, changes: Any) -> None:
-        self.stored += [bodies.decode(body) for each in changes for _, body in each.messages]
+        self.stored += [row for each in changes for row in each.messages]
+        self.stored += [answer.message for each in changes for answer in each.answers]
         super().commit(changes)
 
 
@@ -583,8 +589,8 @@ def test_an_answer_to_a_live_execution_is_committed_with_what_it_leads_to() -> N
         script.wait(2)
         quiet(engine)
         assert state_of(engine, "x") == ["a"]
-    assert [message for message in store.stored if "task" in message] == []
-    assert list(store.rows("tasks")) == []
+    assert [row for row in store.stored if row.type != "message"] == []
+    assert rows(store, "tasks") == []
 
 
 def test_an_answer_to_an_execution_that_is_not_in_memory_is_stored() -> None:
@@ -594,21 +600,21 @@ def test_an_answer_to_an_execution_that_is_not_in_memory_is_stored() -> None:
         engine.tasker("t", lambda _task: HOLD)
         ask(engine, "a")
         script.wait(1)
-        while len(engine.host):
-            quiet(engine)
+        until(engine, lambda: not len(engine.core.host))
         assert engine.return_task("a", 1)
         script.wait(2)
         quiet(engine)
         assert state_of(engine, "x") == [1]
-    assert [message["value"] for message in store.stored if "task" in message] == [1]
-    assert list(store.rows("tasks")) == []
+    (row,) = [row for row in store.stored if row.type != "message"]
+    assert bodies.decode(row.body)["value"] == 1
+    assert rows(store, "tasks") == []
 
 
 def test_an_answer_that_cannot_be_processed_is_a_dead_letter_and_its_task_is_over(
     reopen: Callable[..., Engine],
 ) -> None:
     def step(state: Any, message: Any) -> Any:
-        if "task" in message:
+        if isinstance(message, TaskEnded):
             raise ValueError("no")
         return asking(state, message)
 
@@ -617,11 +623,10 @@ def test_an_answer_that_cannot_be_processed_is_a_dead_letter_and_its_task_is_ove
     engine.register(script)
     engine.tasker("t", lambda task: task.body)
     ask(engine, "a")
-    while not len(engine.dead_letters()):
-        quiet(engine)
+    until(engine, lambda: len(engine.dead_letters()))
     assert [letter.message["value"] for letter in engine.dead_letters()] == ["a"]
-    assert list(engine.store.rows("tasks")) == []
-    assert list(reopen().store.rows("tasks")) == []
+    assert rows(engine, "tasks") == []
+    assert rows(reopen(), "tasks") == []
 
 
 def test_an_answer_that_is_displaced_ends_its_task() -> None:
@@ -634,8 +639,10 @@ def test_an_answer_that_is_displaced_ends_its_task() -> None:
             return state
         return asking(state, message)
 
-    same = Unique(key=lambda message: "same" if "task" in message else id(message))
-    script = Script(step, behaviour=same)
+    script = Script(
+        step,
+        behaviour=lambda: Unique(key=lambda each: "same" if isinstance(each, TaskEnded) else id(each)),
+    )
     with Engine() as engine:
         engine.register(script)
         engine.tasker("t", lambda _task: HOLD)
@@ -646,8 +653,9 @@ def test_an_answer_that_is_displaced_ends_its_task() -> None:
         assert entered.wait(PATIENCE)
         assert engine.return_task("a", 1)
         assert engine.return_task("b", 2)
+        until(engine, lambda: engine.core.host._live["x"].displaced)
         go.set()
         script.wait(3)
         quiet(engine)
         assert state_of(engine, "x") == [2]
-        assert list(engine.store.rows("tasks")) == []
+        assert rows(engine, "tasks") == []

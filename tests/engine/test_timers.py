@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.clock import WALL
 from actorflow.engine.kind import Outcome, SetTimer
-from actorflow.engine.stores.protocol import Change, TimerRow
-from tests.engine.kinds import PATIENCE, Script, quiet, state_of
+from actorflow.engine.stores.protocol import Change, NewExecution, TimerRow
+from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def test_timers_fire_in_order_each_once(engine: Engine, clock: VirtualClock) -> 
     script.wait(4)
     quiet(engine)
     assert state_of(engine, "x") == ["a", "b", "c"]
-    assert list(engine.store.rows("timers")) == []
+    assert rows(engine, "timers") == []
     assert engine.statistics().timers_fired == 3
 
 
@@ -80,6 +80,7 @@ def test_timers_outlive_the_engine(reopen: Callable[..., Engine], clock: Virtual
     engine = reopen()
     script = Script(setting)
     engine.register(script)
+    engine.resume()
     clock.advance(0.0)
     script.wait(1)
     clock.advance(500.0)
@@ -93,15 +94,16 @@ def test_thousands_that_are_due_at_once_fire_in_few_commits(
 ) -> None:
     script = Script()
     engine.register(script)
-    rows = [TimerRow("x", str(number), 1_001.0, b"\x01") for number in range(5_000)]
-    change = Change("x", creates=[("x", "script")], timers=rows)
+    engine.resume()
+    timers = [TimerRow("x", str(number), 1_001.0, b"\x01") for number in range(5_000)]
+    change = Change("x", creates=[NewExecution("x", "script")], timers=timers)
     done = threading.Event()
 
     def committed(change: Change, _error: Exception | None) -> None:
-        engine.timers.added(change.timers)
+        engine.core.timers.added(change.timers)
         done.set()
 
-    engine.submit(change, committed)
+    engine.core.writer.submit(change, committed)
     assert done.wait(PATIENCE)
     clock.advance(1.0)
     script.wait(5_000)

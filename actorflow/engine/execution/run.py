@@ -11,37 +11,176 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw
+
 from actorflow.engine import bodies
-from actorflow.engine.errors import Cancelled
+from actorflow.engine.envelopes import ChildEnded, Message, pack
+from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
-from actorflow.engine.kind import Outcome, Status
-from actorflow.engine.stores.protocol import Change, TaskRow, TimerRow
+from actorflow.engine.identifiers import check_id
+from actorflow.engine.kind import ENDED, Context, Outcome, Status
+from actorflow.engine.stores.protocol import (
+    Change,
+    NewDead,
+    NewExecution,
+    NewMessage,
+    TaskRow,
+    TimerRow,
+    WatchRow,
+)
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
+from actorflow.runtime.log import log
 from actorflow.runtime.worker.deferred import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from actorflow.engine.execution.host import Live, Stored
+    from actorflow.engine.execution.live import Live, Ticket
 
-__all__ = ["BUDGET", "Run", "answered"]
+__all__ = ["BUDGET", "AlreadyThere", "Run", "RunFailed", "answered", "change_of"]
 
+_AGAIN = 1.0  # seconds after which a state is read again that could not be
 BUDGET = 0.5
 """Seconds that one run may take before it has to leave the rest for the next."""
 
 
-def answered(tickets: Iterable[Stored]) -> list[str]:
+class RunFailed(Exception):
+    """What a run raised, kept apart from what the runtime itself raises.
+
+    A user's code may raise anything, also the errors by which the runtime says that a message was
+    dropped or a worker stopped.
+    """
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(str(type(cause).__name__))
+        self.cause = cause
+
+
+class AlreadyThere(Exception):
+    """There is an execution of the id that was to be created."""
+
+
+def answered(tickets: Iterable[Ticket]) -> list[str]:
     """Return the ids of the tasks that unstored messages answer."""
     return [ticket.task.id for ticket in tickets if ticket.task is not None]
+
+
+def change_of(live: Live, outcome: Outcome) -> Change:
+    """Return the one change that an outcome amounts to.
+
+    Raises:
+        TypeError, NotStorable: an id or a body cannot be stored.
+
+    """
+    encode = bodies.encode
+    name, kind = live.id, live.kind
+    change = Change(
+        name,
+        kind=kind.name,
+        expected=live.revision,
+        state=kind.encode(outcome.state),
+        version=getattr(kind, "version", 1),
+        status=Status(outcome.status),
+        result=None if outcome.result is None else encode(outcome.result),
+        error=None if outcome.error is None else live.core.encode_failure(outcome.error),
+    )
+    # Only what there is gets a list of its own: thousands of these may wait for one commit.
+    if outcome.messages or outcome.children or outcome.cancelled_children:
+        _add_messages(live, outcome, change)
+    if outcome.timers:
+        change.timers = [
+            TimerRow(name, check_id(timer.id, "a timer"), float(timer.at), encode(timer.body))
+            for timer in outcome.timers
+        ]
+    if outcome.cancelled_timers:
+        change.cancelled_timers = [
+            (name, check_id(timer, "a timer")) for timer in outcome.cancelled_timers
+        ]
+    if outcome.tasks:
+        change.tasks = [
+            TaskRow(
+                check_id(task.id, "a task"),
+                name,
+                check_id(task.tasker, "a tasker"),
+                encode(task.body),
+                0,
+                float(task.due),
+                task.timeout,
+                task.retries,
+                task.priority,
+                task.tell_start,
+            )
+            for task in outcome.tasks
+        ]
+    if outcome.cancelled_tasks:
+        change.finished_tasks = [check_id(task, "a task") for task in outcome.cancelled_tasks]
+    if outcome.watches:
+        change.watches = [
+            WatchRow(name, check_id(watch.id, "a watch"), kind.name, encode(watch.body))
+            for watch in outcome.watches
+        ]
+    if outcome.cancelled_watches:
+        change.cancelled_watches = [
+            (name, check_id(watch, "a watch")) for watch in outcome.cancelled_watches
+        ]
+    if outcome.history:
+        change.history = [
+            bytes(entry) if type(entry) is Raw else encode(entry) for entry in outcome.history
+        ]
+    if change.status in ENDED:
+        change.clear = True
+        change.timers, change.tasks, change.watches = (), (), ()
+    if change.status != Status.ACTIVE and live.parent is not None:
+        change.messages = [
+            *change.messages,
+            message_to_parent(live.parent, name, change.status, outcome.result, outcome.error),
+        ]
+    return change
+
+
+def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:
+    encode = bodies.encode
+    change.messages = [
+        *(
+            NewMessage(check_id(out.to, "an execution"), "message", encode(out.body))
+            for out in outcome.messages
+        ),
+        *(
+            NewMessage(check_id(child.id, "a child"), "message", encode(child.body))
+            for child in outcome.children
+        ),
+        *(
+            NewMessage(check_id(child, "a child"), "cancel", b"\xc0")
+            for child in outcome.cancelled_children
+        ),
+    ]
+    change.creates = [
+        *(
+            NewExecution(out.to, check_id(out.kind, "a kind"))
+            for out in outcome.messages
+            if out.kind is not None
+        ),
+        *(
+            NewExecution(child.id, check_id(child.kind, "a kind"), live.id)
+            for child in outcome.children
+        ),
+    ]
+
+
+def message_to_parent(
+    parent: str, child: str, status: str, result: Any = None, error: Any = None
+) -> NewMessage:
+    """Return the message by which a parent learns that a child has ended."""
+    return NewMessage(parent, *pack(ChildEnded(None, 0.0, child, str(status), result, error)))
 
 
 class Run:
     """A batch on its way into the state."""
 
-    __slots__ = ("batch", "deferred", "displaced", "live", "ran", "second", "state", "tickets")
+    __slots__ = ("batch", "deferred", "displaced", "live", "ran", "state", "tickets")
 
-    def __init__(self, live: Live, batch: Any, tickets: list[Stored]) -> None:
+    def __init__(self, live: Live, batch: Any, tickets: list[Ticket]) -> None:
         self.live = live
         self.batch = batch
         self.tickets = tickets
@@ -51,8 +190,6 @@ class Run:
         self.ran = False
         self.state: Any = None
         """The new state, if it ran; the rest of the outcome is in the change."""
-        self.second = False
-        """The batch is what an earlier run of this very object has left."""
 
     def _done(self, error: BaseException | None = None) -> None:
         self.deferred.resolve(error, self.live)
@@ -60,34 +197,71 @@ class Run:
     # The lane's thread.
 
     def start(self) -> None:
-        """Run the kind. What it raises goes to the failure policy of the execution."""
+        """Run the kind. What it raises goes to the failure policy of the execution.
+
+        Raises:
+            RunFailed: with what the kind raised.
+
+        """
         live = self.live
-        if live.is_cut_off:
+        self.ran = False  # it may have, before it lost a race
+        if live.has_ended:  # the engine was closed, and does not wait any longer
             self._done()
             return
         failpoint("run.fetch")
-        live.load()
-        if live.status in {Status.DONE, Status.CANCELLED}:
-            self.ran = False
-            self._submit(Change(live.id))
+        try:
+            live.load()
+        except StoreRefused as error:  # it is there, and is read again
+            self._start_later(error)
+            return
+        except Exception as error:  # noqa: BLE001 - this execution has failed, others go on
+            live.core.host.break_off(live, error)
+            self._done()
+            return
+        if live.status in ENDED:
+            self._submit(Change(live.id, dead=self._unwanted()))
             return
         end = perf_counter() + BUDGET
+        core = live.core
+        context = Context(
+            live.id,
+            core.clock.now(),
+            lambda: perf_counter() < end,
+            seed=live.revision,
+            parent=live.parent,
+            watches=core.watches.of(live.kind.name) if core.watches else (),
+        )
         try:
-            outcome = live.kind.run(live.id, live.state, self.batch, lambda: perf_counter() < end)
+            outcome = live.kind.run(context, live.state, self.batch)
             if type(outcome) is not Outcome and inspect.isawaitable(outcome):
                 LOOP.call_soon(partial(LOOP.spawn, lambda: self._await(outcome)))
                 return
+            if type(outcome) is Deferred:
+                outcome.then(self._resume)
+                return
             self._conclude(outcome)
-        except BaseException:
+        except BaseException as error:
             live.loaded = False  # it may have changed the state in place
-            raise
+            raise RunFailed(error) from error
+
+    def _start_later(self, error: StoreRefused) -> None:
+        """Start again when the store can perhaps be read."""
+        live = self.live
+        core = live.core
+        log.error("the state cannot be read; trying again", execution=live.id, error=str(error))
+
+        def again() -> None:
+            if live.port is not None:
+                live.port.submit(self)
+
+        core.clock.call_at(core.clock.now() + _AGAIN, again)
 
     def run(self) -> None:
-        """Run again: after a lost race, or with what the budget left over."""
+        """Run again, after a lost race."""
         try:
             self.start()
-        except BaseException as error:  # noqa: BLE001 - goes to the executor, or becomes a dead letter
-            self._fail(error)
+        except RunFailed as error:
+            self._done(error)
 
     async def _await(self, outcome: Any) -> None:
         """Wait for a kind that is asynchronous. On the event loop."""
@@ -95,72 +269,43 @@ class Run:
             self._conclude(await outcome, may_block=False)
         except BaseException as error:  # noqa: BLE001 - goes to the executor
             self.live.loaded = False
-            self._fail(error)
+            self._done(RunFailed(error))
 
-    def _fail(self, error: BaseException) -> None:
-        if not self.second:
-            self._done(error)
-            return
-        for ticket in self.tickets:  # the policy must not run the first part again
-            self.live.lost(ticket, error)
-        self._done()
+    def _resume(self, error: BaseException | None, outcome: Any) -> None:
+        """Go on with what a kind has deferred. In the thread that resolves it."""
+        try:
+            if error is None:
+                self._conclude(outcome, may_block=False)
+        except BaseException as failure:  # noqa: BLE001 - goes to the executor
+            error = failure
+        if error is not None:
+            self.live.loaded = False
+            self._done(RunFailed(error))
 
     def _conclude(self, outcome: Outcome, *, may_block: bool = True) -> None:
         failpoint("run.after")
+        if type(outcome) is not Outcome:
+            msg = f"kind {self.live.kind.name!r} returned {outcome!r:.100}; return an Outcome"
+            raise TypeError(msg)
+        change = change_of(self.live, outcome)
+        self.live.add_creation(change)
         self.ran, self.state = True, outcome.state
-        self._submit(self._change(outcome), may_block=may_block)
-
-    def _change(self, outcome: Outcome) -> Change:
-        """Return the one change that an outcome amounts to."""
-        live, encode = self.live, bodies.encode
-        change = Change(
-            live.id,
-            kind=live.kind.name,
-            expected=live.revision,
-            state=live.kind.encode(outcome.state),
-            status=outcome.status,
-        )
-        # Only what there is gets a list of its own: thousands of these may wait for one commit.
-        if outcome.leftover or outcome.messages:
-            change.messages = [
-                *((live.id, encode(body)) for body in outcome.leftover),
-                *((out.to, encode(out.body)) for out in outcome.messages),
-            ]
-            change.ahead = len(outcome.leftover)
-            change.creates = [
-                (out.to, out.kind) for out in outcome.messages if out.kind is not None
-            ]
-        if outcome.timers:
-            change.timers = [
-                TimerRow(live.id, timer.id, float(timer.at), encode(timer.body))
-                for timer in outcome.timers
-            ]
-        if outcome.cancelled_timers:
-            change.cancelled_timers = [(live.id, name) for name in outcome.cancelled_timers]
-        if outcome.tasks:
-            change.tasks = [
-                TaskRow(task.id, live.id, task.tasker, encode(task.body), 0, 0.0)
-                for task in outcome.tasks
-            ]
-        change.finished_tasks = outcome.cancelled_tasks
-        if outcome.history:
-            change.history = [encode(entry) for entry in outcome.history]
-        return change
+        self._submit(change, may_block=may_block)
 
     def _submit(self, change: Change, *, may_block: bool = True) -> None:
         live = self.live
-        if live.is_cut_off:  # it may be running elsewhere by now
+        if live.has_ended:  # it may be running elsewhere by now
             self._done()
             return
         self.displaced = live.take_displaced() if live.displaced else []
         tickets = self.tickets
         if self.displaced:
             tickets = [*tickets, *(ticket for ticket, _ in self.displaced)]
-        change.consumed = [ticket.number for ticket in tickets if ticket.number]
+        change.consumed = [ticket.id for ticket in tickets if ticket.id is not None]
         if done := answered(tickets):
             change.finished_tasks = [*change.finished_tasks, *done]
-        change.at = float(live.engine.clock.now())
-        writer = live.engine.writer
+        change.at = live.core.clock.now()
+        writer = live.core.writer
         if writer.expects_more and not self._is_awaited(change):
             writer.submit_soon(change, self._committed)
         else:
@@ -180,47 +325,71 @@ class Run:
 
     def _committed(self, change: Change, error: Exception | None) -> None:
         live = self.live
+        core = live.core
         if error is not None or not change.committed:
-            live.loaded = False
-            live.displaced[:0] = self.displaced
-            if error is None:  # somebody else has written: run again on the newer state
-                live.port.submit(self)
-            elif live.engine.closed:  # it is all still in the store
-                self._fail(WorkerStopped(f"the engine was closed before the commit: {error}"))
-            else:
-                self._fail(error)
+            self._refused(change, error)
             return
         failpoint("dispatch.before")
         for ticket, fate in self.displaced:
             ticket.consume(fate)
         if not self.ran:
-            ended = Cancelled(f"execution {live.id!r} has ended ({live.status})")
-            for ticket in self.tickets:
-                ticket.consume(ended)
-            self._done()
+            self._give_back()
             return
-        live.revision += 1
+        live.creates = None
+        live.revision = change.revision
         live.state = self.state
         live.status = Status(change.status)
-        count = change.ahead
-        live.engine.dispatch(change, list(change.rows[count:]))
+        core.dispatch(change, live)
         for ticket in self.tickets:
             ticket.consume()
-        over = live.engine.closed or live.status in {Status.DONE, Status.CANCELLED}
-        if count and not over:
-            self._go_on(change, count)
-            return
         self._done()
-        live.engine.host.settle(live)
+        core.host.settle(live)
 
-    def _go_on(self, change: Change, count: int) -> None:
-        """Run what the budget left over: next in this execution, but after other executions."""
-        from actorflow.engine.execution.host import Stored  # noqa: PLC0415 - the two know each other
+    def _refused(self, change: Change, error: Exception | None) -> None:
+        """React to a commit that did not happen."""
+        live, refusal = self.live, change.refusal
+        live.loaded = False
+        live.displaced[:0] = self.displaced
+        if error is not None and live.core.closed:  # it is all still in the store
+            self._done(WorkerStopped(f"the engine was closed before the commit: {error}"))
+        elif error is not None:
+            self._done(RunFailed(error))
+        elif refusal is not None and refusal.reason == "exists":
+            host = live.core.host
+            host.forget(live)
+            for ticket in self.tickets:
+                ticket.consume(AlreadyThere(live.id))
+            self._done()
+            if live.held or live.behind:  # messages for the one that is there
+                host.read_now(live.id)
+        elif refusal is not None and refusal.reason == "clash":
+            self._done(RunFailed(_mismatch(refusal.execution)))
+        elif live.port is not None:  # somebody else has written: run on the newer state
+            live.port.submit(self)
 
-        left = change.rows[:count]
-        self.batch = [bodies.decode(row.body) for row in left]
-        self.tickets = [
-            Stored(self.live, row.id, body) for row, body in zip(left, self.batch, strict=True)
+    def _unwanted(self) -> list[NewDead]:
+        """Return the messages of users to an execution that has ended, if nobody waits for them."""
+        error = f"ExecutionEnded: the execution has ended ({self.live.status})"
+        return [
+            NewDead(ticket.id, self.live.id, *ticket.packed(), error)
+            for ticket in self.tickets
+            if ticket.waiter is None and ticket.task is None and _is_users(ticket.item)
         ]
-        self.second = True
-        self.live.port.submit(self)
+
+    def _give_back(self) -> None:
+        """Say that the execution has ended to those who wait."""
+        live = self.live
+        ended = ExecutionEnded(f"execution {live.id!r} has ended ({live.status})")
+        for ticket in self.tickets:
+            ticket.consume(ended)
+        self._done()
+        live.core.host.settle(live)
+
+
+def _is_users(item: Any) -> bool:
+    """Return whether it is a message that somebody sent, not news of the engine's own."""
+    return type(item) is Message or not hasattr(item, "__struct_fields__")
+
+
+def _mismatch(execution: str) -> KindMismatch:
+    return KindMismatch(f"there is an execution {execution!r} of another kind; choose another id")

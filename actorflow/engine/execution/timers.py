@@ -11,13 +11,16 @@ import threading
 from math import inf
 from typing import TYPE_CHECKING
 
+from actorflow.engine import bodies
+from actorflow.engine.envelopes import TimerFired, pack
 from actorflow.engine.execution.writer import AGAIN
-from actorflow.engine.stores.protocol import Change
+from actorflow.engine.stores.protocol import Change, NewMessage
+from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.core import Core
     from actorflow.engine.stores.protocol import TimerRow
     from actorflow.runtime.clock import Timer
 
@@ -29,68 +32,73 @@ _FEW, _MANY = 32, 1_000  # timers that are looked at, and fired in one commit at
 class Timers:
     """The pending timers of an engine."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._lock = threading.Lock()
         self._alarm: Timer | None = None
         self.fired = 0
 
     def start(self) -> None:
         """Look for the first timer in the store. O(log n), however many there are."""
-        for row in self._engine.store.rows("timers", limit=1):
-            self._expect(row.due)
+        self.added(self._core.store.due(1))
 
     def added(self, rows: Iterable[TimerRow]) -> None:
-        """Hear of timers that are in the store now. O(1) each."""
+        """Learn of timers that are in the store now. O(1) each."""
         self._expect(min((row.due for row in rows), default=inf))
 
     def _expect(self, due: float) -> None:
         """Have the clock call at `due`, unless it does so before anyway."""
+        core = self._core
         with self._lock:
             alarm = self._alarm
-            if due == inf or self._engine.closed:
+            if due == inf or core.closed or not core.resumed:
                 return
             if alarm is not None and alarm.callback is not None:
                 if alarm.when <= due:
                     return
                 alarm.cancel()
-            self._alarm = self._engine.clock.call_at(due, self._on_alarm)
+            self._alarm = core.clock.call_at(due, self._on_alarm)
 
     def _on_alarm(self) -> None:
         """Have what is due fired. In the clock's thread."""
         with self._lock:
             self._alarm = None
-        self._engine.writer.call(self._fire)
+        self._core.writer.call(self._fire)
 
     def _fire(self) -> None:
         """Fire what is due: one commit for many. In the writer's thread."""
-        engine = self._engine
-        if engine.closed:
+        core = self._core
+        if core.closed:
             return
-        now = engine.clock.now()
-        rows = list(engine.store.rows("timers", limit=_FEW))
-        if rows and rows[-1].due <= now:
-            rows = list(engine.store.rows("timers", limit=_MANY))
+        now = core.clock.now()
+        try:
+            rows = core.store.due(_FEW)
+            if rows and rows[-1].due <= now:
+                rows = core.store.due(_MANY)
+        except Exception as error:  # noqa: BLE001 - they are stored: look again
+            log.error("timers cannot be read; trying again", exc_info=error)
+            self._expect(now + AGAIN)
+            return
         due = [row for row in rows if row.due <= now]
         if due:
-            change = Change(
-                "",
-                at=float(now),
-                messages=[(row.execution, row.body) for row in due],
-                cancelled_timers=[(row.execution, row.id) for row in due],
-            )
-            if engine.writer.commit([change]) is not None:
+            change = Change(at=now, fired=[(row, _message(row)) for row in due])
+            if core.writer.commit([change]) is not None:
                 self._expect(now + AGAIN)
                 return
-            self.fired += len(due)
-            engine.host.deliver_rows(change.rows)
+            self.fired += len(change.extra)
+            core.host.deliver_rows(change.extra)
         if len(due) < len(rows):
             self._expect(rows[len(due)].due)
         elif due:
-            engine.writer.call(self._fire)  # there may be more; others have their turn first
+            core.writer.call(self._fire)  # there may be more; others have their turn first
 
     def close(self) -> None:
         """Let go of the clock."""
         with self._lock:
             if self._alarm is not None:
                 self._alarm.cancel()
+
+
+def _message(row: TimerRow) -> NewMessage:
+    fired = TimerFired(None, 0.0, row.id, row.due, bodies.decode(row.body))
+    return NewMessage(row.execution, *pack(fired))

@@ -11,12 +11,21 @@ none of these needs a lock, and no message can slip between "stored" and "delive
 from __future__ import annotations
 
 from _thread import allocate_lock
+from collections import deque
 from contextlib import suppress
+from itertools import repeat
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from actorflow.engine.errors import EngineClosed, StoreRefused
-from actorflow.engine.stores.protocol import Change
+from actorflow.engine.errors import EngineClosed, ExecutionEnded, KindMismatch, StoreRefused
+from actorflow.engine.kind import ENDED, Status
+from actorflow.engine.stores.protocol import (
+    Change,
+    NewDead,
+    NewExecution,
+    NewMessage,
+    new_row,
+)
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.log import log
@@ -26,8 +35,10 @@ from actorflow.runtime.worker.tickets import resolve_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
 
-    from actorflow.engine.stores.protocol import MessageRow, Store
+    from actorflow.engine.core import Core
+    from actorflow.engine.stores.protocol import ExecutionRow
 
 __all__ = ["AGAIN", "Append", "Writer"]
 
@@ -42,7 +53,7 @@ _SOON = 0.002  # seconds that a commit may wait for others if nobody waits for i
 class Append:
     """Messages from outside to one execution, and who waits for them."""
 
-    __slots__ = ("bodies", "execution", "kind", "processed", "stored")
+    __slots__ = ("bodies", "execution", "keys", "kind", "processed", "stored")
 
     def __init__(
         self,
@@ -51,14 +62,23 @@ class Append:
         bodies: Sequence[bytes],
         stored: Any = None,
         processed: Any = None,
+        *,
+        keys: Sequence[str] | None = None,
     ) -> None:
         self.execution = execution
         self.kind = kind
+        """The kind of the execution, which is created if need be; `None`: it must be there."""
         self.bodies = bodies
+        self.keys = keys
         self.stored = stored
         """Resolved when they are stored and accumulated."""
         self.processed = processed
         """Resolved when the last of them has been processed."""
+
+    @property
+    def waiting(self) -> list[Any]:
+        """Whoever waits for them."""
+        return [each for each in (self.stored, self.processed) if each is not None]
 
 
 class _Request:
@@ -79,26 +99,22 @@ class _Request:
 
 
 _Entry: TypeAlias = "Append | _Request | Callable[[], None]"
-_Deliver: TypeAlias = (
-    "Callable[[list[Append], Sequence[MessageRow]], list[tuple[Any, Exception | None]]]"
-)
+_Group: TypeAlias = "tuple[Change, Any]"
 
 
 class Writer:
     """Commits changes and notifies the owner of each.
 
     Args:
-        store: where changes are committed.
-        clock: schedules another try after a refusal.
-        deliver: takes messages from outside once they are stored, in the writer's thread; returns
-            the tickets to resolve now.
+        core: the store to commit to, the clock that schedules another try after a refusal, and the
+            host, which knows the executions that messages are for.
 
     """
 
-    def __init__(self, store: Store, clock: Any, deliver: _Deliver) -> None:
-        self._store = store
-        self._clock = clock
-        self._deliver = deliver
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._store = core.store
+        self._clock = core.clock
         self._again: list[_Request] = []
         self._alarm: Any = None
         self._soon: list[_Request] = []
@@ -112,7 +128,8 @@ class Writer:
         """Callers that were just told that their messages are stored may send others."""
         self._closing = False
         self._unstored: list[None] = []  # one for each entry from outside that is not stored yet
-        self.refusal: tuple[float, str] | None = None
+        self._flight: deque[tuple[Future[None], list[Change], Callable[[Any], None]]] = deque()
+        self.refusal: tuple[float, Exception] | None = None
         """When and why the store last refused a commit, if it has not taken one since."""
         self.commits = 0
         self.changes = 0
@@ -124,11 +141,14 @@ class Writer:
 
     # Thread-safe.
 
-    def append(self, entry: Append) -> None:
-        """Store messages from outside and deliver them. O(1)."""
+    def append(self, entry: Append, *, may_block: bool = False) -> None:
+        """Store messages from outside and deliver them. O(1), or a commit with `may_block`."""
         self._unstored.append(None)
         try:
-            self._worker.push(entry)
+            if may_block and self._worker.is_idle:
+                self._port.help(entry)
+            else:
+                self._worker.push(entry)
         except WorkerStopped:
             msg = "the engine has been closed"
             raise EngineClosed(msg) from None
@@ -181,13 +201,16 @@ class Writer:
         if self._soon:
             self.call(_nothing)
 
-    def call(self, function: Callable[[], None]) -> None:
+    def call(self, function: Callable[[], None]) -> bool:
         """Call a function in the writer's thread, after the commit that is under way.
 
-        Once the engine is closed, it is not called at all.
+        Returns whether it will be called: not once the writer has ended.
         """
-        with suppress(WorkerStopped):
+        try:
             self._worker.push(function)
+        except WorkerStopped:
+            return False
+        return True
 
     @property
     def quiet(self) -> bool:
@@ -223,10 +246,31 @@ class Writer:
             del self._soon[:count]
         self._expected = 0
         begin = perf_counter()
-        for first in range(0, len(batch), _LARGEST):
-            self._write_part(batch[first : first + _LARGEST])
+        part: list[Append | _Request] = []
+        for entry in batch:
+            if type(entry) is Append or type(entry) is _Request:
+                part.append(entry)
+                if len(part) >= _LARGEST:
+                    self._write_part(part)
+                    part = []
+                continue
+            # A call sees everything before it in the store and delivered, and nothing after it.
+            if part:
+                self._write_part(part)
+                part = []
+            self._settle_flight()
+            self._call(entry)
+        if part:
+            self._write_part(part)
+        self._settle_flight(self._store.traits.in_flight - 1)
         if self._expected:
             self._gather(perf_counter() - begin)
+
+    def _call(self, function: Any) -> None:
+        try:
+            function()
+        except Exception as failure:  # noqa: BLE001 - the writer goes on
+            log.error("a call of the writer failed", call=repr(function), exc_info=failure)
 
     def _gather(self, patience: float) -> None:
         """Wait a moment for the callers that were just told: many of them have more to store.
@@ -240,46 +284,201 @@ class Writer:
         self._wanted = 0
         self._bell.acquire(blocking=False)
 
-    def _write_part(self, entries: list[_Entry]) -> None:
-        groups = _group(entries, self._clock.now())
-        changes = [change for change, _ in groups if change is not None]
-        error = self.commit(changes) if changes else None
-        if error is None:
-            for change, owner in groups:
-                self._settle(change, owner, None)
-        elif isinstance(error, StoreRefused):
-            self._refuse(groups, error)
-        else:  # one of them is not acceptable: find out which
-            for change, owner in groups:
-                found = None if change is None else self.commit([change])
-                self._settle(change, owner, found)
+    def _write_part(self, entries: list[Append | _Request]) -> None:
+        """Commit entries together, and settle each."""
+        try:
+            groups, fetched = self._admit(entries)
+        except Exception as error:  # noqa: BLE001 - the store cannot be read now
+            refusal = error if isinstance(error, StoreRefused) else StoreRefused(str(error))
+            self._refuse(_group(entries, self._clock.now()), refusal)
+            return
+        if not groups:
+            return
+        largest = self._store.traits.max_batch
+        for at in range(0, len(groups), largest):
+            self._write_groups(groups[at : at + largest], fetched)
+
+    def _write_groups(self, groups: list[_Group], fetched: dict[str, ExecutionRow]) -> None:
+        def decided(error: Exception | None) -> None:
+            if error is None:
+                for change, owner in groups:
+                    self._settle(change, owner, None, fetched)
+            elif isinstance(error, StoreRefused):
+                self._refuse(groups, error)
+            elif len(groups) == 1:
+                self._settle(*groups[0], error)
+            else:  # one of them is not acceptable: find out which
+                for change, owner in groups:
+                    self._settle(change, owner, self.commit([change]), fetched)
+
+        changes = [change for change, _ in groups]
+        try:
+            future = self._store.commit(changes)
+        except Exception as error:  # noqa: BLE001 - each owner is notified
+            decided(self._failed(error, changes))
+            return
+        if future is None:
+            self._succeeded(changes)
+            decided(None)
+            return
+        self._flight.append((future, changes, decided))
+        future.add_done_callback(lambda _: self.call(_nothing))
+
+    def _settle_flight(self, most: int = 0) -> None:
+        """Settle the commits that are decided; wait until at most so many are not."""
+        while self._flight and (len(self._flight) > most or self._flight[0][0].done()):
+            future, changes, decided = self._flight.popleft()
+            try:
+                future.result()
+            except Exception as error:  # noqa: BLE001 - each owner is notified
+                decided(self._failed(error, changes))
+            else:
+                self._succeeded(changes)
+                decided(None)
 
     def commit(self, changes: list[Change]) -> Exception | None:
         """Commit now, in the writer's thread; return what the store raised."""
+        if not changes:
+            return None
+        self._settle_flight()
         try:
-            self._store.commit(changes)
-        except Exception as error:  # noqa: BLE001 - each owner is notified
-            if self.refusal is None or not isinstance(error, StoreRefused):
-                log.error("commit failed", changes=len(changes), error=str(error))
-            if isinstance(error, StoreRefused):
-                self.refusal = (self._clock.now(), str(error))
-            self.refused += 1
-            return error
+            future = self._store.commit(changes)
+            if future is not None:
+                future.result()
+        except Exception as error:  # noqa: BLE001 - the caller decides
+            return self._failed(error, changes)
+        self._succeeded(changes)
+        return None
+
+    def _failed(self, error: Exception, changes: list[Change]) -> Exception:
+        if self.refusal is None or not isinstance(error, StoreRefused):
+            log.error("commit failed", changes=len(changes), error=str(error))
+        if isinstance(error, StoreRefused):
+            self.refusal = (self._clock.now(), error)
+        self.refused += 1
+        return error
+
+    def _succeeded(self, changes: list[Change]) -> None:
         if self.refusal is not None:
             log.info("the store takes commits again")
             self.refusal = None
         self.commits += 1
         self.changes += len(changes)
+
+    # Who may be sent a message.
+
+    def _admit(
+        self, entries: list[Append | _Request]
+    ) -> tuple[list[_Group], dict[str, ExecutionRow]]:
+        """Group entries into changes, without messages to executions that cannot take them.
+
+        Also returns the executions that had to be read, which are those that are not live.
+
+        Raises:
+            Exception: the store cannot be read.
+
+        """
+        fetched = self._fetch(entries)
+        made = {
+            new.id: new.kind
+            for _, changes, _ in self._flight
+            for change in changes
+            for new in change.creates
+        }
+        accepted: list[Append | _Request] = []
+        fine: set[tuple[str, str | None]] = set()  # many messages are for the same execution
+        for entry in entries:
+            if isinstance(entry, Append) and (entry.execution, entry.kind) in fine:
+                accepted.append(entry)
+            elif isinstance(entry, _Request):
+                change = entry.change
+                for new in change.creates:
+                    made.setdefault(new.id, new.kind)
+                if change.messages:
+                    self._drop_for_nobody(change, fetched, made)
+                accepted.append(entry)
+            elif (error := self._reason_against(entry, fetched, made)) is None:
+                accepted.append(entry)
+                fine.add((entry.execution, entry.kind))
+            else:
+                self._reject(entry, error, accepted)
+        return _group(accepted, self._clock.now()), fetched
+
+    def _fetch(self, entries: list[Append | _Request]) -> dict[str, ExecutionRow]:
+        """Read the executions that messages are for and that are not live, all in one read."""
+        names: set[str] = set()
+        for entry in entries:
+            if isinstance(entry, Append):
+                names.add(entry.execution)
+            else:
+                names.update(message.execution for message in entry.change.messages)
+        find = self._core.host.find
+        asleep = [name for name in names if find(name) is None]
+        return self._store.executions(asleep) if asleep else {}
+
+    def _reason_against(
+        self, append: Append, fetched: dict[str, ExecutionRow], made: dict[str, str]
+    ) -> Exception | None:
+        name = append.execution
+        live = self._core.host.find(name)
+        row = None if live is not None else fetched.get(name)
+        status: str
+        if live is not None:
+            kind, status = live.kind.name, live.status
+        elif row is not None:
+            kind, status = row.kind, row.status
+        elif name in made or append.kind is not None:
+            kind, status = made.setdefault(name, append.kind or ""), Status.ACTIVE
+            fetched[name] = new_row(name, kind, self._clock.now())
+        else:
+            return self._core.unknown(name)
+        if append.kind is not None and append.kind != kind:
+            return KindMismatch(
+                f"execution {name!r} is of kind {kind!r}, not {append.kind!r}: choose another id"
+            )
+        if status in ENDED:
+            return ExecutionEnded(f"execution {name!r} has ended ({status}): it takes no messages")
         return None
 
-    def _refuse(self, groups: list[tuple[Change | None, Any]], error: Exception) -> None:
+    def _drop_for_nobody(
+        self, change: Change, fetched: dict[str, ExecutionRow], made: dict[str, str]
+    ) -> None:
+        """Remove messages to executions that are not there, or have ended."""
+        find = self._core.host.find
+        reached = []
+        for message in change.messages:
+            name = message.execution
+            live = find(name)
+            row = fetched.get(name)
+            status = live.status if live is not None else None if row is None else row.status
+            if status in ENDED or (status is None and name not in made):
+                log.info("message for nobody", execution=name, sender=change.execution)
+            else:
+                reached.append(message)
+        if len(reached) < len(change.messages):
+            change.messages = reached
+
+    def _reject(self, append: Append, error: Exception, accepted: list[Append | _Request]) -> None:
+        """Tell whoever waits; what nobody waits for becomes a dead letter."""
+        del self._unstored[:1]
+        waiting = append.waiting
+        if waiting:
+            resolve_many([(each, error) for each in waiting])
+            return
+        text = f"{type(error).__name__}: {error}"
+        log.warning("messages refused", execution=append.execution, error=str(error))
+        dead = [NewDead(None, append.execution, "message", body, text) for body in append.bodies]
+        change = Change(append.execution, at=self._clock.now(), dead=dead)
+        accepted.append(_Request(change, None, insist=True))
+
+    def _refuse(self, groups: list[_Group], error: Exception) -> None:
         """Notify owners that do not insist; try the others once more alone, then keep them."""
-        insisting = []
+        insisting: list[_Request] = []
         for change, owner in groups:
             if type(owner) is _Request and owner.insist:
                 insisting.append(owner)
             else:
-                self._settle(change, owner, None if change is None else error)
+                self._settle(change, owner, error)
         if not insisting:
             return
         failure = error
@@ -303,16 +502,23 @@ class Writer:
         self._alarm = None
         self.call(_nothing)
 
-    def _settle(self, change: Change | None, owner: Any, error: Exception | None) -> None:
+    def _settle(
+        self,
+        change: Change,
+        owner: Any,
+        error: Exception | None,
+        fetched: dict[str, ExecutionRow] | None = None,
+    ) -> None:
         try:
-            if change is None:
-                owner()
-            elif type(owner) is _Request:
+            if type(owner) is _Request:
                 if owner.then is not None:
                     owner.then(change, error)
+            elif change.refusal is not None:  # an execution was created elsewhere meanwhile
+                for append in owner:
+                    self._worker.push(append)
             elif error is None:
                 self.messages += len(change.rows)
-                told = self._deliver(owner, change.rows)
+                told = self._core.host.deliver(owner, change.rows, fetched or {})
                 del self._unstored[: len(owner)]
                 self.expects_more = bool(told)
                 if len(told) > 1:
@@ -323,11 +529,13 @@ class Writer:
                 self._tell_lost(owner, error)
         except Exception as failure:  # noqa: BLE001 - the others are notified all the same
             log.error("owner of a change failed", owner=repr(owner), exc_info=failure)
+            if type(owner) is list:
+                resolve_many([(each, failure) for append in owner for each in append.waiting])
 
     def _tell_lost(self, appends: list[Append], error: Exception) -> None:
         told = []
         for append in appends:
-            waiting = [each for each in (append.stored, append.processed) if each is not None]
+            waiting = append.waiting
             if not waiting:
                 self.lost += len(append.bodies)
             told += [(each, error) for each in waiting]
@@ -342,22 +550,30 @@ def _nothing() -> None:
     """Do nothing: the call makes the writer look at what it keeps."""
 
 
-def _group(entries: list[_Entry], now: float) -> list[tuple[Change | None, Any]]:
+def _group(entries: list[Append | _Request], now: float) -> list[_Group]:
     """Group entries into changes; adjacent messages from outside become one change."""
-    groups: list[tuple[Change | None, Any]] = []
+    groups: list[_Group] = []
     appends: list[Append] = []
     for entry in entries:
         if type(entry) is Append:
             if not appends:
-                groups.append((Change("", at=now), appends))
+                groups.append((Change(at=now), appends))
             appends.append(entry)
-            continue
-        appends = []
-        groups.append((entry.change, entry) if type(entry) is _Request else (None, entry))
+        elif type(entry) is _Request:
+            appends = []
+            groups.append((entry.change, entry))
     for change, owner in groups:
-        if type(owner) is list and change is not None:
-            change.messages = [(each.execution, body) for each in owner for body in each.bodies]
-            change.creates = list(
-                {(each.execution, each.kind): None for each in owner if each.kind is not None}
-            )
+        if type(owner) is not list:
+            continue
+        change.messages = [
+            NewMessage(each.execution, "message", body, key)
+            for each in owner
+            for body, key in zip(each.bodies, each.keys or repeat(None), strict=False)
+        ]
+        change.creates = [
+            NewExecution(name, kind)
+            for name, kind in {
+                (each.execution, each.kind): None for each in owner if each.kind is not None
+            }
+        ]
     return groups

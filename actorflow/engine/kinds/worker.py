@@ -2,6 +2,9 @@
 
 Its state and the messages that led to it are committed together, so each message is in the state
 exactly once. What the job does outside happens at least once.
+
+All durable workers of an engine are executions of one kind, `worker`; which job one runs is told by
+its name.
 """
 
 from __future__ import annotations
@@ -10,97 +13,158 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.kind import Outcome
+from actorflow.engine.kind import Options, Outcome
+from actorflow.engine.operations.dead_letters import Letters
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.worker.failure import failure_policy
 from actorflow.runtime.worker.jobs import kind_of
+from actorflow.runtime.worker.deferred import Deferred
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
-from behaviours import Throttle
+from behaviours import Queue, Stack, Throttle
 from behaviours.base import adapt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from actorflow.engine.engine import Engine
-    from actorflow.engine.operations.dead_letters import Letters
+    from actorflow.engine.core import Core
+    from actorflow.engine.kind import Context
+    from actorflow.engine.stores.protocol import ExecutionRow, Store
 
-__all__ = ["DurableWorker", "WorkerKind"]
+__all__ = ["KIND", "DurableWorker", "Job", "WorkerKind"]
 
+KIND = "worker"
 _TIMEOUT = 5.0
 
 
-class WorkerKind:
-    """The kind of execution that a durable worker is: one job, one state."""
+class Job:
+    """What one durable worker does, as its user described it."""
+
+    __slots__ = ("asynchronous", "behaviour", "do", "first", "on_failure", "throttle")
 
     def __init__(
         self,
-        name: str,
-        job: Callable[[Any, Any], Any],
+        do: Callable[[Any, Any], Any],
         *,
         state: Any,
         behaviour: Any,
         throttle: float | None,
         on_failure: Any,
     ) -> None:
-        kind_of(job)  # refuses what cannot be a job
+        kind_of(do)  # refuses what cannot be a job
         failure_policy(on_failure)
-        self.name = f"worker:{name}"
-        self._job = job
-        self._asynchronous = inspect.iscoroutinefunction(job)
-        self._first = bodies.encode(state)
-        self._behaviour = behaviour
-        self._throttle = throttle
-        self._on_failure = on_failure
+        self.do = do
+        self.asynchronous = inspect.iscoroutinefunction(do)
+        self.first = bodies.encode(state)
+        self.behaviour = behaviour
+        self.throttle = throttle
+        self.on_failure = on_failure
         if not callable(behaviour):
             msg = (
                 "a durable worker comes back to life, so it needs a behaviour each time: "
                 f"behaviour=lambda: {behaviour!r}"
             )
             raise BadOption(msg)
-        if adapt(self.options("")["behaviour"]).traits.blocks:
+        if adapt(self.options().behaviour).traits.blocks:
             msg = (
                 "when_full='block' makes pushers wait, but what is pushed to a durable worker is "
                 "stored before it is accumulated; use 'reject', 'drop_oldest' or 'drop_newest'"
             )
             raise BadOption(msg)
 
-    def options(self, _execution: str) -> dict[str, Any]:
-        """Return the options of the live worker."""
-        behaviour = self._behaviour()
-        if self._throttle is not None:
-            behaviour = Throttle(behaviour, self._throttle)
-        return {"behaviour": behaviour, "on_failure": self._on_failure}
+    def options(self) -> Options:
+        """Return the options of the inbox."""
+        behaviour = self.behaviour()
+        if self.throttle is not None:
+            behaviour = Throttle(behaviour, self.throttle)
+        return Options(behaviour=behaviour, on_failure=self.on_failure, bodies=True)
+
+
+_FIRST = object()
+"""The state of a worker that has not run: its job knows it."""
+
+
+class WorkerKind:
+    """The kind of execution that durable workers are."""
+
+    name = KIND
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+
+    def add(self, name: str, job: Job) -> None:
+        """Make the job of a worker known.
+
+        Raises:
+            BadOption: there is one of that name.
+
+        """
+        if name in self._jobs:
+            msg = f"there is a durable worker {name!r} already; give this one another name"
+            raise BadOption(msg)
+        self._jobs[name] = job
+
+    def knows(self, execution: str) -> bool:
+        """Return whether there is a job for an execution; until then its messages wait."""
+        return execution in self._jobs
+
+    def quick(self, execution: str) -> bool:
+        """Return whether the behaviour is one that runs no code of a user."""
+        return self._jobs[execution].behaviour in (Queue, Stack)
+
+    def options(self, execution: str) -> Options:
+        """Return the options that the user chose."""
+        return self._jobs[execution].options()
 
     def decode(self, data: bytes | None) -> Any:
-        """Return the state from stored bytes; without any, a new copy of the first state."""
-        return bodies.decode(self._first if data is None else data)
+        """Return the state from stored bytes."""
+        return _FIRST if data is None else bodies.decode(data)
 
     def encode(self, state: Any) -> bytes:
         """Return a state as bytes."""
         return bodies.encode(state)
 
-    def run(self, _execution: str, state: Any, batch: Any, _keep_going: Callable[[], bool]) -> Any:
+    def run(self, context: Context, state: Any, batch: Any) -> Any:
         """Call the job."""
-        if self._asynchronous:
-            return self._run_async(state, batch)
-        return Outcome(state=self._job(batch, state))
+        job = self._jobs[context.id]
+        if state is _FIRST:
+            state = bodies.decode(job.first)
+        if job.asynchronous:
+            return self._run_async(job, state, batch)
+        result = job.do(batch, state)
+        if type(result) is Deferred:
+            return self._run_later(result)
+        return Outcome(state=result)
 
-    async def _run_async(self, state: Any, batch: Any) -> Outcome:
-        return Outcome(state=await self._job(batch, state))
+    def _run_later(self, result: Deferred) -> Deferred:
+        made = Deferred()
+
+        def go_on(error: BaseException | None, state: Any) -> None:
+            made.resolve(error, None if error is not None else Outcome(state=state))
+
+        result.then(go_on)
+        return made
+
+    async def _run_async(self, job: Job, state: Any, batch: Any) -> Outcome:
+        return Outcome(state=await job.do(batch, state))
+
+    def state_of(self, name: str, data: bytes | None) -> Any:
+        """Return the state of a worker; the first one if it has not run."""
+        if data is None:
+            return bodies.decode(self._jobs[name].first) if name in self._jobs else None
+        return bodies.decode(data)
+
+    def view(self, row: ExecutionRow, _store: Store) -> Any:
+        """Return the state."""
+        return self.state_of(row.id, row.state)
 
 
 class DurableWorker:
     """The handle of a durable worker. Thread-safe."""
 
-    def __init__(self, engine: Engine, name: str, kind: WorkerKind) -> None:
-        self._engine = engine
+    def __init__(self, core: Core, name: str, kind: WorkerKind) -> None:
+        self._core = core
         self.name = name
         self._kind = kind
-
-    @property
-    def kind(self) -> str:
-        """The kind that it is stored under."""
-        return self._kind.name
 
     def __repr__(self) -> str:
         return f"<durable worker {self.name!r}>"
@@ -113,26 +177,32 @@ class DurableWorker:
             StoreFull: the store has just refused others, because it is full.
 
         """
-        self._engine.append(self.name, self._kind.name, (message,))
+        self._core.append(self.name, KIND, (message,))
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """Send many messages; they are stored together."""
         messages = tuple(messages)
         if messages:
-            self._engine.append(self.name, self._kind.name, messages)
+            self._core.append(self.name, KIND, messages)
 
-    def push_ack(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
+    def push_ack(
+        self, message: Any, timeout: float | None = _TIMEOUT, *, key: str | None = None
+    ) -> None:
         """Send a message and return when it is on disk, and accumulated.
+
+        With a `key`, only the first message with that key counts; another one changes nothing and
+        returns, or raises, as the first did. Keys are kept for a week.
 
         Raises:
             StoreFull: there is no room; it is not stored.
             Rejected: the behaviour refuses it; it is a dead letter.
+            ExecutionEnded: the worker was cancelled.
             PushTimeout: not in time; it may be stored all the same.
 
         """
         stored = ThreadTicket()
-        self._engine.append(self.name, self._kind.name, (message,), stored=stored)
-        self._engine.await_ticket(stored, timeout, message)
+        self._core.append(self.name, KIND, (message,), stored=stored, key=key)
+        self._core.wait_for(stored, timeout, message)
 
     def push_block(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
         """Send a message and return when the state that it led to is on disk.
@@ -144,35 +214,39 @@ class DurableWorker:
         Raises:
             Exception: what the job raised; the message is a dead letter then.
             Displaced: a newer message replaced it, or it was dropped.
+            ExecutionEnded: the worker was cancelled.
             PushTimeout: not in time; it is processed all the same.
 
         """
         processed = ThreadTicket()
-        self._engine.append_waiting(self.name, self._kind.name, message, processed)
-        self._engine.await_ticket(processed, timeout, message)
+        self._core.append_waiting(self.name, KIND, message, processed)
+        self._core.wait_for(processed, timeout, message)
 
-    async def apush_ack(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
+    async def apush_ack(
+        self, message: Any, timeout: float | None = _TIMEOUT, *, key: str | None = None
+    ) -> None:
         """Like `push_ack`, from a task of any event loop."""
         stored = AsyncTicket()
-        self._engine.append(self.name, self._kind.name, (message,), stored=stored)
-        await self._engine.await_async(stored, timeout, message)
+        self._core.append(self.name, KIND, (message,), stored=stored, key=key)
+        await self._core.await_for(stored, timeout, message)
 
     async def apush_block(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
         """Like `push_block`, from a task of any event loop."""
         processed = AsyncTicket()
-        self._engine.append_waiting(self.name, self._kind.name, message, processed)
-        await self._engine.await_async(processed, timeout, message)
+        self._core.append_waiting(self.name, KIND, message, processed)
+        await self._core.await_for(processed, timeout, message)
 
     def state(self) -> Any:
         """Return the state as it was last committed."""
-        row = self._engine.store.execution(self.name)
-        return self._kind.decode(None if row is None else row.state)
+        row = self._core.store.execution(self.name)
+        return self._kind.state_of(self.name, None if row is None else row.state)
 
     def depth(self) -> int:
-        """Count the stored messages that are not in the state yet. O(all stored messages)."""
-        return sum(1 for _ in self._engine.store.rows("messages", self.name))
+        """Count the stored messages that are not in the state yet."""
+        counts = self._core.store.counts((self.name,)).get(self.name)
+        return 0 if counts is None else counts.messages
 
     @property
     def dead_letters(self) -> Letters:
         """Messages that could not be processed: read, retry or purge them."""
-        return self._engine.dead_letters(self.name)
+        return Letters(self._core, self.name)

@@ -11,69 +11,86 @@ from actorflow.runtime.worker.tickets import ThreadTicket
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.core import Core
     from actorflow.engine.stores.protocol import DeadRow
 
 __all__ = ["Letter", "Letters"]
+
+_AT_ONCE = 1_000  # letters that one commit moves
 
 
 class Letter(NamedTuple):
     """A message that could not be processed, and why."""
 
-    id: int
+    id: Any
     execution: str
     message: Any
     error: str
     at: float
+    type: str = "message"
 
 
 class Letters:
     """The dead letters of an engine, or of one execution. Safe in any thread."""
 
-    def __init__(self, engine: Engine, execution: str | None = None) -> None:
-        self._engine = engine
+    def __init__(self, core: Core, execution: str | None = None) -> None:
+        self._core = core
         self._execution = execution
 
-    def _rows(self, chosen: tuple[Letter, ...]) -> list[DeadRow]:
-        wanted = {letter.id for letter in chosen}
-        rows = self._engine.store.rows("dead", self._execution)
-        return [row for row in rows if not chosen or row.id in wanted]
+    def _rows(self) -> Iterator[DeadRow]:
+        cursor = None
+        while True:
+            page = self._core.store.dead(execution=self._execution, after=cursor)
+            yield from page.rows
+            cursor = page.after
+            if cursor is None:
+                return
 
     def __iter__(self) -> Iterator[Letter]:
-        for row in self._rows(()):
-            yield Letter(row.id, row.execution, bodies.decode(row.body), row.error, row.at)
+        for row in self._rows():
+            yield Letter(
+                row.id, row.execution, bodies.decode(row.body), row.error, row.at, row.type
+            )
 
     def __len__(self) -> int:
-        return len(self._rows(()))
+        return sum(1 for _ in self._rows())
 
     def retry(self, *letters: Letter) -> int:
-        """Send these again, or all if none is named; tell how many. What fails comes back.
+        """Send these again, or all if none is named; return how many. What fails comes back.
 
-        One commit takes them from the dead letters and makes messages of them.
+        One commit takes them from the dead letters and makes messages of them, so that nobody
+        else can send them, too.
         """
-        return self._move(self._rows(letters), again=True)
+        return self._move(self._chosen(letters), again=True)
 
     def purge(self, *letters: Letter) -> int:
-        """Throw these away, or all if none is named; tell how many."""
-        return self._move(self._rows(letters), again=False)
+        """Throw these away, or all if none is named; return how many."""
+        return self._move(self._chosen(letters), again=False)
 
-    def _move(self, rows: list[DeadRow], *, again: bool) -> int:
-        if not rows:
-            return 0
-        engine = self._engine
-        change = Change(
-            "",
-            at=float(engine.clock.now()),
-            buried=[row.id for row in rows],
-            messages=[(row.execution, row.body) for row in rows] if again else (),
-        )
-        done = ThreadTicket()
+    def _chosen(self, letters: tuple[Letter, ...]) -> list[Any]:
+        return [each.id for each in (letters or self._rows())]
 
-        def committed(change: Change, error: Exception | None) -> None:
-            if error is None:
-                engine.host.deliver_rows(change.rows)
-            done.resolve(error)
+    def _move(self, chosen: list[Any], *, again: bool) -> int:
+        core = self._core
+        count = 0
+        for at in range(0, len(chosen), _AT_ONCE):
+            some = chosen[at : at + _AT_ONCE]
+            change = Change(at=core.clock.now())
+            if again:
+                change.revived = some
+            else:
+                change.buried = some
+            done = ThreadTicket()
 
-        engine.submit(change, committed)
-        engine.await_ticket(done, None, rows)
-        return len(rows)
+            def committed(
+                change: Change, error: Exception | None, done: ThreadTicket = done
+            ) -> None:
+                if error is None and core.resumed:
+                    core.host.deliver_rows(change.extra)
+                done.resolve(error)
+
+            core.refuse_if_closed()
+            core.writer.submit(change, committed)
+            core.wait_for(done, None, some)
+            count += len(change.extra) if again else len(some)
+        return count

@@ -1,32 +1,97 @@
-"""The protocol of a store: what an engine needs to keep executions."""
+"""The protocol of a store: what a carrier must offer so that an engine can keep executions in it.
+
+`actorflow.testing.check_store` checks an implementation against everything that is said here.
+
+Ids of messages, revisions and cursors are *opaque*: an engine compares ids of one execution and
+passes the rest back, and does no arithmetic on any of them. A store decides nothing: what is
+committed is what it was given, or nothing of it.
+"""
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
 __all__ = [
+    "NEVER_RUN",
+    "Answer",
     "Change",
+    "Counts",
     "DeadRow",
+    "Duplicate",
     "ExecutionRow",
     "HistoryRow",
+    "MessageId",
     "MessageRow",
+    "NewDead",
+    "NewExecution",
+    "NewMessage",
+    "Page",
+    "Refusal",
+    "Revision",
     "Store",
     "TaskRow",
     "TimerRow",
+    "Traits",
+    "WatchRow",
+    "new_row",
+    "partition_of",
 ]
+
+MessageId: TypeAlias = Any
+"""Opaque, hashable, never used twice; ids of one execution are ordered as its messages are."""
+Revision: TypeAlias = Any
+"""Opaque; another one after each commit of a state."""
+Cursor: TypeAlias = Any
+"""Opaque: where a page ended."""
+
+NEVER_RUN: Revision = 0
+"""The revision of an execution that has no state yet: it was only created, or is not there."""
+
+Row = TypeVar("Row")
+
+
+# What is stored.
+
+
+class ExecutionRow(NamedTuple):
+    """An execution as it is stored."""
+
+    id: str
+    kind: str
+    revision: Revision
+    status: str
+    state: bytes | None
+    version: int
+    """Of the state; the kind's business."""
+    result: bytes | None
+    error: bytes | None
+    parent: str | None
+    created: float
+    updated: float
+
+
+def new_row(execution: str, kind: str, at: float, parent: str | None = None) -> ExecutionRow:
+    """Return an execution that was just created."""
+    return ExecutionRow(execution, kind, NEVER_RUN, "active", None, 1, None, None, parent, at, at)
 
 
 class MessageRow(NamedTuple):
     """A message that has not been consumed."""
 
-    id: int
+    id: MessageId
     execution: str
+    type: str
+    """Which envelope it is; the engine's business."""
     body: bytes
     at: float
+    attempts: int = 0
+    """How often a run with it has begun after a crash; see `Change.attempted`."""
 
 
 class TimerRow(NamedTuple):
@@ -42,19 +107,33 @@ class TaskRow(NamedTuple):
     """Work that a tasker has not finished."""
 
     id: str
+    """Unique in the store."""
     execution: str
     tasker: str
     body: bytes
-    attempts: int
-    """How often it has failed so far."""
-    due: float
+    attempts: int = 0
+    """How many attempts are known to have ended without a result."""
+    due: float = 0.0
     """Not to be handed out before."""
+    timeout: float | None = None
+    retries: int | None = None
+    priority: int = 0
+    tell_start: bool = False
+
+
+class WatchRow(NamedTuple):
+    """Data of one execution that runs of its kind get to see."""
+
+    execution: str
+    id: str
+    kind: str
+    body: bytes
 
 
 class HistoryRow(NamedTuple):
     """Something that happened to an execution."""
 
-    number: int
+    id: Any
     execution: str
     at: float
     body: bytes
@@ -63,122 +142,314 @@ class HistoryRow(NamedTuple):
 class DeadRow(NamedTuple):
     """A message that could not be processed."""
 
-    id: int
-    """The id of the message; 0 lets the store choose one, for a message that was not stored."""
+    id: MessageId
+    """The id of the message; a new one if it had not been stored."""
     execution: str
+    type: str
     body: bytes
     error: str
     at: float
 
 
-class ExecutionRow(NamedTuple):
-    """An execution as it is stored."""
+# What is committed.
+
+
+class NewMessage(NamedTuple):
+    """A message to be stored; with a `key`, only if that execution had none with the same key."""
+
+    execution: str
+    type: str
+    body: bytes
+    key: str | None = None
+
+
+class NewExecution(NamedTuple):
+    """An execution that is created if there is none of that id. It has no state yet."""
 
     id: str
     kind: str
-    revision: int
-    status: str
-    state: bytes | None
-    created: float
-    updated: float
+    parent: str | None = None
+
+
+class NewDead(NamedTuple):
+    """A message that becomes a dead letter, and so is consumed.
+
+    The `id` is `None` if it was not stored. One that is a dead letter already is replaced.
+    """
+
+    id: MessageId | None
+    execution: str
+    type: str
+    body: bytes
+    error: str
+
+
+class Answer(NamedTuple):
+    """The end of a task: the task goes and the message is stored, if the task is still there."""
+
+    task: str
+    message: NewMessage
+
+
+class Duplicate(NamedTuple):
+    """In `Change.rows`: the key was used before; this is the message of that time."""
+
+    id: MessageId
+    at: float
+
+
+class Refusal(NamedTuple):
+    """Why a change was not applied."""
+
+    reason: str
+    """The first of these that holds: `"fenced"`: the epoch is over; `"exists"`: see
+    `Change.new_only`; `"clash"`: an execution that it creates exists and is of another kind;
+    `"raced"`: the state is at another revision."""
+    execution: str
 
 
 @dataclass(slots=True)
 class Change:
     """What is committed together for one execution, or not at all.
 
-    With `expected` the state is replaced if it is still at that revision (0: it does not exist
-    yet, or has not run); else the whole change is dropped. Without it, rows are only added or
-    removed. Rows are removed before others are added: a timer that is cancelled and set again in
-    one change is set.
+    With `expected` the state is replaced if it is still at that revision; else the whole change is
+    refused. Without it, rows are only added or removed. Rows are removed before others are added: a
+    timer that is cancelled and set again in one change is set. What is to be removed and is not
+    there is no error. Changes of one commit are applied in their order.
     """
 
-    execution: str
+    execution: str = ""
     kind: str = ""
-    expected: int | None = None
+    expected: Revision | None = None
     state: bytes | None = None
+    version: int = 1
     status: str = "active"
+    result: bytes | None = None
+    error: bytes | None = None
     at: float = 0.0
-    consumed: Sequence[int] = ()
-    messages: Sequence[tuple[str, bytes]] = ()
-    """New messages: to which execution, and what. The store numbers them; see `rows`."""
-    ahead: int = 0
-    """So many of these, from the first on, come before all that is stored already."""
-    creates: Sequence[tuple[str, str]] = ()
-    """Executions, with their kinds, that messages of this change may be the first of."""
-    timers: Sequence[TimerRow] = ()
-    cancelled_timers: Sequence[tuple[str, str]] = ()
-    """Timers, by execution and id, that have fired or are not wanted any more."""
-    tasks: Sequence[TaskRow] = ()
-    finished_tasks: Sequence[str] = ()
-    history: Sequence[bytes] = ()
-    dead: Sequence[DeadRow] = ()
-    buried: Sequence[int] = ()
-    """Dead letters that go: taken back as messages, or thrown away."""
+    epoch: int | None = None
+    """The epoch in which the committer owns the partition of the execution; `None`: not checked."""
+    creates: Sequence[NewExecution] = ()
+    """Applied first. One that exists keeps its parent and state."""
+    new_only: bool = False
+    """Refuse the whole change if the first execution that it creates exists already."""
     clear: bool = False
-    """Remove all messages, timers and tasks of the execution first: it is cancelled."""
+    """Remove all timers, tasks and watches of the execution, before anything is added."""
+    consumed: Sequence[MessageId] = ()
+    """Messages of the execution that `pending` must not return again; ids of others do not count. A
+    carrier may record them with the state and trim them later."""
+    attempted: Sequence[MessageId] = ()
+    """Messages of the execution whose `attempts` grow by one."""
+    messages: Sequence[NewMessage] = ()
+    """To any execution. Their rows come back in `rows`, in this order."""
+    timers: Sequence[TimerRow] = ()
+    """One of the same execution and id is replaced."""
+    cancelled_timers: Sequence[tuple[str, str]] = ()
+    fired: Sequence[tuple[TimerRow, NewMessage]] = ()
+    """Each timer goes and its message is stored, if it is still there with that `due`."""
+    tasks: Sequence[TaskRow] = ()
+    """New ones. An id that is in use is an error: `StoreConflict`, and nothing is committed."""
+    retried: Sequence[TaskRow] = ()
+    """Tasks whose attempts and due are replaced, if they are still there."""
+    finished_tasks: Sequence[str] = ()
+    answers: Sequence[Answer] = ()
+    watches: Sequence[WatchRow] = ()
+    """One of the same execution and id is replaced."""
+    cancelled_watches: Sequence[tuple[str, str]] = ()
+    history: Sequence[bytes] = ()
+    dead: Sequence[NewDead] = ()
+    revived: Sequence[MessageId] = ()
+    """Dead letters that become messages again, if they are still there."""
+    buried: Sequence[MessageId] = ()
+    """Dead letters that go."""
+
+    # Filled in by the commit.
     committed: bool = field(default=False, compare=False)
-    rows: Sequence[MessageRow] = field(default=(), compare=False)
-    """After the commit: the new messages, with their numbers."""
+    refusal: Refusal | None = field(default=None, compare=False)
+    """Why it was not applied, if it was not."""
+    revision: Revision = field(default=NEVER_RUN, compare=False)
+    """The new one, where `expected` was given."""
+    rows: Sequence[MessageRow | Duplicate] = field(default=(), compare=False)
+    """One for each of `messages`."""
+    extra: Sequence[MessageRow] = field(default=(), compare=False)
+    """The messages that `fired`, `answers` and `revived` led to, in this order, as far as they did.
+    Their ids are new ones, after those of `messages`."""
 
-    @property
-    def has_rows(self) -> bool:
-        """Whether it adds or removes anything besides the state."""
-        return bool(self.consumed or self.messages or self.creates) or not self.has_only_messages
 
-    @property
-    def has_only_messages(self) -> bool:
-        """Whether it neither adds nor removes any other row than new messages."""
-        return not (
-            self.consumed
-            or self.timers
-            or self.cancelled_timers
-            or self.tasks
-            or self.finished_tasks
-            or self.history
-            or self.dead
-            or self.buried
-            or self.clear
-        )
+# What is read.
+
+
+class Page(NamedTuple, Generic[Row]):
+    """Some rows; `after` is the cursor for the next page, `None` if this was the last."""
+
+    rows: list[Row]
+    after: Cursor | None
+
+
+class Counts(NamedTuple):
+    """What is stored for one execution."""
+
+    messages: int = 0
+    timers: int = 0
+    tasks: int = 0
+    dead: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a store is, declared once; nobody probes for it."""
+
+    shared: bool = False
+    """Several engines may use it at the same time."""
+    partitions: int = 1
+    """How many parts its executions are divided into; see `partition_of`."""
+    max_batch: int = 10_000
+    """Changes and rows of one commit, at most."""
+    in_flight: int = 1
+    """Commits that may be under way at the same time."""
+    backup: bool = False
+    """`backup(path)` copies it while it is in use."""
+
+
+def partition_of(execution: str, partitions: int) -> int:
+    """Return the partition that an execution belongs to: the same on every machine, for ever.
+
+    >>> partition_of("order-7", 64)
+    26
+    """
+    return zlib.crc32(execution.encode()) % partitions
 
 
 class Store(Protocol):
-    """Keeps executions. One thread writes, any thread reads."""
+    """Keeps executions. One thread commits; any thread reads, at any time.
 
-    def commit(self, changes: Sequence[Change]) -> None:
-        """Commit many changes as one transaction; `committed` says which did not lose the race.
+    Everything that is read by an owner of partitions (`pending`, `due`, `open`) is limited to the
+    partitions that are owned (all, where the store is not shared). No method returns more than its
+    `limit`.
+    """
 
-        Messages are numbered upwards in the order of the changes, from 1; those that come before
-        what is there (`ahead`) get the numbers below the lowest one. None is ever used again.
+    traits: Traits
+    left_open: bool
+    """Whether an earlier owner ended without closing it: messages may have been under way."""
+
+    def commit(self, changes: Sequence[Change]) -> Future[None] | None:
+        """Commit many changes at once, all of those that are not refused, or none.
+
+        Each change says afterwards whether it was `committed`, its `refusal` or its new `revision`,
+        and its `rows`. A store whose `traits.in_flight` is more than 1 may return a future instead,
+        which ends when it is decided, and raises then; commits are decided in the order in which
+        they were asked for.
 
         Raises:
-            StoreFull: there is no room; nothing was changed.
+            StoreFull: there is no room; nothing was changed. It may work later.
+            StoreRefused: the store cannot be reached or written now; nothing was changed.
+            StoreConflict: one of the changes can never be committed; nothing was changed.
+            TypeError: an id is not text; nothing was changed.
 
+        """
+
+    def owned(self) -> Mapping[int, int]:
+        """Return the partitions that this process owns, each with its epoch."""
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Have `wake()` called when others may have stored something; return how to end that.
+
+        An embedded store has no others, and never calls it.
         """
 
     def execution(self, execution: str) -> ExecutionRow | None:
-        """Give one execution. O(log n)."""
+        """Return one execution. O(log n)."""
 
-    def executions(self, names: Sequence[str]) -> dict[str, ExecutionRow]:
-        """Give many executions at once, those that there are. O(log n) each."""
+    def executions(self, ids: Sequence[str]) -> dict[str, ExecutionRow]:
+        """Return many executions at once, those that there are. O(log n) each."""
 
-    def rows(
-        self, table: str, execution: str | None = None, limit: int | None = None
-    ) -> Iterator[Any]:
-        """Give the rows of a table in order: executions, messages, timers, tasks, history, dead.
+    def listing(
+        self,
+        *,
+        kind: str | None = None,
+        status: str | None = None,
+        parent: str | None = None,
+        after: Cursor | None = None,
+        limit: int = 100,
+    ) -> Page[ExecutionRow]:
+        """Return executions in the order of their ids."""
 
-        Timers come in the order in which they are due, at O(log n) for the first of them; messages
-        in the order of their numbers.
+    def pending(
+        self,
+        *,
+        execution: str | None = None,
+        kind: str | None = None,
+        after: Cursor | None = None,
+        limit: int = 1_000,
+    ) -> Page[MessageRow]:
+        """Return messages that are not consumed, those of one execution together and in order.
+
+        `after` may also be the id of a message where `execution` is given: what follows it.
         """
 
-    def pending(self, kind: str) -> Iterator[MessageRow]:
-        """Give the messages to executions of a kind that are not consumed, in order."""
+    def due(self, limit: int = 1_000, *, execution: str | None = None) -> list[TimerRow]:
+        """Return the timers that are due first, in that order. O(log n) for the first."""
 
-    def purge(self, *, before: float) -> int:
-        """Forget executions that ended before a moment, and history older than it; count them.
+    def open(
+        self,
+        *,
+        execution: str | None = None,
+        tasker: str | None = None,
+        after: Cursor | None = None,
+        limit: int = 1_000,
+    ) -> Page[TaskRow]:
+        """Return tasks that have not ended, in the order in which they were stored."""
 
-        In the thread that writes.
+    def task(self, task: str) -> TaskRow | None:
+        """Return one task that has not ended. O(log n)."""
+
+    def watches(self, *, after: Cursor | None = None, limit: int = 1_000) -> Page[WatchRow]:
+        """Return all watches."""
+
+    def history(
+        self, execution: str, *, after: Cursor | None = None, limit: int = 1_000
+    ) -> Page[HistoryRow]:
+        """Return what happened to an execution, oldest first.
+
+        `after` may also be the id of an entry: what follows it.
+        """
+
+    def dead(
+        self, *, execution: str | None = None, after: Cursor | None = None, limit: int = 1_000
+    ) -> Page[DeadRow]:
+        """Return dead letters in the order in which they became that."""
+
+    def dead_letter(self, id: MessageId) -> DeadRow | None:  # noqa: A002 - what it is
+        """Return one dead letter. O(log n)."""
+
+    def counts(self, executions: Sequence[str]) -> dict[str, Counts]:
+        """Return how much is stored for each of some executions."""
+
+    def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
+        """Forget executions that ended before a moment, `limit` at most; return how many.
+
+        With them goes everything that is stored of them, but not their keys (`NewMessage.key`):
+        `limit` of those that are older than `keys_before` go with each call. In the thread that
+        commits. O(limit log n).
+        """
+
+    def snapshot(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield all rows of this moment, each with the name of its table, while commits go on.
+
+        The tables are `executions`, `messages`, `timers`, `tasks`, `watches`, `history` and `dead`,
+        with the fields of their rows; `keys`, with execution, key, message and moment; and `meta`,
+        with a name and a value, which other stores may ignore. Executions come first.
+        """
+
+    def restore(self, rows: Iterator[tuple[str, tuple[Any, ...]]]) -> int:
+        """Fill an empty store with what `snapshot` of any store gave; return how many rows.
+
+        Messages keep their order; ids and revisions may become others.
+
+        Raises:
+            StoreConflict: it is not empty, or a row cannot be stored; nothing was changed.
+
         """
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Let go of the store. Reading or committing raises `StoreRefused` from then on."""

@@ -1,8 +1,10 @@
-"""Tasks: work that executions hand out, done by taskers, which are workers.
+"""The board: tasks that executions have handed out, and the taskers that do them.
 
 A task is stored when its execution commits, handed out after, and removed in the same commit that
-stores its result: at least once, each time with the same id to deduplicate by. A tasker is a
-worker: it takes a behaviour to throttle, bound or order its tasks.
+stores its result: at least once, each time with the same id to deduplicate by.
+
+Attempts are counted, also those that ended with the process: a task that is read from the store may
+have been under way when an earlier process died, so before it begins again, that is noted there.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import TaskTimeout, text_of
-from actorflow.engine.stores.protocol import Change
+from actorflow.engine.envelopes import Failure, TaskEnded, TaskStarted, pack
+from actorflow.engine.errors import TaskCrashed, TaskTimeout, text_of
+from actorflow.engine.stores.protocol import Answer, Change, NewMessage
 from actorflow.engine.tasks.tasker import HOLD, Tasker
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.log import log
@@ -23,33 +26,44 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.core import Core
     from actorflow.engine.stores.protocol import TaskRow
     from actorflow.runtime.clock import Timer
 
-__all__ = ["Taskers"]
+__all__ = ["CRASHES", "Board"]
+
+CRASHES = 2
+"""How often a task is begun again after its process has ended, if its retries are fewer."""
+
+_WINDOW = 10_000  # tasks of one tasker that are in memory at the same time, about
+_AGAIN = 1.0  # seconds after which the store is read again if it could not be
 
 
 class _Open:
     """A task that waits for its result."""
 
-    __slots__ = ("expired", "lease", "row")
+    __slots__ = ("expired", "lease", "recovered", "row")
 
-    def __init__(self, row: TaskRow) -> None:
+    def __init__(self, row: TaskRow, *, recovered: bool = False) -> None:
         self.row = row
+        self.recovered = recovered
+        """Its attempt may be the next of one that nobody has counted: note it before it begins."""
         self.lease: Timer | None = None
         self.expired: Callable[[Exception], None] | None = None
 
 
-class Taskers:
+class Board:
     """The taskers of an engine and the tasks that are out. Thread-safe."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._lock = threading.Lock()
         self._taskers: dict[str, Tasker] = {}
         self._open: dict[str, _Open] = {}
-        self._waiting: dict[str, list[TaskRow]] = {}  # for taskers that are not there
+        self._of: dict[str, set[str]] = {}  # by execution: its tasks in memory
+        self._held: dict[str, int] = {}  # by tasker: how many of its tasks are in memory
+        self._behind: set[str] = set()  # taskers with tasks in the store that are not in memory
+        self._ended: set[str] = set()  # tasks that have a result which is not committed yet
         self.done = 0
         self.failed = 0
         self.retried = 0
@@ -63,35 +77,125 @@ class Taskers:
 
     def register(self, name: str, do: Callable[..., Any] | str, options: dict[str, Any]) -> None:
         """Add a tasker; tasks that have been waiting for it are handed out."""
-        if name in self._taskers:
-            msg = f"there is a tasker {name!r} already; give this one another name"
-            raise BadOption(msg)
-        tasker = Tasker(self, name, do, clock=self._engine.worker_clock, **options)
+        with self._lock:
+            if name in self._taskers:
+                msg = f"there is a tasker {name!r} already; give this one another name"
+                raise BadOption(msg)
+        tasker = Tasker(self, name, do, clock=self._core.worker_clock, **options)
         with self._lock:
             self._taskers[name] = tasker
-            waiting = self._waiting.pop(name, [])
-        self.hand_out(waiting)
+        if self._core.resumed:
+            self._core.writer.call(lambda: self._catch_up(name))
+
+    def resume(self) -> None:
+        """Hand out what is stored. In the writer's thread."""
+        for name in list(self._taskers):
+            self._catch_up(name)
 
     # Handing out.
 
     def hand_out(self, rows: Iterable[TaskRow]) -> None:
-        """Hand stored tasks to their taskers, now or when they are due."""
-        clock = self._engine.clock
+        """Hand tasks that were just stored to their taskers. In the writer's thread."""
         for row in rows:
-            with self._lock:
-                self._open[row.id] = _Open(row)
-                tasker = self._taskers.get(row.tasker)
-                if tasker is None:
-                    waiting = self._waiting.setdefault(row.tasker, [])
-                    waiting.append(row)
-                    first = len(waiting) == 1
+            tasker = self._taskers.get(row.tasker)
             if tasker is None:
-                if first:
+                if row.tasker not in self._behind:
                     log.warning("no such tasker; its tasks wait", tasker=row.tasker, task=row.id)
-            elif row.due > clock.now():
-                clock.call_at(row.due, lambda tasker=tasker, row=row: tasker.take(row))
+                self._behind.add(row.tasker)
+            elif row.tasker in self._behind or self._held.get(row.tasker, 0) >= _WINDOW:
+                self._behind.add(row.tasker)
             else:
-                tasker.take(row)
+                self._take(tasker, _Open(row))
+
+    def _take(self, tasker: Tasker, task: _Open) -> None:
+        row = task.row
+        self._note(task)
+        self._pass_on(tasker, row)
+
+    def _note(self, task: _Open) -> None:
+        row = task.row
+        with self._lock:
+            self._open[row.id] = task
+            self._of.setdefault(row.execution, set()).add(row.id)
+            self._held[row.tasker] = self._held.get(row.tasker, 0) + 1
+
+    def _pass_on(self, tasker: Tasker, row: TaskRow) -> None:
+        """Give a task to its tasker, now or when it is due."""
+        clock = self._core.clock
+        if row.due > clock.now():
+            clock.call_at(row.due, lambda: self._on_due(tasker, row))
+        else:
+            tasker.take(row)
+
+    def _on_due(self, tasker: Tasker, row: TaskRow) -> None:
+        if self.is_current(row):
+            tasker.take(row)
+
+    def _catch_up(self, name: str) -> None:
+        """Hand out tasks that are in the store and not in memory. In the writer's thread."""
+        tasker = self._taskers.get(name)
+        core = self._core
+        if tasker is None or core.closed:
+            return
+        cursor = None
+        try:
+            while self._held.get(name, 0) < _WINDOW:
+                page = core.store.open(tasker=name, after=cursor)
+                for row in page.rows:
+                    if row.id not in self._open and row.id not in self._ended:
+                        self._recover(tasker, row)
+                cursor = page.after
+                if cursor is None:
+                    self._behind.discard(name)
+                    return
+        except Exception as error:  # noqa: BLE001 - they are stored: look again
+            log.error("tasks cannot be read; trying again", tasker=name, exc_info=error)
+            core.clock.call_at(
+                core.clock.now() + _AGAIN, lambda: core.writer.call(lambda: self._catch_up(name))
+            )
+        self._behind.add(name)
+
+    def _recover(self, tasker: Tasker, row: TaskRow) -> None:
+        """Hand out a task that an earlier process may have begun."""
+        again = row._replace(attempts=row.attempts + 1)
+        if again.attempts > max(self._retries(tasker, row), CRASHES):
+            self._note(_Open(row))
+            text = f"the process ended {again.attempts} times while this task was under way"
+            self.fail(row.id, TaskCrashed(text))
+            return
+        self._take(tasker, _Open(again, recovered=True))
+
+    @staticmethod
+    def _retries(tasker: Tasker, row: TaskRow) -> int:
+        return tasker.retries if row.retries is None else row.retries
+
+    def timeout_of(self, row: TaskRow, tasker: Tasker) -> float | None:
+        """Return the seconds that one attempt has."""
+        return tasker.timeout if row.timeout is None else row.timeout
+
+    def begin(self, row: TaskRow, go_on: Callable[[], None]) -> bool:
+        """Note that an attempt begins; return whether it may right now.
+
+        Otherwise `go_on()` is called once that is stored. In the lane of the tasker.
+        """
+        found = self._open.get(row.id)
+        if found is None:
+            return True
+        if found.recovered:
+            found.recovered = False
+            change = Change(row.execution, retried=(row,))
+            self._core.writer.submit(change, lambda _change, _error: go_on(), insist=True)
+            return False
+        if row.tell_start:
+            started = TaskStarted(None, 0.0, row.id, row.attempts + 1)
+            message = NewMessage(row.execution, *pack(started))
+            change = Change(row.execution, at=self._core.clock.now(), messages=(message,))
+            self._core.writer.submit(change, self._told, insist=True)
+        return True
+
+    def _told(self, change: Change, error: Exception | None) -> None:
+        if error is None:
+            self._core.host.deliver_rows(change.rows)
 
     def is_current(self, row: TaskRow) -> bool:
         """Return whether this attempt at a task is still wanted."""
@@ -111,10 +215,10 @@ class Taskers:
         `expired(error)` is called when the time is up, before the attempt counts as failed with
         that error. Without it, the one of the last call remains.
         """
-        clock = self._engine.clock
+        clock = self._core.clock
         with self._lock:
             found = self._open.get(row.id)
-            if found is None or found.row.attempts != row.attempts or self._engine.closed:
+            if found is None or found.row.attempts != row.attempts or self._core.closed:
                 return False
             if found.lease is not None:
                 found.lease.cancel()
@@ -142,9 +246,10 @@ class Taskers:
         """Renew the timeout of a task; return whether it is still wanted."""
         row = self.row(task)
         tasker = None if row is None else self._taskers.get(row.tasker)
-        if row is None or tasker is None or tasker.timeout is None:
+        if row is None or tasker is None:
             return row is not None
-        return self.lease(row, tasker.timeout)
+        timeout = self.timeout_of(row, tasker)
+        return True if timeout is None else self.lease(row, timeout)
 
     # Results. The first one counts.
 
@@ -152,72 +257,105 @@ class Taskers:
         """Remove a task; return it, or `None` if it is gone or another attempt is under way."""
         with self._lock:
             found = self._open.get(task)
-            if found is None or (attempts is not None and found.row.attempts != attempts):
+            if found is None:
+                stored = None if task in self._ended else self._core.store.task(task)
+                if stored is None or attempts is not None:
+                    return None
+                self._ended.add(task)
+                return stored
+            if attempts is not None and found.row.attempts != attempts:
                 return None
             del self._open[task]
+            self._ended.add(task)
             if found.lease is not None:
                 found.lease.cancel()
-            waiting = self._waiting.get(found.row.tasker)
-            if waiting is not None:
-                self._waiting[found.row.tasker] = [row for row in waiting if row.id != task]
-            return found.row
+            row = found.row
+            mine = self._of[row.execution]
+            mine.discard(task)
+            if not mine:
+                del self._of[row.execution]
+            held = self._held[row.tasker] = self._held[row.tasker] - 1
+        if row.tasker in self._behind and held < _WINDOW // 2 and not self._core.closed:
+            self._core.writer.call(lambda: self._catch_up(row.tasker))
+        return row
 
-    def succeed(self, task: str, value: Any) -> bool:
+    def succeed(self, task: str, value: Any, done: Any = None) -> bool:
         """Store the result of a task as a message to its execution; return whether it counts.
+
+        `done` is resolved when it is stored, if it counts.
 
         Raises:
             NotStorable: the value is not plain data; the task stays open.
 
         """
-        body = bodies.encode({"task": task, "ok": True, "value": value})
+        data = bodies.encode(value)
         row = self._close_task(task)
         if row is None:
             return False
         self.done += 1
-        self._end(row, body)
+        ended = TaskEnded(None, self._core.clock.now(), task, "ok", bodies.decode(data))
+        self._end(row, ended, done)
         return True
 
-    def fail(self, task: str, error: BaseException) -> bool:
-        """Store the failure of a task as a message to its execution; return whether it counts."""
+    def fail(self, task: str, error: BaseException, done: Any = None) -> bool:
+        """Store the failure of a task as a message to its execution; return whether it counts.
+
+        `done` is resolved when it is stored, if it counts.
+        """
         row = self._close_task(task)
         if row is None:
             return False
-        self._end_failed(row, error)
+        self._end_failed(row, error, done)
         return True
 
-    def _end_failed(self, row: TaskRow, error: BaseException) -> None:
+    def _end_failed(self, row: TaskRow, error: BaseException, done: Any = None) -> None:
         self.failed += 1
-        text = {"kind": type(error).__name__, "message": text_of(error)}
-        self._end(row, bodies.encode({"task": row.id, "ok": False, "error": text}))
-
-    def _end(self, row: TaskRow, body: bytes) -> None:
-        """Deliver the answer to its execution, or store it where that is not live."""
-        engine = self._engine
-        if engine.writer.quiet and engine.host.offer(row.execution, bodies.decode(body), task=row):
-            return
-        self.store_answer(row, body)
-
-    def store_answer(self, row: TaskRow, body: bytes) -> None:
-        """Replace a task by a message to its execution. Thread-safe."""
-        engine = self._engine
-        change = Change(
-            row.execution,
-            at=float(engine.clock.now()),
-            messages=((row.execution, body),),
-            finished_tasks=(row.id,),
+        crashed = isinstance(error, (TaskCrashed, TaskTimeout))
+        failure = Failure(type(error).__name__, text_of(error))
+        self._end(
+            row,
+            TaskEnded(
+                None,
+                self._core.clock.now(),
+                row.id,
+                "crashed" if crashed else "failed",
+                error=failure,
+            ),
+            done,
         )
+
+    def _end(self, row: TaskRow, ended: TaskEnded, done: Any = None) -> None:
+        """Deliver the answer to its execution; store it where that is not live, or `done` waits."""
+        core = self._core
+        # A `TaskStarted` is stored, so the answer must not overtake it.
+        quick = done is None and not row.tell_start and core.writer.quiet
+        if quick and core.host.offer(row.execution, ended, task=row):
+            return
+        self.store_answer(row, *pack(ended), done)
+
+    def store_answer(self, row: TaskRow, type: str, body: bytes, done: Any = None) -> None:  # noqa: A002
+        """Replace a task by a message to its execution. Any thread."""
+        core = self._core
+        message = NewMessage(row.execution, type, body)
+        change = Change(row.execution, at=core.clock.now(), answers=(Answer(row.id, message),))
 
         def committed(change: Change, error: Exception | None) -> None:
             if error is None:
-                engine.host.deliver_rows(change.rows)
-            else:
-                log.error("the result of a task is lost", task=row.id, error=str(error))
+                self._ended.discard(row.id)
+                core.host.deliver_rows(change.extra)
+            else:  # the engine is closed: the task is in the store, and begins again
+                log.warning("the result of a task is lost", task=row.id, error=str(error))
+            if done is not None:
+                done.resolve(error, answer=bool(change.extra))
 
-        engine.writer.submit(change, committed, insist=True)
+        core.writer.submit(change, committed, insist=True)
 
     def attempt_done(self, row: TaskRow, result: Any) -> None:
         """Handle what a tasker returned."""
         if result is HOLD:
+            if row.attempts:  # it ended well: it must not count when it is read again
+                held = row._replace(attempts=row.attempts - 1)
+                self._core.writer.submit(Change(row.execution, retried=(held,)), None)
             return
         try:
             self.succeed(row.id, result)
@@ -227,14 +365,14 @@ class Taskers:
     def attempt_failed(self, row: TaskRow, error: BaseException, *, final: bool = False) -> None:
         """Handle a failed attempt: try again later, or notify the execution."""
         tasker = self._taskers.get(row.tasker)
-        if self._engine.closed or tasker is None:
+        if self._core.closed or tasker is None:
             return  # it is in the store, and begins again
-        if final or row.attempts >= tasker.retries:
+        if final or row.attempts >= self._retries(tasker, row):
             if self._close_task(row.id, row.attempts) is not None:
                 self._end_failed(row, error)
             return
         delay = tasker.backoff.delay(row.attempts, random.random())  # noqa: S311 - jitter
-        due = float(self._engine.clock.now() + delay)
+        due = self._core.clock.now() + delay
         again = row._replace(attempts=row.attempts + 1, due=due)
         with self._lock:
             found = self._open.get(row.id)
@@ -248,23 +386,27 @@ class Taskers:
 
         def committed(_change: Change, _error: Exception | None) -> None:
             if self.is_current(again):
-                self.hand_out((again,))
+                self._pass_on(tasker, again)
 
-        self._engine.writer.submit(Change(row.execution, tasks=(again,)), committed, insist=True)
+        self._core.writer.submit(Change(row.execution, retried=(again,)), committed, insist=True)
 
-    def cancel(self, tasks: Iterable[str]) -> None:
-        """Forget tasks that their execution does not want any more; notify their taskers."""
+    def finished(self, tasks: Iterable[str]) -> None:
+        """Forget tasks that are gone from the store; tell the taskers of those still under way."""
         for task in tasks:
+            if task in self._ended:  # it was answered
+                self._ended.discard(task)
+                continue
             row = self._close_task(task)
+            self._ended.discard(task)
             tasker = None if row is None else self._taskers.get(row.tasker)
             if row is not None and tasker is not None:
                 tasker.cancel(row)
 
     def cancel_all(self, execution: str) -> None:
-        """Forget all tasks of an execution. O(n)."""
+        """Forget all tasks of an execution that has ended."""
         with self._lock:
-            tasks = [each.row.id for each in self._open.values() if each.row.execution == execution]
-        self.cancel(tasks)
+            tasks = list(self._of.get(execution, ()))
+        self.finished(tasks)
 
     def close(self, timeout: float) -> None:
         """Stop the taskers within `timeout` seconds; unfinished tasks stay in the store."""

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from actorflow.engine.errors import TaskFailed, text_of
+from actorflow.engine.errors import TaskCrashed, TaskFailed, text_of
 from actorflow.engine.tasks.tasker import Task
 from actorflow.runtime.errors import BadJob
 
@@ -60,7 +60,8 @@ class ProcessTasker:
         """Do a task in another process, and wait. In a thread of the pool.
 
         Raises:
-            TaskFailed: its process has ended, or cannot send what the function returned or raised.
+            TaskCrashed: its process has ended.
+            TaskFailed: it cannot send what the function returned or raised.
             Exception: what the function raised, or what it was killed for.
 
         """
@@ -194,14 +195,14 @@ class _Child:
             self._pipe.send(task.heartbeat())
         return answer  # type: ignore[no-any-return]
 
-    def died_doing(self, task: Task) -> TaskFailed:
+    def died_doing(self, task: Task) -> TaskCrashed:
         """Return the error that says why there is no answer."""
         code = self._process.exitcode
         how = f"with exit code {code}"
         if code is not None and code < 0:
             with suppress(ValueError):
                 how = f"by {signal.Signals(-code).name}"
-        return TaskFailed(
+        return TaskCrashed(
             f"process {self._process.pid} of tasker {task.tasker!r} was ended {how} "
             f"while it did task {task.id!r}"
         )
@@ -263,7 +264,7 @@ def _serve(pipe: Connection, pickled: bytes) -> None:
             beat = _Beat(pipe)
             try:
                 do = do or pickle.loads(pickled)  # noqa: S301 - from our own parent
-                value = do(Task(name, execution, tasker, body, attempt, beat))
+                value = do(Task(name, execution, tasker, body, attempt, _beat=beat))
                 answer = _Answer(_awaited(value) if isawaitable(value) else value)
                 sent = _pickled(answer, f"what tasker {tasker!r} returned")
             except BaseException as error:  # noqa: BLE001 - sent to the parent

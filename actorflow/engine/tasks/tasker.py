@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.deferred import Deferred
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import spawn
-from behaviours import Chunk, Queue
+from behaviours import Chunk, Priority
 from behaviours.arguments import choice, count, seconds
 from behaviours.base import adapt, release
 
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.engine.stores.protocol import TaskRow
-    from actorflow.engine.tasks.board import Taskers
+    from actorflow.engine.tasks.board import Board
     from actorflow.runtime.lanes.lane import Lane
 
-__all__ = ["HOLD", "Task", "Tasker"]
+__all__ = ["HOLD", "Task", "Tasker", "function_of"]
 
 
 class _Hold:
@@ -59,11 +60,28 @@ class Task:
     body: Any
     attempt: int
     """1 for the first."""
+    priority: int = 0
+    timeout: float | None = None
+    """Seconds for this attempt, if the task has a time of its own."""
     _beat: Callable[[], bool] = field(default=_wanted, repr=False, compare=False)
 
     def heartbeat(self) -> bool:
         """Ask for another `timeout` seconds; return whether the task is still wanted."""
         return self._beat()
+
+
+def function_of(do: Callable[..., Any] | str, timeout: float | None) -> Callable[..., Any]:
+    """Return the function of a tasker, which may be given as a URL.
+
+    Raises:
+        BadOption: it is text, and not an HTTP URL.
+
+    """
+    if not isinstance(do, str):
+        return do
+    from actorflow.engine.tasks.http import http_tasker  # noqa: PLC0415 - loads urllib
+
+    return http_tasker(do, timeout)
 
 
 class _Ticket:
@@ -78,7 +96,7 @@ class _Ticket:
     def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
         """Count a task that the behaviour dropped or replaced as failed."""
         if error is not None and not isinstance(error, WorkerStopped):
-            self.tasker.taskers.attempt_failed(self.row, error)
+            self.tasker.board.attempt_failed(self.row, error)
 
 
 class _Attempt:
@@ -99,11 +117,11 @@ class _Attempt:
 
     def run(self) -> None:
         """Do the task, or start it on the event loop. In the lane of the tasker."""
-        if self._tasker.asynchronous:
-            LOOP.spawn(self._run_async)
-            return
         row = self._begin()
         if row is None:
+            return
+        if self._tasker.asynchronous:
+            LOOP.spawn(lambda: self._run_async(row))
             return
         try:
             result = self._tasker.do(self.task)
@@ -112,10 +130,7 @@ class _Attempt:
         else:
             self._end(row, None, result)
 
-    async def _run_async(self) -> None:
-        row = self._begin()
-        if row is None:
-            return
+    async def _run_async(self, row: TaskRow) -> None:
         try:
             result = await self._tasker.do(self.task)
         except BaseException as error:  # noqa: BLE001 - as above
@@ -126,13 +141,20 @@ class _Attempt:
     def _begin(self) -> TaskRow | None:
         """Begin the lease of the task and return it as stored; leave if it is not wanted."""
         tasker = self._tasker
-        row = tasker.taskers.row(self.task.id)
+        row = tasker.board.row(self.task.id)
         if row is None or row.attempts + 1 != self.task.attempt or tasker.stopped:
             self._leave()
             return None
-        if tasker.timeout is not None:
-            tasker.taskers.lease(row, tasker.timeout, self._expire)
+        if not tasker.board.begin(row, self._go_on):
+            return None
+        timeout = tasker.board.timeout_of(row, tasker)
+        if timeout is not None:
+            tasker.board.lease(row, timeout, self._expire)
         return row
+
+    def _go_on(self) -> None:
+        """Begin again: the attempt is noted in the store now."""
+        self._tasker.lane.submit(self)
 
     def _expire(self, error: Exception) -> None:
         """Leave because the time is up, although the function runs on. In the clock's thread."""
@@ -142,12 +164,12 @@ class _Attempt:
 
     def _end(self, row: TaskRow, error: BaseException | None, result: Any = None) -> None:
         """Pass on what the function returned or raised, and leave."""
-        taskers = self._tasker.taskers
+        board = self._tasker.board
         try:
             if error is None:
-                taskers.attempt_done(row, result)
+                board.attempt_done(row, result)
             else:
-                taskers.attempt_failed(row, error)
+                board.attempt_failed(row, error)
         except Exception as failure:  # noqa: BLE001 - a single task must not end its tasker
             log.error("the outcome of a task is lost", task=row.id, exc_info=failure)
         finally:
@@ -166,6 +188,38 @@ class _Attempt:
             self._place.resolve()
 
 
+class _Cancel:
+    """Tells a user's function that a task is not wanted any more."""
+
+    __slots__ = ("_on_cancel", "_row")
+
+    def __init__(self, on_cancel: Callable[[Task], Any], row: TaskRow) -> None:
+        self._on_cancel = on_cancel
+        self._row = row
+
+    def run(self) -> None:
+        """Call it. Only the pool does so."""
+        row = self._row
+        task = Task(row.id, row.execution, row.tasker, bodies.decode(row.body), row.attempts + 1)
+        try:
+            result = self._on_cancel(task)
+            if inspect.iscoroutine(result):
+                LOOP.call_soon(partial(LOOP.spawn, partial(_finish, result)))
+        except BaseException as error:  # noqa: BLE001 - the task is cancelled all the same
+            log.error("on_cancel failed", task=row.id, exc_info=error)
+
+
+async def _finish(coroutine: Any) -> None:
+    try:
+        await coroutine
+    except BaseException as error:  # noqa: BLE001 - the task is cancelled all the same
+        log.error("on_cancel failed", exc_info=error)
+
+
+def _priority(task: Task) -> int:
+    return task.priority
+
+
 class Tasker:
     """A function that does tasks. See `Engine.tasker` for the options.
 
@@ -175,7 +229,7 @@ class Tasker:
 
     def __init__(
         self,
-        taskers: Taskers,
+        board: Board,
         name: str,
         do: Callable[..., Any] | str,
         *,
@@ -183,15 +237,11 @@ class Tasker:
         backoff: Backoff | None = None,
         timeout: float | None = None,
         on_cancel: Callable[[Task], Any] | None = None,
-        behaviour: Any = Queue,
+        behaviour: Any = None,
         executor: str = "pool",
         **options: Any,
     ) -> None:
-        given: Any = do
-        if isinstance(given, str):
-            from actorflow.engine.tasks.http import http_tasker  # noqa: PLC0415 - loads urllib
-
-            given = http_tasker(given, timeout)
+        given: Any = function_of(do, timeout)
         if not callable(given):
             msg = f"tasker {name!r} is {do!r}, which cannot be called as tasker(task)"
             raise BadJob(msg)
@@ -199,7 +249,7 @@ class Tasker:
         if timeout is not None:
             seconds(timeout, "timeout", "timeout=60.0", zero=False, error=BadOption)
         choice(executor, "executor", ("pool", "process"), error=BadOption)
-        self.taskers = taskers
+        self.board = board
         self.backoff = backoff or Backoff(initial=1.0, maximum=300.0, jitter=0.1)
         self.processes: Any = None
         if executor == "process":
@@ -213,20 +263,53 @@ class Tasker:
         self.lane: Lane = LOOP if self.asynchronous else POOL
         self.stopped = False
         self.running: set[str] = set()
-        adapted = adapt(behaviour)
+        adapted = adapt(Priority(key=_priority) if behaviour is None else behaviour)
         release(adapted)  # its owner is the chunk, or the worker
         one_by_one = Chunk(adapted, 1) if adapted.traits.divisible else adapted
         self._worker = spawn(self._start, behaviour=one_by_one, executor=self.lane, **options)
         self._port = Port(self._worker)
+        # Code of a user decides about the order: it is not called by the writer, who would wait.
+        self._door: deque[TaskRow] | None = None if behaviour is None else deque()
+        self._gate: list[None] = [None]  # the token of whoever lets tasks in
 
     def take(self, row: TaskRow) -> None:
-        """Queue a task. Thread-safe."""
+        """Queue a task, or have it queued. Thread-safe."""
+        if self._door is None:
+            self._offer(row)
+            return
+        self._door.append(row)
+        self._enter()
+
+    def _enter(self) -> None:
+        try:
+            self._gate.pop()
+        except IndexError:
+            return  # somebody is at the door
+        POOL.submit(self)
+
+    def run(self) -> None:
+        """Let in what waits at the door. Only the pool calls this."""
+        door = self._door
+        assert door is not None  # noqa: S101 - only those with a door submit themselves
+        while door:
+            row = door.popleft()
+            try:
+                self._offer(row)
+            except BaseException as error:  # noqa: BLE001 - a user's code: other tasks go on
+                self.board.attempt_failed(row, error)
+        self._gate.append(None)
+        if door:  # more has come meanwhile
+            self._enter()
+
+    def _offer(self, row: TaskRow) -> None:
         task = Task(
             row.id,
             row.execution,
             row.tasker,
             bodies.decode(row.body),
             row.attempts + 1,
+            row.priority,
+            row.timeout,
             partial(self._beat, row),
         )
         try:
@@ -234,32 +317,28 @@ class Tasker:
         except WorkerStopped:
             return  # the engine is being closed: the task is in the store
         for _, error in refused:
-            self.taskers.attempt_failed(row, error)
+            self.board.attempt_failed(row, error)
 
     def _start(self, batch: Any, _state: None) -> Deferred:
         """Start the tasks of a batch: one, unless the behaviour cannot be divided."""
         place = Deferred()
         attempt = _Attempt(self, batch if type(batch) is list else [batch], place)
-        if self.timeout is None or self.asynchronous:
+        if (self.timeout is None and attempt.task.timeout is None) or self.asynchronous:
             attempt.run()
         else:  # its time may be up before the function returns
             self.lane.submit(attempt)
         return place
 
     def _beat(self, row: TaskRow) -> bool:
-        if self.timeout is None:
-            return self.taskers.is_current(row)
-        return self.taskers.lease(row, self.timeout)
+        timeout = self.board.timeout_of(row, self)
+        if timeout is None:
+            return self.board.is_current(row)
+        return self.board.lease(row, timeout)
 
     def cancel(self, row: TaskRow) -> None:
-        """Call `on_cancel` for a task that is not wanted any more."""
-        if self._on_cancel is None:
-            return
-        task = Task(row.id, row.execution, row.tasker, bodies.decode(row.body), row.attempts + 1)
-        try:
-            self._on_cancel(task)
-        except Exception as error:  # noqa: BLE001 - the task is cancelled all the same
-            log.error("on_cancel failed", task=row.id, exc_info=error)
+        """Call `on_cancel` for a task that is not wanted any more, in a lane. Any thread."""
+        if self._on_cancel is not None:
+            POOL.submit(_Cancel(self._on_cancel, row))
 
     def stop(self) -> None:
         """Start no more tasks."""

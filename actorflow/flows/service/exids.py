@@ -1,13 +1,16 @@
 """Ids of executions: ``domain-unit-YYYYMMDD.HHMM.mnemonic``.
 
-The mnemonic says the rest of the moment (seconds, microseconds and a counter) in syllables that can
-be read aloud. Ids made in one process are never the same, and sort by the minute.
+The mnemonic encodes seconds, microseconds, a counter and a random number in syllables that can be
+read aloud. Ids made in one process are unique, and sort by the minute. The random number makes it
+unlikely that another process, or a clock that was set back, leads to the same id; whoever creates
+an execution has to check it all the same.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+import secrets
 import threading
 from datetime import UTC, datetime
 from typing import Final
@@ -22,6 +25,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _DOMAIN: Final = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 _PARTS: Final = 3
 _MINUTE: Final = 60 * 10**8
+_RANDOM: Final = 10_000
 
 
 class BadName(FlowError, ValueError):
@@ -44,7 +48,7 @@ def mnemonic(number: int) -> str:
 
 @functools.lru_cache(maxsize=256)
 def check_domain(domain: str, unit: str) -> None:
-    """Refuse what cannot be told apart in an id."""
+    """Raise BadName for a domain or a unit that would be ambiguous in an id."""
     if not _DOMAIN.fullmatch(domain):
         msg = f"domain={domain!r}: use names of letters, digits and _, joined by dots: 'org.sales'"
         raise BadName(msg)
@@ -54,7 +58,7 @@ def check_domain(domain: str, unit: str) -> None:
 
 
 def parts_of(exid: str) -> tuple[str, str]:
-    """Return the domain and the unit of an id; both are empty for one that was made elsewhere.
+    """Return the domain and the unit of an id; both are empty if it is not one of these ids.
 
     >>> parts_of("org.sales-u0-20171021.0830.mechulorucho")
     ('org.sales', 'u0')
@@ -64,20 +68,26 @@ def parts_of(exid: str) -> tuple[str, str]:
 
 
 class ExidMaker:
-    """Makes ids. Safe in any thread."""
+    """Makes unique ids. Thread-safe."""
 
     def __init__(self) -> None:
-        """Start with no id made yet."""
+        """Start without any ids."""
         self._lock = threading.Lock()
         self._last = -1
 
     def make(self, domain: str, unit: str, now: float) -> str:
-        """Return a new id. Two calls at the same microsecond differ in the counter."""
+        """Return a new id. Two calls at the same microsecond differ in the counter.
+
+        Raises:
+            BadName: the domain or the unit cannot be part of an id.
+
+        """
         check_domain(domain, unit)
         with self._lock:
             number = self._last = max(int(now * 1_000_000) * 100, self._last + 1)
         minutes, rest = divmod(number, _MINUTE)
-        return f"{domain}-{unit}-{_minute(minutes)}.{mnemonic(rest)}"
+        said = mnemonic(rest * _RANDOM + secrets.randbelow(_RANDOM))
+        return f"{domain}-{unit}-{_minute(minutes)}.{said}"
 
 
 @functools.lru_cache(maxsize=16)

@@ -1,16 +1,17 @@
 """A lock on a file, which the operating system drops when its owner dies, however it dies.
 
-The file says who has it, for people to read, and a note of its owner's for whoever comes next.
+The file says who has it, for people to read, and whether the store was closed, for the next owner.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from actorflow.engine.errors import StoreBroken, StoreBusy
+from actorflow.engine.errors import StoreBroken, StoreBusy, StoreFull, StoreRefused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FileLock", "sync_folder"]
 
 _WIDTH = 40  # of the text in a lock file
+_OPEN, _LOGGED, _CLOSED = "open", "logged", "closed"
 
 if sys.platform == "win32":
     import msvcrt
@@ -46,11 +48,15 @@ else:
 class FileLock:
     """Keeps a second writer away from a file, also one in the same process.
 
+    The kernel drops the lock when its owner dies. A forked child of the owner does not inherit it.
+
     Args:
-        path: what is locked; the lock itself is the file `PATH.lock`, which stays.
+        path: what is locked, with all symbolic links resolved; the lock itself is the file
+            `PATH.lock`, which stays.
 
     Raises:
         StoreBusy: somebody else has it.
+        StoreRefused: the lock file must not be written.
         StoreBroken: the lock file cannot be made.
 
     """
@@ -58,7 +64,16 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         try:
             self._number = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except PermissionError as error:
+            msg = f"{path}.lock cannot be written: {error.strerror}; a store needs it"
+            raise StoreRefused(msg) from error
         except OSError as error:
+            if error.errno == errno.EROFS:
+                msg = f"{path}.lock cannot be written: {error.strerror}; a store needs it"
+                raise StoreRefused(msg) from error
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                msg = f"{path}.lock cannot be made: {error.strerror}. Make room"
+                raise StoreFull(msg) from error
             msg = f"{path} cannot be opened: {error.strerror}"
             raise StoreBroken(msg) from error
         try:
@@ -71,8 +86,12 @@ class FileLock:
                 "close that one, or open this one to look only"
             )
             raise StoreBusy(msg) from None
-        _, self.note = self._read()
-        """What the last owner has noted; empty if nothing is known of it."""
+        _, note = self._read()
+        self.left_open = note == _OPEN
+        """Whether the last owner ended without closing it."""
+        self.needs_log = note in {_OPEN, _LOGGED}
+        """Whether the log of the last owner must be there."""
+        self._note = note
         self._write()
 
     def _read(self) -> tuple[str, str]:
@@ -82,27 +101,33 @@ class FileLock:
 
     def _write(self, *, sync: bool = False) -> None:
         """Write all of it, always as long: a power cut leaves the old text or the new one."""
-        text = f"{os.getpid()} {self.note}".ljust(_WIDTH - 1) + "\n"
-        with suppress(OSError):  # no room: it is only there to be read
+        text = f"{os.getpid()} {self._note}".ljust(_WIDTH - 1) + "\n"
+        with suppress(OSError):  # no room: the next owner may then miss that a log is missing
             os.lseek(self._number, 0, os.SEEK_SET)
             os.write(self._number, text.encode())
             if sync:
                 os.fsync(self._number)
 
-    def leave_note(self, note: str) -> None:
-        """Write a note for the next owner; it outlives a power cut."""
-        if note != self.note:
-            self.note = note
-            self._write(sync=True)
+    def mark(self, *, is_open: bool, has_log: bool, sync: bool = True) -> None:
+        """Note for the next owner what it has to expect. Synced, it outlives a power cut."""
+        note = _OPEN if is_open else _LOGGED if has_log else _CLOSED
+        if note != self._note:
+            self._note = note
+            self._write(sync=sync)
 
     def release(self) -> None:
         """Let others have it."""
         _unlock(self._number)
         os.close(self._number)
 
+    def disown(self) -> None:
+        """Close the descriptor in a forked child: the lock stays with the parent."""
+        with suppress(OSError):
+            os.close(self._number)
+
 
 def sync_folder(folder: Path) -> None:
-    """See to it that a file just renamed is there after a power cut.
+    """Sync a folder, so that a file just renamed in it is there after a power cut.
 
     Where folders cannot be opened, as on Windows, that is left to the file system.
     """

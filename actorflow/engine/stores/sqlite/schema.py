@@ -1,12 +1,10 @@
-"""Tables and statements of the SQLite store, the seals of its rows, and the order of writing."""
+"""The tables of the SQLite store, and the texts of its statements."""
 
 from __future__ import annotations
 
-import zlib
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from actorflow.engine.stores.protocol import (
     DeadRow,
@@ -15,128 +13,162 @@ from actorflow.engine.stores.protocol import (
     MessageRow,
     TaskRow,
     TimerRow,
+    WatchRow,
 )
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
-
-    from actorflow.engine.stores.protocol import Change
+    from collections.abc import Sequence
 
 __all__ = [
-    "CHUNK", "CREATE", "TABLES", "insert", "seal", "seal_created", "seal_execution",
-    "seal_known", "segments", "select_text", "spans",
-]  # fmt: skip
+    "APPLICATION",
+    "CHUNK",
+    "COLUMNS",
+    "CREATE",
+    "CREATE_OR_UPDATE",
+    "KEEP_ACTIVE",
+    "NOTE",
+    "ORDER",
+    "SCHEMA",
+    "UPDATE",
+    "VERSION",
+    "insert",
+    "listed",
+]
 
-TABLES: dict[str, tuple[type[Any], str, str]] = {
-    "executions": (ExecutionRow, "id, kind, revision, status, state, created, updated", "id"),
-    "messages": (MessageRow, "id, execution, body, at", "id"),
-    "timers": (TimerRow, "execution, id, due, body", "due, execution, id"),
-    "tasks": (TaskRow, "id, execution, tasker, body, attempts, due", "id"),
-    "history": (HistoryRow, "number, execution, at, body", "number"),
-    "dead": (DeadRow, "id, execution, body, error, at", "id"),
+APPLICATION = 0x61666C6F  # "aflo": PRAGMA application_id of our files
+VERSION = 3
+# An index holds the primary key as well, so `messages (execution)` is in the order of their ids.
+# The table is in the order of arrival: a commit to a hundred executions writes a few pages.
+SCHEMA = """
+CREATE TABLE executions (
+  id TEXT PRIMARY KEY, kind TEXT NOT NULL, revision INTEGER NOT NULL, status TEXT NOT NULL,
+  state BLOB, version INTEGER NOT NULL, result BLOB, error BLOB, parent TEXT,
+  created REAL NOT NULL, updated REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX executions_kind ON executions (kind);
+CREATE INDEX executions_status ON executions (status);
+CREATE INDEX executions_parent ON executions (parent) WHERE parent IS NOT NULL;
+CREATE INDEX executions_ended ON executions (updated) WHERE status IN ('done', 'cancelled');
+CREATE TABLE messages (
+  id INTEGER PRIMARY KEY, execution TEXT NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL,
+  at REAL NOT NULL, attempts INTEGER NOT NULL
+);
+CREATE INDEX messages_execution ON messages (execution);
+CREATE TABLE timers (
+  execution TEXT NOT NULL, id TEXT NOT NULL, due REAL NOT NULL, body BLOB NOT NULL,
+  PRIMARY KEY (execution, id)
+) WITHOUT ROWID;
+CREATE INDEX timers_due ON timers (due);
+CREATE TABLE tasks (
+  number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, execution TEXT NOT NULL,
+  tasker TEXT NOT NULL, body BLOB NOT NULL, attempts INTEGER NOT NULL, due REAL NOT NULL,
+  timeout REAL, retries INTEGER, priority INTEGER NOT NULL, tell_start INTEGER NOT NULL
+);
+CREATE INDEX tasks_execution ON tasks (execution);
+CREATE INDEX tasks_tasker ON tasks (tasker);
+CREATE TABLE watches (
+  execution TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL,
+  PRIMARY KEY (execution, id)
+) WITHOUT ROWID;
+CREATE TABLE history (
+  id INTEGER PRIMARY KEY, execution TEXT NOT NULL, at REAL NOT NULL, body BLOB NOT NULL
+);
+CREATE INDEX history_execution ON history (execution);
+CREATE TABLE dead (
+  number INTEGER PRIMARY KEY, id INTEGER NOT NULL UNIQUE, execution TEXT NOT NULL,
+  type TEXT NOT NULL, body BLOB NOT NULL, error TEXT NOT NULL, at REAL NOT NULL
+);
+CREATE INDEX dead_execution ON dead (execution);
+CREATE TABLE keys (
+  execution TEXT NOT NULL, key TEXT NOT NULL, message INTEGER NOT NULL, at REAL NOT NULL,
+  PRIMARY KEY (execution, key)
+) WITHOUT ROWID;
+CREATE INDEX keys_at ON keys (at);
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+"""
+
+COLUMNS: dict[str, str] = {
+    "executions": ", ".join(ExecutionRow._fields),
+    "messages": ", ".join(MessageRow._fields),
+    "timers": ", ".join(TimerRow._fields),
+    "tasks": ", ".join(TaskRow._fields),
+    "watches": ", ".join(WatchRow._fields),
+    "history": ", ".join(HistoryRow._fields),
+    "dead": ", ".join(DeadRow._fields),
+    "keys": "execution, key, message, at",
 }
-_INSERT = {
-    table: (
-        f"INSERT OR REPLACE INTO {table} ({columns}, seal)"  # noqa: S608 - names of our own
-        f" VALUES ({'?, ' * (columns.count(',') + 1)}?)"
-    )
-    for table, (_, columns, _) in TABLES.items()
+"""Of each table, in the order of the fields of its rows."""
+
+ORDER: dict[str, str] = {
+    "executions": "id",
+    "messages": "execution, id",
+    "timers": "execution, id",
+    "tasks": "number",
+    "watches": "execution, id",
+    "history": "id",
+    "dead": "number",
+    "keys": "execution, key",
 }
-CREATE = _INSERT["executions"].replace("REPLACE", "IGNORE")
+"""In which a snapshot has the rows of each table."""
+
 CHUNK = 64  # rows that one statement reads or inserts
 
-_pack = msgspec.msgpack.Encoder().encode
+KEEP_ACTIVE = (
+    "UPDATE executions SET revision = ?, state = ?, version = ?, result = ?, error = ?,"
+    " updated = ? WHERE id = ? AND revision = ? AND status = 'active'"
+)
+"""Leaves the status alone, and so its index."""
+UPDATE = (
+    "UPDATE executions SET revision = ?, state = ?, version = ?, result = ?, error = ?,"
+    " updated = ?, status = ? WHERE id = ? AND revision = ?"
+)
+_VALUES = f"INSERT INTO executions ({COLUMNS['executions']}) VALUES (?{', ?' * 10})"  # noqa: S608
+CREATE = f"{_VALUES} ON CONFLICT (id) DO NOTHING"
+CREATE_OR_UPDATE = (
+    f"{_VALUES} ON CONFLICT (id) DO UPDATE SET revision = excluded.revision,"
+    " status = excluded.status, state = excluded.state, version = excluded.version,"
+    " result = excluded.result, error = excluded.error, updated = excluded.updated"
+    " WHERE executions.revision = 0"
+)
+NOTE = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 
-
-def seal(row: Sequence[Any]) -> int:
-    """Make the checksum of a row."""
-    return zlib.crc32(_pack(row))
-
-
-def seal_execution(row: Sequence[Any]) -> int:
-    """Make the checksum of an execution: of all that an update knows, and above it of `created`."""
-    return seal_created(row[5]) | seal_known(row)
-
-
-def seal_known(row: Sequence[Any]) -> int:
-    """Make the lower half of it, of all but `created`: the whole of it in version 1."""
-    return zlib.crc32(_pack((*row[:5], row[6])))
-
-
-def seal_created(created: float) -> int:
-    """Make the upper half of it, which stays as it is when the state changes."""
-    return (zlib.crc32(_pack(created)) & 0x7FFF_FFFF) << 32
-
-
-@cache
-def select_text(count: int) -> str:
-    """Give the statement that reads so many executions."""
-    columns = TABLES["executions"][1]
-    return f"SELECT {columns} FROM executions WHERE id IN ({', '.join('?' * count)})"  # noqa: S608
+_REPLACED = " ON CONFLICT (execution, id) DO UPDATE SET "
+_INSERT: dict[str, tuple[str, str]] = {
+    "executions": (COLUMNS["executions"], ""),
+    "messages": (COLUMNS["messages"], ""),
+    "timers": (COLUMNS["timers"], f"{_REPLACED}due = excluded.due, body = excluded.body"),
+    "tasks": (f"number, {COLUMNS['tasks']}", ""),
+    "watches": (COLUMNS["watches"], f"{_REPLACED}kind = excluded.kind, body = excluded.body"),
+    "history": (COLUMNS["history"], ""),
+    "dead": (f"number, {COLUMNS['dead']}", ""),
+    "keys": (COLUMNS["keys"], ""),
+}
 
 
 @cache
 def _insert_text(table: str, count: int) -> str:
-    head, values = _INSERT[table].split(" VALUES ")
-    return f"{head} VALUES {', '.join([values] * count)}"
+    columns, conflict = _INSERT[table]
+    values = f"(?{', ?' * columns.count(',')})"
+    return (
+        f"INSERT INTO {table} ({columns}) VALUES "  # noqa: S608 - names of our own
+        f"{', '.join([values] * count)}{conflict}"
+    )
 
 
-def insert(connection: sqlite3.Connection, table: str, rows: list[Any]) -> None:
+def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Any]) -> None:
     """Insert rows, many with each statement: each gives up the interpreter lock once."""
     for at in range(0, len(rows), CHUNK):
         chunk = rows[at : at + CHUNK]
-        values = [value for row in chunk for value in (*row, zlib.crc32(_pack(row)))]
+        values = list(chain.from_iterable(chunk))
         connection.execute(_insert_text(table, len(chunk)), values)
 
 
-def segments(changes: list[Change], last: int) -> Iterator[list[Change]]:
-    """Split changes so that, in each part, rows may be removed first and added after.
+@cache
+def listed(count: int) -> str:
+    """Return the placeholders of so many values.
 
-    `last` is the last number of a message before these changes.
+    >>> listed(3)
+    '(?, ?, ?)'
     """
-    segment: list[Change] = []
-    added: set[Any] = set()
-    buries = ahead = False
-    for change in changes:
-        if segment and (
-            change.clear
-            or (added and not added.isdisjoint(_removed(change)))
-            or (buries and change.messages)
-            or (change.consumed and (ahead or max(change.consumed) > last))
-        ):
-            yield segment
-            segment, added, buries, ahead = [], set(), False, False
-        segment.append(change)
-        buries = buries or bool(change.dead)
-        ahead = ahead or bool(change.ahead)
-        added.update(_added(change))
-    if segment:
-        yield segment
-
-
-def _added(change: Change) -> Iterator[Any]:
-    """Give what identifies the timers, tasks and dead letters that a change adds."""
-    yield from ((row.execution, row.id) for row in change.timers)
-    yield from (row.id for row in change.tasks)
-    yield from (row.id for row in change.dead)
-
-
-def _removed(change: Change) -> Iterator[Any]:
-    yield from change.cancelled_timers
-    yield from change.finished_tasks
-    yield from change.buried
-
-
-def spans(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Give runs of consecutive numbers: one DELETE for each, however many messages it holds."""
-    first = last = None
-    for number in sorted(numbers):
-        if last is not None and number == last + 1:
-            last = number
-            continue
-        if first is not None and last is not None:
-            yield first, last
-        first = last = number
-    if first is not None and last is not None:
-        yield first, last
+    return f"({', '.join('?' * count)})"

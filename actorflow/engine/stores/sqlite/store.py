@@ -1,110 +1,77 @@
 """A store in one SQLite file: write-ahead log, every commit synced unless told otherwise.
 
 The file can be read with the sqlite3 shell while the engine runs. A lock file beside it keeps a
-second writer out; the kernel drops the lock when its owner dies, however it dies. Each row bears
-a checksum, its *seal*: SQLite itself would not notice a flipped bit inside a value.
+second writer out; the kernel drops the lock when its owner dies, however it dies.
 """
 
 from __future__ import annotations
 
-import itertools
+import os
 import sqlite3
-import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
-from actorflow.engine.errors import StoreBroken, StoreFull, StoreRefused
-from actorflow.engine.execution.failpoints import failpoint
-from actorflow.engine.stores.protocol import Change, DeadRow, ExecutionRow, MessageRow
-from actorflow.engine.stores.sqlite.lock import FileLock, sync_folder
-from actorflow.engine.stores.sqlite.schema import (
-    CHUNK,
-    CREATE,
-    TABLES,
-    insert,
-    seal,
-    seal_created,
-    seal_execution,
-    seal_known,
-    segments,
-    select_text,
-    spans,
+from actorflow.engine.errors import StoreBroken, StoreConflict, StoreRefused
+from actorflow.engine.stores.protocol import (
+    Change,
+    Counts,
+    DeadRow,
+    ExecutionRow,
+    HistoryRow,
+    MessageRow,
+    Page,
+    TaskRow,
+    TimerRow,
+    Traits,
+    WatchRow,
 )
-from actorflow.engine.stores.sqlite.wal import sync_log, verify_log
+from actorflow.engine.stores.sqlite.file import StoreFile
+from actorflow.engine.stores.sqlite.filling import fill
+from actorflow.engine.stores.sqlite.lock import FileLock
+from actorflow.engine.stores.sqlite.reading import Readers
+from actorflow.engine.stores.sqlite.schema import CHUNK, COLUMNS, ORDER, listed
+from actorflow.engine.stores.sqlite.writing import EPOCH, Writer
+from actorflow.engine.stores.validation import validate_ids
 from actorflow.runtime.errors import BadOption, near
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = ["SqliteStore", "from_url"]
 
-_APPLICATION = 0x61666C6F  # "aflo": PRAGMA application_id of our files
-_VERSION = 2
-_SCHEMA = """
-CREATE TABLE executions (
-  id TEXT PRIMARY KEY, kind TEXT NOT NULL, revision INTEGER NOT NULL, status TEXT NOT NULL,
-  state BLOB, created REAL NOT NULL, updated REAL NOT NULL, seal INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE messages (
-  id INTEGER PRIMARY KEY, execution TEXT NOT NULL, body BLOB NOT NULL, at REAL NOT NULL,
-  seal INTEGER NOT NULL
-);
-CREATE TABLE timers (
-  execution TEXT NOT NULL, id TEXT NOT NULL, due REAL NOT NULL, body BLOB NOT NULL,
-  seal INTEGER NOT NULL, PRIMARY KEY (execution, id)
-) WITHOUT ROWID;
-CREATE INDEX timers_due ON timers (due);
-CREATE TABLE tasks (
-  id TEXT PRIMARY KEY, execution TEXT NOT NULL, tasker TEXT NOT NULL, body BLOB NOT NULL,
-  attempts INTEGER NOT NULL, due REAL NOT NULL, seal INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE history (
-  number INTEGER PRIMARY KEY, execution TEXT NOT NULL, at REAL NOT NULL, body BLOB NOT NULL,
-  seal INTEGER NOT NULL
-);
-CREATE INDEX history_execution ON history (execution, number);
-CREATE TABLE dead (
-  id INTEGER PRIMARY KEY, execution TEXT NOT NULL, body BLOB NOT NULL, error TEXT NOT NULL,
-  at REAL NOT NULL, seal INTEGER NOT NULL
-);
-CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-"""
-_MIGRATIONS: dict[int, str] = {
-    1: "UPDATE executions SET seal = seal_created(created) | seal;",
-}
-"""From version n to n + 1, as SQL; the newest version is `_VERSION`."""
-
 _DURABILITY = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
-_STATEMENTS = 512  # that a connection keeps prepared
-_KNOWN = 10_000  # executions that are known to be there
-_RESERVED = 10_000  # numbers of messages that are set aside at a time
-_UPDATE = (
-    "UPDATE executions SET revision = ?, status = ?, state = ?, updated = ?,"
-    " seal = (seal >> 32 << 32) | ? WHERE id = ? AND revision = ?"
-)
-_NOTE = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _SYNC_AFTER = 4_000  # pages in the log after which it is moved into the file
-_BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_FULL_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+_CACHE = 16_000  # KiB of pages that are kept in memory to be written
+
+_open_stores: WeakSet[SqliteStore] = WeakSet()
+_orphans: list[sqlite3.Connection] = []  # of a parent process
 
 
 class SqliteStore:
     """Keeps executions in one file.
 
     Args:
-        path: the file; it is made if it is not there.
+        path: the file; it is made if it is not there. A symbolic link is followed.
         durability: `"full"` syncs every commit, so that what was acknowledged outlives a power
             cut; `"normal"` outlives a crash of the process, and of the machine to the last sync;
             `"off"` leaves it to the operating system.
         read_only: look, while another process may be writing.
-        check: read everything once and verify it. O(n): 1 s for some 100 MB.
+        check: verify the structure of the file (`PRAGMA quick_check`), O(n), and that its log is
+            there if it was not closed. See `verify` for what else can be found.
 
     Raises:
         StoreBusy: another process has it open for writing.
-        StoreBroken: the file is torn, empty, not ours, or of a newer version.
+        StoreBroken: the file is torn, empty, not ours, or of another version, or its log is gone.
+            Nothing of it was changed.
+        StoreRefused: a permission is missing.
+        StoreFull: there is no room to make or open it.
 
     """
+
+    traits = Traits(backup=True)
+    left_open = False
 
     def __init__(
         self,
@@ -117,435 +84,361 @@ class SqliteStore:
         if durability not in _DURABILITY:
             msg = f"durability={durability!r} is not a setting{near(durability, _DURABILITY)}"
             raise BadOption(msg)
-        self.path = Path(path)
+        self._file = StoreFile(path)
+        self.path = self._file.path
         self._durability = durability
-        self._reading = threading.Lock()
-        self._lock = None if read_only else FileLock(self.path)
-        self._writer: sqlite3.Connection | None = None
-        self._first = self._last = self._reserved = self._last_history = 0
-        self._known: set[str] = set()
-        self._reader: sqlite3.Connection | None = None
+        self._lock: FileLock | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._writer: Writer | None = None
+        self._unusable = f"{self.path} is closed"
+        self._readers = Readers(self._file)
         try:
             if read_only:
                 self._open_to_read()
             else:
                 self._open_to_write(check=check)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # even its texts may be torn
-            self.close()
-            msg = f"{self.path} cannot be read as a store: {error}; restore a backup"
-            raise StoreBroken(msg) from error
+            self._abandon()
+            raise self._file.explain(error) from error
         except BaseException:
-            self.close()
+            self._abandon()
             raise
+        _open_stores.add(self)
 
-    # Opening.
+    # Opening and closing.
 
     def _open_to_write(self, *, check: bool) -> None:
-        there = self.path.exists()
-        if not there and Path(f"{self.path}-wal").exists():
-            msg = f"{self.path} is missing, but its log {self.path}-wal is there: restore a backup"
-            raise StoreBroken(msg)
-        if not there:
-            self._create()
-        self._refuse_empty()
-        self._examine_log(check=check)
-        connection = self._writer = self._connect()
-        self._refuse_strangers(connection)
-        if check and there:
-            self._verify(connection)
-        self._migrate(connection)
-        connection.execute(f"PRAGMA synchronous = {_DURABILITY[self._durability]}")
+        file = self._file
+        synced = self._durability != "off"
+        file.require_writable()
+        known = self.path.exists()
+        if known:
+            file.examine()  # before a lock file is made beside what is not ours
+        self._lock = FileLock(self.path)
+        if not self.path.exists():
+            file.create(sync=synced)
+        elif not known:
+            file.examine()
+        self.left_open = self._lock.left_open
+        if check and known:
+            if self._lock.needs_log:
+                file.require_log()
+            file.quick_check()
+        connection = self._connection = file.connect("mode=rw")
+        file.refuse_strangers(connection)
+        connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'OFF'}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_SYNC_AFTER}")
-        self._first, self._last = connection.execute(
-            "SELECT min(0, min(id)), max(0, max(id)) FROM (SELECT 0 AS id"
-            " UNION ALL SELECT value FROM meta WHERE key IN ('first_id', 'last_id')"
-            " UNION ALL SELECT min(id) FROM messages UNION ALL SELECT max(id) FROM messages"
-            " UNION ALL SELECT min(id) FROM dead UNION ALL SELECT max(id) FROM dead)"
-        ).fetchone()
-        self._reserved = self._last
-        (self._last_history,) = connection.execute(
-            "SELECT ifnull(max(number), 0) FROM history"
-        ).fetchone()
-        self._reader = self._connect("?mode=ro")
-
-    def _examine_log(self, *, check: bool) -> None:
-        """Look at the log that a crash may have left, before SQLite does."""
-        lock = self._lock
-        if lock is None:
-            return
-        if (lock.note or self._durability) != "full":  # then a power cut may have left gaps
-            sync_log(self.path)
-        elif check:
-            verify_log(self.path)
-        lock.leave_note(self._durability)
+        connection.execute(f"PRAGMA cache_size = -{_CACHE}")
+        writer = Writer(connection)
+        writer.reserve()  # so there is a log from here on
+        self._lock.mark(is_open=True, has_log=True, sync=synced)
+        connection.execute(f"PRAGMA synchronous = {_DURABILITY[self._durability]}")
+        self._writer = writer
+        self._readers.open()
 
     def _open_to_read(self) -> None:
         if not self.path.exists():
             msg = f"there is no store {self.path}"
             raise StoreBroken(msg)
-        self._refuse_empty()
-        self._reader = self._connect("?mode=ro")
-        self._refuse_strangers(self._reader)
+        self._file.examine()
+        self._unusable = f"{self.path} is open to look only"
+        self._readers.open()
 
-    def _connect(self, mode: str = "") -> sqlite3.Connection:
-        uri = self.path.absolute().as_uri() + mode
-        return sqlite3.connect(
-            uri,
-            uri=True,
-            check_same_thread=False,
-            isolation_level=None,
-            cached_statements=_STATEMENTS,
+    def _abandon(self) -> None:
+        """Let go of what could not be opened, and of nothing that was not ours."""
+        self._readers.close()
+        if self._connection is not None:
+            self._connection.close()
+        if self._lock is not None:
+            self._lock.release()
+        self._connection = self._lock = None
+
+    def close(self) -> None:
+        """Close the file and let others write it. In a forked child it does nothing."""
+        _open_stores.discard(self)
+        self._readers.close()
+        writer, self._writer = self._writer, None
+        connection, self._connection = self._connection, None
+        lock, self._lock = self._lock, None
+        if writer is None or connection is None or lock is None:
+            return
+        self._unusable = f"{self.path} is closed"
+        with suppress(sqlite3.Error):  # then the next owner skips the numbers, and wants the log
+            writer.give_back()
+            _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            # A reader that looks at an older moment keeps the log from being moved.
+            lock.mark(is_open=False, has_log=pages != moved, sync=self._durability != "off")
+        connection.close()
+        lock.release()
+
+    def _disown(self) -> None:
+        """Make a forked child's copy useless: the file, its log and its lock are the parent's."""
+        self._unusable = (
+            f"{self.path} was opened before this process was forked from another; "
+            "open the store in the process that uses it"
         )
-
-    def _refuse_empty(self) -> None:
-        if self.path.stat().st_size == 0:
-            msg = f"{self.path} is empty: a store never is. If it is not a torn one, remove it"
-            raise StoreBroken(msg)
-
-    def _refuse_strangers(self, connection: sqlite3.Connection) -> None:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application != _APPLICATION:
-            msg = f"{self.path} is a SQLite file, but not a store of actorflow's"
-            raise StoreBroken(msg)
-        if version > _VERSION:
-            msg = f"{self.path} has version {version}, newer than {_VERSION}: update actorflow"
-            raise StoreBroken(msg)
-        if version < _VERSION and not all(n in _MIGRATIONS for n in range(version, _VERSION)):
-            msg = f"{self.path} has version {version}, which there never was: restore a backup"
-            raise StoreBroken(msg)
-
-    def _create(self) -> None:
-        """Make a new store under another name first: a crash never leaves half of one."""
-        draft = Path(f"{self.path}.new")
-        for left in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
-            left.unlink(missing_ok=True)
-        try:
-            connection = sqlite3.connect(draft, isolation_level=None)
-        except sqlite3.OperationalError as error:
-            msg = f"{self.path} cannot be made: {error}"
-            raise StoreBroken(msg) from error
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(
-                f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION}; "
-                f"PRAGMA user_version = {_VERSION}; COMMIT; PRAGMA wal_checkpoint(TRUNCATE);"
-            )
-        except sqlite3.OperationalError as error:
-            msg = f"{self.path} cannot be made: {error}"
-            raise StoreFull(msg) from error
-        finally:
-            connection.close()
-        draft.rename(self.path)
-        sync_folder(self.path.absolute().parent)
-
-    def _verify(self, connection: sqlite3.Connection) -> None:
-        """Read everything once: the structure, then the seal of each row."""
-        (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-        if verdict != "ok":
-            msg = f"{self.path} is damaged ({verdict}); restore a backup"
-            raise StoreBroken(msg)
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        for table, (_, columns, _) in TABLES.items():
-            sealed = seal
-            if table == "executions":
-                sealed = seal_known if version == 1 else seal_execution
-            for row in connection.execute(f"SELECT {columns}, seal FROM {table}"):  # noqa: S608
-                if sealed(row[:-1]) != row[-1]:
-                    msg = (
-                        f"{self.path} is damaged (table {table}, row {row[0]!r}); restore a backup"
-                    )
-                    raise StoreBroken(msg)
-
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        connection.create_function("seal_created", 1, seal_created)
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        while version < _VERSION:
-            connection.executescript(
-                f"BEGIN; {_MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;"
-            )
-            version += 1
+        _orphans.extend(self._readers.disown(self._unusable))
+        if self._connection is not None:
+            _orphans.append(self._connection)
+        if self._lock is not None:
+            self._lock.disown()
+        self._writer = self._connection = self._lock = None
 
     # Writing: one thread.
 
-    def commit(self, changes: Sequence[Change]) -> None:
-        """Commit many changes as one synced transaction. O(their rows)."""
-        connection = self._connection
-        failpoint("commit.before")
-        before = self._first, self._last, self._reserved, self._last_history
-        alone = self._is_one_statement(changes)
-        try:
-            if not alone:
-                connection.execute("BEGIN IMMEDIATE")
-            applied = [each for each in changes if self._write_executions(connection, each)]
-            for segment in segments(applied, self._last):
-                self._write_rows(connection, segment)
-            if self._last > self._reserved:
-                self._reserve(connection)
-            if self._first < before[0]:
-                connection.execute(_NOTE, ("first_id", self._first))
-            failpoint("commit.inside")
-            if not alone:
-                connection.execute("COMMIT")
-        except BaseException as error:
-            self._first, self._last, self._reserved, self._last_history = before
-            self._known.clear()
-            self._roll_back()
-            if isinstance(error, sqlite3.DatabaseError):
-                raise self._explain(error) from error
-            raise
-        failpoint("commit.after")
-        for change in applied:
-            change.committed = True
-
-    def _is_one_statement(self, changes: Sequence[Change]) -> bool:
-        """Tell whether a single statement does it: that is a transaction by itself."""
-        if len(changes) != 1:
-            return False
-        change = changes[0]
-        if change.expected is not None:
-            return not change.has_rows
-        count = len(change.messages)
-        return (
-            change.has_only_messages
-            and not change.ahead
-            and count <= CHUNK
-            and self._last + count <= self._reserved
-            and all(name in self._known for name, _ in change.creates)
-        )
-
-    @property
-    def _connection(self) -> sqlite3.Connection:
+    def _require_writer(self) -> Writer:
         if self._writer is None:
-            msg = f"{self.path} is closed, or open to look only"
-            raise StoreRefused(msg)
+            raise StoreRefused(self._unusable)
         return self._writer
 
-    def _roll_back(self) -> None:
-        connection = self._connection
-        if connection.in_transaction:
-            with suppress(sqlite3.Error):  # SQLite has done so itself
-                connection.execute("ROLLBACK")
-
-    def _explain(self, error: sqlite3.DatabaseError) -> Exception:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _FULL_CODES:
-            return StoreFull(f"{self.path}: {error}; nothing of this commit is stored. Make room")
-        if code in _BUSY_CODES:
-            return StoreRefused(f"{self.path}: {error}; another program writes it. Make it stop")
-        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-            return StoreBroken(f"{self.path}: {error}; restore a backup")
-        return error
-
-    def _reserve(self, connection: sqlite3.Connection) -> None:
-        """Note how far numbers may go from now on: the next engine begins after that.
-
-        Many at a time, since each note is one more page to be synced.
-        """
-        self._reserved = self._last + _RESERVED
-        connection.execute(_NOTE, ("last_id", self._reserved))
-
-    def _give_back(self, connection: sqlite3.Connection) -> None:
-        """Let the next engine use the numbers that were set aside and not used."""
-        if self._reserved > self._last:
-            connection.execute(_NOTE, ("last_id", self._last))
-
-    def _write_executions(self, connection: sqlite3.Connection, change: Change) -> bool:
-        """Decide the race for one change, and make the executions that it may be the first of."""
-        won = self._update(connection, change)
-        if won and change.creates:
-            at = float(change.at)
-            known = self._known
-            rows = [
-                (name, kind, 0, "active", None, at, at)
-                for name, kind in change.creates
-                if name not in known
-            ]
-            if rows:
-                connection.executemany(CREATE, [(*row, seal_execution(row)) for row in rows])
-                if len(known) > _KNOWN:
-                    known.clear()
-                known.update(row[0] for row in rows)
-        return won
-
-    def _update(self, connection: sqlite3.Connection, change: Change) -> bool:
-        """Replace the state of an execution if nobody else has."""
-        expected = change.expected
-        if expected is None:
-            return True
-        at = float(change.at)
-        row = (change.execution, change.kind, expected + 1, change.status, change.state, at, at)
-        known = seal_known(row)
-        done = connection.execute(
-            _UPDATE,
-            (expected + 1, change.status, change.state, at, known, change.execution, expected),
-        )
-        if not done.rowcount and not expected:
-            done = connection.execute(CREATE, (*row, seal_created(at) | known))
-        return bool(done.rowcount)
-
-    def _write_rows(self, connection: sqlite3.Connection, changes: list[Change]) -> None:
-        """Write the rows of changes that do not undo each other, table by table."""
-        many = connection.executemany
-        if changes[0].clear:
-            for table in ("messages", "timers", "tasks"):
-                connection.execute(
-                    f"DELETE FROM {table} WHERE execution = ?",  # noqa: S608
-                    (changes[0].execution,),
-                )
-        for text, gone in (
-            (
-                "DELETE FROM messages WHERE id BETWEEN ? AND ?",
-                [span for change in changes for span in spans(change.consumed)],
-            ),
-            (
-                "DELETE FROM timers WHERE execution = ? AND id = ?",
-                [timer for change in changes for timer in change.cancelled_timers],
-            ),
-            ("DELETE FROM tasks WHERE id = ?", [(t,) for c in changes for t in c.finished_tasks]),
-            ("DELETE FROM dead WHERE id = ?", [(n,) for c in changes for n in c.buried]),
-        ):
-            if gone:
-                many(text, gone)
-        for table, rows in (
-            ("messages", self._number_messages(changes)),
-            ("timers", [row for change in changes for row in change.timers]),
-            ("tasks", [row for change in changes for row in change.tasks]),
-            ("dead", [self._numbered(row) for change in changes for row in change.dead]),
-            ("history", self._number_history(changes)),
-        ):
-            if rows:
-                insert(connection, table, rows)
-
-    def _number_messages(self, changes: list[Change]) -> list[Any]:
-        rows: list[Any] = []
-        last = self._last
-        for change in changes:
-            if change.messages:
-                at = float(change.at)
-                self._first -= change.ahead
-                ahead = range(self._first, self._first + change.ahead)
-                numbers = itertools.chain(ahead, itertools.count(last + 1))
-                change.rows = [
-                    MessageRow(number, execution, body, at)
-                    for number, (execution, body) in zip(numbers, change.messages, strict=False)
-                ]
-                last += len(change.rows) - change.ahead
-                rows += change.rows
-        self._last = last
-        return rows
-
-    def _numbered(self, row: DeadRow) -> DeadRow:
-        if row.id:
-            self._last = max(self._last, row.id)
-            return row
-        self._last += 1
-        return row._replace(id=self._last)
-
-    def _number_history(self, changes: list[Change]) -> list[Any]:
-        rows = []
-        for change in changes:
-            for body in change.history:
-                self._last_history += 1
-                rows.append((self._last_history, change.execution, float(change.at), body))
-        return rows
-
-    def purge(self, *, before: float) -> int:
-        """Forget what ended before a moment, with its history. O(n)."""
-        connection = self._connection
-        ended = "status IN ('done', 'cancelled') AND updated < ?"
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Commit many changes as one synced transaction. O(their rows)."""
+        writer = self._writer or self._require_writer()
+        validate_ids(changes)
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(
-                f"DELETE FROM history WHERE at < ? OR execution IN"  # noqa: S608
-                f" (SELECT id FROM executions WHERE {ended})",
-                (before, before),
-            )
-            self._known.clear()
-            gone = connection.execute(f"DELETE FROM executions WHERE {ended}", (before,))  # noqa: S608
-            connection.execute("COMMIT")
-        except sqlite3.DatabaseError as error:
-            self._roll_back()
-            raise self._explain(error) from error
-        return gone.rowcount
+            writer.commit(changes)
+        except sqlite3.Error as error:
+            raise self._file.explain(error) from error
 
-    # Reading: any thread, on a connection of its own.
+    def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
+        """Forget what ended before a moment, with all that is stored of it. O(limit log n)."""
+        writer = self._require_writer()
+        try:
+            return writer.purge(before=before, keys_before=keys_before, limit=limit)
+        except sqlite3.Error as error:
+            raise self._file.explain(error) from error
 
-    def _read(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self._reading:
-            if self._reader is None:
-                msg = f"{self.path} is closed"
-                raise StoreRefused(msg)
-            try:
-                return self._reader.execute(text, values).fetchall()
-            except sqlite3.DatabaseError as error:
-                raise self._explain(error) from error
-            except UnicodeDecodeError as error:
-                msg = f"{self.path} is damaged ({error}); restore a backup"
-                raise StoreBroken(msg) from error
+    def restore(self, rows: Iterator[tuple[str, tuple[Any, ...]]]) -> int:
+        """Fill an empty store in one transaction; return how many rows."""
+        writer = self._require_writer()
+        if any(table != "meta" for table, _ in self.snapshot()):
+            msg = f"{self.path} is not empty: only an empty store can be filled"
+            raise StoreConflict(msg)
+        try:
+            return fill(writer, rows)
+        except sqlite3.Error as error:
+            raise self._file.explain(error) from error
+
+    # Reading: any thread.
+
+    def owned(self) -> Mapping[int, int]:
+        """Return the only partition."""
+        return {0: EPOCH}
+
+    def subscribe(self, _wake: Callable[[], None]) -> Callable[[], None]:
+        """Never call it: nobody else may write the file."""
+        return lambda: None
 
     def execution(self, execution: str) -> ExecutionRow | None:
-        """Give one execution. O(log n)."""
+        """Return one execution. O(log n)."""
         return self.executions((execution,)).get(execution)
 
-    def executions(self, names: Sequence[str]) -> dict[str, ExecutionRow]:
-        """Give many executions at once. O(log n) each."""
+    def executions(self, ids: Sequence[str]) -> dict[str, ExecutionRow]:
+        """Return many executions at once. O(log n) each."""
         found: dict[str, ExecutionRow] = {}
-        for at in range(0, len(names), CHUNK):
-            some = names[at : at + CHUNK]
-            for row in self._read(select_text(len(some)), some):
+        for at in range(0, len(ids), CHUNK):
+            some = ids[at : at + CHUNK]
+            text = f"SELECT {COLUMNS['executions']} FROM executions WHERE id IN {listed(len(some))}"  # noqa: S608
+            for row in self._readers.read(text, some):
                 found[row[0]] = ExecutionRow._make(row)
         return found
 
-    def rows(
-        self, table: str, execution: str | None = None, limit: int | None = None
-    ) -> Iterator[Any]:
-        """Give the rows of a table in order."""
-        make, columns, order = TABLES[table]
-        where, values = "", []
-        if execution is not None:
-            where = f" WHERE {'id' if table == 'executions' else 'execution'} = ?"
-            values.append(execution)
-        text = f"SELECT {columns} FROM {table}{where} ORDER BY {order}"  # noqa: S608
-        if limit is not None:
-            text += f" LIMIT {int(limit)}"
-        return map(make._make, self._read(text, values))
+    def listing(
+        self,
+        *,
+        kind: str | None = None,
+        status: str | None = None,
+        parent: str | None = None,
+        after: Any = None,
+        limit: int = 100,
+    ) -> Page[ExecutionRow]:
+        """Return executions in the order of their ids.
 
-    def pending(self, kind: str) -> Iterator[MessageRow]:
-        """Give the messages to executions of a kind, in order. O(all messages)."""
-        text = (
-            "SELECT m.id, m.execution, m.body, m.at FROM messages m"
-            " CROSS JOIN executions e ON e.id = m.execution WHERE e.kind = ? ORDER BY m.id"
+        O(limit log n) with one filter; with several, what the others exclude is skipped.
+        """
+        index = (
+            "executions_parent" if parent is not None
+            else "executions_kind" if kind is not None and status in {None, "done"}
+            else "executions_status" if status is not None
+            else ""
+        )  # fmt: skip
+        filters = {"parent = ?": parent, "kind = ?": kind, "status = ?": status, "id > ?": after}
+        return self._readers.page(
+            "executions", ExecutionRow, filters, "id", limit, index=index, cursor=lambda row: row[0]
         )
-        return map(MessageRow._make, self._read(text, (kind,)))
+
+    def pending(
+        self,
+        *,
+        execution: str | None = None,
+        kind: str | None = None,
+        after: Any = None,
+        limit: int = 1_000,
+    ) -> Page[MessageRow]:
+        """Return messages, those of one execution together and in order.
+
+        O(limit log n); with a kind, executions of other kinds that have messages are skipped.
+        """
+        if execution is not None:
+            start = after[1] if isinstance(after, tuple) else after
+            if kind is not None:
+                found = self.execution(execution)
+                if found is None or found.kind != kind:
+                    return Page([], None)
+            filters = {"execution = ?": execution, "id > ?": start}
+            return self._readers.page("messages", MessageRow, filters, "id", limit)
+        return self._readers.pending(kind, after, limit)
+
+    def due(self, limit: int = 1_000, *, execution: str | None = None) -> list[TimerRow]:
+        """Return the timers that are due first. O(limit log n)."""
+        filters = {"execution = ?": execution}
+        return self._readers.page("timers", TimerRow, filters, "due, execution, id", limit).rows
+
+    def open(
+        self,
+        *,
+        execution: str | None = None,
+        tasker: str | None = None,
+        after: Any = None,
+        limit: int = 1_000,
+    ) -> Page[TaskRow]:
+        """Return tasks in the order in which they were stored. O(limit log n)."""
+        index = "tasks_execution" if execution is not None else "tasks_tasker" if tasker else ""
+        filters = {"execution = ?": execution, "tasker = ?": tasker, "number > ?": after}
+        found = self._readers.page(
+            "tasks", TaskRow, filters, "number", limit, extra="number", index=index,
+            cursor=lambda row: row[-1],
+        )  # fmt: skip
+        return Page(
+            [row._replace(tell_start=bool(row.tell_start)) for row in found.rows], found.after
+        )
+
+    def task(self, task: str) -> TaskRow | None:
+        """Return one task. O(log n)."""
+        found = self._readers.page("tasks", TaskRow, {"id = ?": task}, "", 1).rows
+        return found[0]._replace(tell_start=bool(found[0].tell_start)) if found else None
+
+    def watches(self, *, after: Any = None, limit: int = 1_000) -> Page[WatchRow]:
+        """Return all watches."""
+        return self._readers.page(
+            "watches", WatchRow, {"(execution, id) > (?, ?)": after}, "execution, id", limit,
+            cursor=lambda row: (row[0], row[1]),
+        )  # fmt: skip
+
+    def history(self, execution: str, *, after: Any = None, limit: int = 1_000) -> Page[HistoryRow]:
+        """Return what happened to an execution, oldest first. O(limit log n)."""
+        filters = {"execution = ?": execution, "id > ?": after}
+        return self._readers.page(
+            "history", HistoryRow, filters, "id", limit, index="history_execution"
+        )
+
+    def dead(
+        self, *, execution: str | None = None, after: Any = None, limit: int = 1_000
+    ) -> Page[DeadRow]:
+        """Return dead letters, oldest first. O(limit log n)."""
+        return self._readers.page(
+            "dead", DeadRow, {"execution = ?": execution, "number > ?": after}, "number", limit,
+            extra="number", index="" if execution is None else "dead_execution",
+            cursor=lambda row: row[-1],
+        )  # fmt: skip
+
+    def dead_letter(self, id: Any) -> DeadRow | None:  # noqa: A002 - what it is
+        """Return one dead letter. O(log n)."""
+        return next(iter(self._readers.page("dead", DeadRow, {"id = ?": id}, "", 1).rows), None)
+
+    def counts(self, executions: Sequence[str]) -> dict[str, Counts]:
+        """Return how much is stored for each of some executions. O(their rows)."""
+        found = {name: [0, 0, 0, 0] for name in executions}
+        for column, table in enumerate(("messages", "timers", "tasks", "dead")):
+            for at in range(0, len(executions), CHUNK):
+                some = executions[at : at + CHUNK]
+                text = (
+                    f"SELECT execution, count(*) FROM {table} WHERE execution"  # noqa: S608 - ours
+                    f" IN {listed(len(some))} GROUP BY execution"
+                )
+                for name, count in self._readers.read(text, some):
+                    found[name][column] = count
+        return {name: Counts(*counts) for name, counts in found.items()}
+
+    def snapshot(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield all rows of this moment, on a connection of its own, while commits go on."""
+        self._readers.require_open()
+        try:
+            connection = self._file.connect("mode=ro")
+            connection.execute("BEGIN")
+            last = "SELECT key, value FROM meta WHERE key = 'last_id'"
+            noted = connection.execute(last).fetchall()  # from here on it sees nothing new
+        except sqlite3.DatabaseError as error:
+            raise self._file.explain(error) from error
+        return self._stream(connection, noted)
+
+    def _stream(
+        self, connection: sqlite3.Connection, noted: list[Any]
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        try:
+            with closing(connection):
+                yield from (("meta", row) for row in noted)
+                for table, order in ORDER.items():
+                    self._readers.require_open()
+                    text = f"SELECT {COLUMNS[table]} FROM {table} ORDER BY {order}"  # noqa: S608
+                    for row in connection.execute(text):
+                        yield table, row
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise self._file.explain(error) from error
+
+    # Keeping.
 
     def backup(self, path: str | Path) -> None:
         """Copy the store to a new file while the engine runs. Any thread."""
         if Path(path).exists():
             msg = f"{path} is there already: a backup never overwrites anything"
             raise BadOption(msg)
-        source = self._connect("?mode=ro")
-        target = sqlite3.connect(path)
+        self._readers.require_open()
+        target = StoreFile(path)
         try:
-            source.backup(target)
-        finally:
-            target.close()
-            source.close()
+            with (
+                closing(self._file.connect("mode=ro")) as source,
+                closing(sqlite3.connect(target.path)) as copy,
+            ):
+                source.backup(copy)
+        except sqlite3.DatabaseError as error:
+            Path(path).unlink(missing_ok=True)
+            raise target.explain(error) from error
 
-    def close(self) -> None:
-        """Close the file and let others write it."""
-        with self._reading:
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
-        if self._writer is not None:
-            with suppress(sqlite3.Error):  # then the next engine skips the numbers set aside
-                self._give_back(self._writer)
-            self._writer.close()
-            self._writer = None
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+    def verify(self) -> Iterator[str]:
+        """Yield what is wrong with the file itself: its pages, indexes and constraints. O(n log n).
+
+        `actorflow.engine.operations.verify` looks at what the rows say, too.
+        """
+        self._readers.require_open()
+        try:
+            with closing(self._file.connect("mode=ro")) as connection:
+                for (verdict,) in connection.execute("PRAGMA integrity_check"):
+                    if verdict != "ok":
+                        yield f"{self.path}: {verdict}"
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            yield str(self._file.explain(error))
+
+
+def _after_fork() -> None:
+    """Make the stores of the parent useless in a forked child, and never close its connections.
+
+    Nor may the end of the interpreter close them: if the parent is dead by then, SQLite would move
+    its log into the file, and remove it.
+    """
+    stores = list(_open_stores)
+    _open_stores.clear()
+    for store in stores:
+        store._disown()  # noqa: SLF001 - the hook of this class
+    if stores:
+        import ctypes  # noqa: PLC0415 - in such a child only
+
+        for connection in _orphans:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def from_url(url: str, **options: Any) -> SqliteStore:

@@ -1,0 +1,638 @@
+"""What the parts of an engine share: the store, the clocks, the kinds, and the parts themselves.
+
+The engine that users see forwards to this; whoever builds a kind of execution with verbs of its own
+(flows, workflows, plans) uses it directly.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from actorflow.engine import bodies
+from actorflow.engine.clock import WALL
+from actorflow.engine.envelopes import Failure, Message
+from actorflow.engine.errors import (
+    EngineClosed,
+    KindMismatch,
+    StoreFull,
+    StoreRefused,
+    UnknownExecution,
+)
+from actorflow.engine.execution.failpoints import failpoint
+from actorflow.engine.execution.host import Host
+from actorflow.engine.execution.live import Live
+from actorflow.engine.execution.run import AlreadyThere, message_to_parent
+from actorflow.engine.execution.timers import Timers
+from actorflow.engine.execution.watching import Watchers, Watches
+from actorflow.engine.execution.writer import AGAIN, Append, Writer
+from actorflow.engine.identifiers import check_id
+from actorflow.engine.kind import ENDED, Status
+from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage, new_row
+from actorflow.engine.tasks.board import Board
+from actorflow.runtime.clock import SYSTEM
+from actorflow.runtime.errors import BadOption, PushTimeout, near
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.log import log
+from actorflow.runtime.worker.tickets import ThreadTicket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actorflow.engine.execution.live import Ticket
+    from actorflow.engine.kind import Kind
+    from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, Store
+
+__all__ = ["Core"]
+
+_LEAST = 0.1  # seconds that a run has to end, however long the tasks have taken before
+_PURGED = 500  # executions that are forgotten in one pass
+_PURGE_EVERY = 3_600.0  # seconds between looking for what has been kept long enough
+
+_encode_failure = msgspec.msgpack.Encoder().encode
+_decode_failure = msgspec.msgpack.Decoder(Failure).decode
+
+
+class _Call:
+    """Something to be done in a lane."""
+
+    __slots__ = ("_call", "_what")
+
+    def __init__(self, what: str, call: Callable[[], Any]) -> None:
+        self._what = what
+        self._call = call
+
+    def run(self) -> None:
+        """Do it. Only the pool calls this."""
+        try:
+            self._call()
+        except BaseException as error:  # noqa: BLE001 - a user's code must not end a lane
+            log.error(f"{self._what} failed", exc_info=error)
+
+
+class Core:
+    """The inside of an engine. Safe in any thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Any = WALL,
+        max_live: int = 1_000,
+        retention: float | None = None,
+        keys_for: float = 7 * 86_400.0,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.worker_clock = SYSTEM if clock is WALL else clock
+        self.kinds: dict[str, Kind] = {}
+        self.closed = False
+        self.resumed = False
+        """Whether what is stored runs. Nothing does before somebody asks for it."""
+        self.passive = False
+        """Only store what comes; run nothing. For tools that work on a store without an engine."""
+        self._why_closed = "the engine has been closed"
+        self._retention = retention
+        self._keys_for = keys_for
+        self._lock = threading.Lock()
+        self._resuming = threading.Lock()
+        self.watchers = Watchers()
+        self.watches = Watches()
+        self.host = Host(self, max_live)
+        self.timers = Timers(self)
+        self.board = Board(self)
+        self.writer = Writer(self)
+        self._unsubscribe = store.subscribe(self._look)
+
+    # Beginning.
+
+    def register(self, kind: Kind) -> None:
+        """Make a kind known; once the engine has begun, what was kept for it goes on.
+
+        Raises:
+            BadOption: there is one of that name.
+
+        """
+        check_id(kind.name, "a kind")
+        with self._lock:
+            self.refuse_if_closed()
+            if kind.name in self.kinds:
+                msg = f"there is a kind {kind.name!r} already; give this one another name"
+                raise BadOption(msg)
+            self.kinds[kind.name] = kind
+        if self.resumed:
+            self.in_writer(lambda: self.host.recover(kind.name))
+
+    def resume(self) -> None:
+        """Go on with everything that is stored. Does nothing the second time.
+
+        Raises:
+            Exception: the store cannot be read; the next call tries again.
+
+        """
+        if self.resumed or self.passive:
+            return
+        with self._resuming:
+            if not self.resumed:
+                self.in_writer(self._begin)
+
+    def _begin(self) -> None:
+        """Begin, in the writer's thread, so that nothing is delivered twice."""
+        if self.resumed:
+            return
+        self.watches.load(self.store)
+        self.resumed = True
+        try:
+            self.host.recover()
+            self.timers.start()
+        except BaseException:
+            self.resumed = False
+            raise
+        self.board.resume()
+        if self._retention is not None:
+            self.writer.call(self._purge_old)
+
+    def _look(self) -> None:
+        """Look for what others have stored. Any thread."""
+        if self.resumed and not self.closed:
+            self.writer.call(self.host.recover)
+            self.writer.call(self.timers.start)
+            self.writer.call(self.board.resume)
+
+    def unfinished(self) -> dict[str, int]:
+        """Return what waits in the store, by its kind: messages, timers, tasks; a few at most."""
+        found = {
+            "messages": len(self.store.pending(limit=100).rows),
+            "timers": len(self.store.due(100)),
+            "tasks": len(self.store.open(limit=100).rows),
+        }
+        return {name: count for name, count in found.items() if count}
+
+    # States.
+
+    def decode(self, kind: Kind, row: ExecutionRow | None) -> Any:
+        """Return the state of an execution; an older version is upgraded.
+
+        Raises:
+            Exception: it cannot be decoded, or is of a newer version.
+
+        """
+        if row is None or row.state is None:
+            return kind.decode(None)
+        version = getattr(kind, "version", 1)
+        data = row.state
+        if row.version != version:
+            upgrade = getattr(kind, "upgrade", None)
+            if row.version > version or upgrade is None:
+                msg = (
+                    f"the state of {row.id!r} has version {row.version}, but kind {kind.name!r} "
+                    f"knows version {version}: run the code that wrote it, or give it an upgrade()"
+                )
+                raise ValueError(msg)
+            data = upgrade(data, row.version)
+        return kind.decode(data)
+
+    @staticmethod
+    def encode_failure(failure: Failure) -> bytes:
+        """Return a failure as it is stored."""
+        return _encode_failure(failure)
+
+    @staticmethod
+    def decode_failure(data: bytes) -> Failure:
+        """Return a failure that is stored."""
+        return _decode_failure(data)
+
+    def row(self, execution: str) -> ExecutionRow:
+        """Return an execution as it is stored.
+
+        Raises:
+            UnknownExecution: there is none of that id.
+
+        """
+        row = self.store.execution(check_id(execution, "an execution"))
+        if row is None:
+            raise self.unknown(execution)
+        return row
+
+    def unknown(self, execution: str) -> UnknownExecution:
+        """Return the error that names an execution which is not there."""
+        names = [row.id for row in self.store.listing(limit=1_000).rows]
+        msg = f"there is no execution {execution!r}{near(execution, names)}"
+        return UnknownExecution(msg)
+
+    # Messages from outside.
+
+    def append(
+        self,
+        execution: str,
+        kind: str | None,
+        messages: Sequence[Any],
+        *,
+        stored: Any = None,
+        processed: Any = None,
+        key: str | None = None,
+    ) -> None:
+        """Store messages and deliver them; resolve `stored` and `processed` when they are.
+
+        Raises:
+            NotStorable: a message is not plain data.
+            StoreFull: nobody waits, and the store has just refused others.
+
+        """
+        self.refuse_if_closed()
+        encode = bodies.encode
+        data = [encode(message) for message in messages]
+        writer = self.writer
+        if writer.refusal is not None and stored is None and processed is None:
+            since, why = writer.refusal
+            if self.clock.now() - since < AGAIN:  # nobody would hear of it otherwise
+                raise StoreFull(str(why)) if isinstance(why, StoreFull) else why
+        self.resume()
+        keys = None if key is None else (check_id(key, "a key"),)
+        may_block = stored is not None and threading.current_thread() is not _MAIN
+        entry = Append(execution, kind, data, stored, processed, keys=keys)
+        writer.append(entry, may_block=may_block)
+
+    def append_waiting(self, execution: str, kind: str, message: Any, processed: Any) -> None:
+        """Have a message processed whose pusher waits for that: stored first only if need be."""
+        self.refuse_if_closed()
+        if self.writer.quiet and self.resumed and self.writer.refusal is None:
+            body = bodies.decode(bodies.encode(message))
+            if self.host.offer(execution, Message(None, self.clock.now(), body), processed):
+                return
+        self.append(execution, kind, (message,), processed=processed)
+
+    def append_late(self, execution: str, kind: str, ticket: Ticket) -> None:
+        """Store a message after all that was to be processed without. Any thread."""
+        _, body = ticket.packed()
+        try:
+            self.refuse_if_closed()
+            self.writer.append(Append(execution, kind, (body,), processed=ticket.waiter))
+        except EngineClosed as error:
+            if ticket.waiter is not None:
+                ticket.waiter.resolve(error)
+
+    def create(
+        self,
+        execution: str,
+        kind: str,
+        message: Any,
+        done: Any,
+    ) -> None:
+        """Create an execution with its first message; `done` gets True, or False if it is there.
+
+        Where no code of a user is in the way, it runs at once: one commit creates it and has its
+        first state.
+        """
+        self.refuse_if_closed()
+        check_id(execution, "an execution")
+        found = self.kinds.get(kind)
+        quick = getattr(found, "quick", None)
+        body = bodies.encode(message)
+        self.resume()
+        if found is not None and quick is not None and quick(execution) and self.resumed:
+            now = self.clock.now()
+            live = Live(self, execution, found, new_row(execution, kind, now))
+            live.creates = NewExecution(execution, kind)
+            envelope = Message(None, now, bodies.decode(body))
+            if self.host.begin(live, envelope, _Created(self, live, done)):
+                return
+        self.create_many([(execution, message)], kind, done)
+
+    def create_many(
+        self,
+        launches: Sequence[tuple[str, Any]],
+        kind: str,
+        done: Any,
+    ) -> None:
+        """Create executions in one commit, unless the first of them is there already."""
+        self.refuse_if_closed()
+        now = self.clock.now()
+        change = Change(
+            at=now,
+            creates=[NewExecution(check_id(name, "an execution"), kind) for name, _ in launches],
+            new_only=True,
+            messages=[
+                NewMessage(name, "message", bodies.encode(message)) for name, message in launches
+            ],
+        )
+        self.resume()
+
+        def committed(change: Change, error: Exception | None) -> None:
+            if error is not None:
+                done.resolve(error)
+            elif change.refusal is None:
+                self.host.deliver_rows(
+                    change.rows, {name: new_row(name, kind, now) for name, _ in launches}
+                )
+                done.resolve(answer=True)
+            else:
+                self.resolve_existing(change.refusal.execution, kind, done)
+
+        may_block = threading.current_thread() is not _MAIN
+        self.writer.submit(change, committed, may_block=may_block)
+
+    def resolve_existing(self, execution: str, kind: str, done: Any) -> None:
+        """Tell somebody who wanted to create an execution that there is one of that id."""
+        row = self.store.execution(execution)
+        if row is None or row.kind == kind:
+            done.resolve(answer=False)
+            return
+        msg = f"execution {execution!r} is of kind {row.kind!r}, not {kind!r}: choose another id"
+        done.resolve(KindMismatch(msg))
+
+    def wait_for(self, ticket: ThreadTicket, timeout: float | None, message: Any) -> Any:
+        """Wait for a ticket; return its answer, or raise what it was resolved with."""
+        if not ticket.wait(timeout):
+            if self.writer.refusal is not None:
+                raise self.writer.refusal[1]
+            msg = f"{message!r:.200} was not done within {timeout} s; it may be yet"
+            raise PushTimeout(msg)
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.answer
+
+    async def await_for(self, ticket: Any, timeout: float | None, message: Any) -> Any:
+        """Do as `wait_for`, on an event loop."""
+        if not await ticket.wait(timeout):
+            if self.writer.refusal is not None:
+                raise self.writer.refusal[1]
+            msg = f"{message!r:.200} was not done within {timeout} s; it may be yet"
+            raise PushTimeout(msg)
+        return ticket.answer
+
+    # Ending executions.
+
+    def cancel(self, execution: str, target: Any, done: Any) -> None:
+        """Ask an execution to end, or end it; `done` learns whether it was still there."""
+        row = self.row(execution)
+        if row.status in ENDED:
+            done.resolve(answer=False)
+            return
+        body = self._wish(row, target)
+        if body is not None:
+            self.append(execution, None, (body,), stored=_Said(done))
+            return
+        self._end(row, done)
+
+    def _wish(self, row: ExecutionRow, target: Any) -> Any:
+        kind = self.kinds.get(row.kind)
+        ask = getattr(kind, "cancel", None)
+        if ask is None:
+            if target is not None:
+                msg = f"an execution of kind {row.kind!r} can only be cancelled as a whole"
+                raise BadOption(msg)
+            return None
+        return ask(target)
+
+    def _end(self, row: ExecutionRow, done: Any) -> None:
+        """End an execution whatever it does: a run that is under way is thrown away."""
+        name = row.id
+        change = Change(
+            name,
+            kind=row.kind,
+            expected=row.revision,
+            state=row.state,
+            version=row.version,
+            status=Status.CANCELLED,
+            at=self.clock.now(),
+            clear=True,
+        )
+        if row.parent is not None:
+            change.messages = (message_to_parent(row.parent, name, Status.CANCELLED),)
+
+        def committed(change: Change, error: Exception | None) -> None:
+            if error is None and change.refusal is not None:
+                again = self.store.execution(name)
+                if again is not None and again.status not in ENDED:
+                    self._end(again, done)
+                    return
+                done.resolve(answer=False)
+                return
+            if error is None:
+                live = self.host.find(name)
+                if live is not None:
+                    live.loaded = False
+                    live.status = Status.CANCELLED
+                self.board.cancel_all(name)
+                self.watches.forget(name)
+                self.host.deliver_rows(change.rows)
+                self.watchers.tell(name)
+                if live is not None:
+                    self.host.settle(live)
+            done.resolve(error, answer=True)
+
+        self.refuse_if_closed()
+        self.writer.submit(change, committed)
+
+    def reopen(self, execution: str, kind: str) -> None:
+        """Make an execution active again that has ended, if there is one of that kind."""
+        row = self.store.execution(execution)
+        if row is None or row.kind != kind or row.status not in ENDED:
+            return
+        change = Change(
+            execution,
+            kind=kind,
+            expected=row.revision,
+            state=row.state,
+            version=row.version,
+            at=self.clock.now(),
+        )
+        done = ThreadTicket()
+
+        def committed(change: Change, error: Exception | None) -> None:
+            live = self.host.find(execution)
+            if live is not None and change.committed:
+                live.loaded = False
+                live.status = Status.ACTIVE
+            done.resolve(error)
+
+        self.refuse_if_closed()
+        self.writer.submit(change, committed)
+        self.wait_for(done, None, execution)
+
+    def cancel_later(self, execution: str, rows: Sequence[MessageRow]) -> None:
+        """Cancel an execution as its parent asked for, in a lane. In the writer's thread."""
+
+        def consumed(change: Change, _error: Exception | None) -> None:
+            self.host.deliver_rows(change.rows)
+
+        def ask() -> None:
+            row = self.row(execution)
+            if row.status in ENDED:
+                return
+            body = self._wish(row, None)
+            if body is None:  # the messages that ask for it go with everything else
+                self._end(row, ThreadTicket())
+                return
+            change = Change(
+                execution,
+                at=self.clock.now(),
+                consumed=[row.id for row in rows],
+                messages=(NewMessage(execution, "message", bodies.encode(body)),),
+            )
+            self.writer.submit(change, consumed, insist=True)
+
+        self.in_lane("a cancel", ask)
+
+    # What the parts use.
+
+    def in_lane(self, what: str, call: Callable[[], Any]) -> None:
+        """Have a user's code called in a thread of the pool, never in the writer's."""
+        POOL.submit(_Call(what, call))
+
+    def refuse_if_closed(self) -> None:
+        """Raise `EngineClosed` once it is."""
+        if self.closed:
+            raise EngineClosed(self._why_closed)
+
+    def in_writer(self, function: Callable[[], Any]) -> Any:
+        """Call a function in the writer's thread; return what it returns, or raise."""
+        done = ThreadTicket()
+
+        def call() -> None:
+            try:
+                answer = function()
+            except Exception as error:  # noqa: BLE001 - the caller's
+                done.resolve(error)
+            else:
+                done.resolve(None, answer)
+
+        self.refuse_if_closed()
+        if not self.writer.call(call):
+            raise EngineClosed(self._why_closed)
+        return self.wait_for(done, None, function)
+
+    def dispatch(self, change: Change, live: Live) -> None:
+        """Send out what a committed change says. In the writer's thread."""
+        name = change.execution
+        if change.timers:
+            self.timers.added(change.timers)
+        if change.finished_tasks:
+            self.board.finished(change.finished_tasks)
+        if change.clear:
+            self.board.cancel_all(name)
+            self.watches.forget(name)
+        if change.watches or change.cancelled_watches:
+            self.watches.change(change)
+        if change.tasks:
+            self.board.hand_out(change.tasks)
+        failpoint("dispatch.inside")
+        if change.rows:
+            self.host.deliver_rows(change.rows)
+        if change.status != Status.ACTIVE:
+            self.watchers.tell(name)
+        hook = getattr(live.kind, "committed", None)
+        if hook is not None:
+            self.in_lane("committed()", lambda: hook(change))
+
+    # Forgetting.
+
+    def purge(self, before: float) -> int:
+        """Forget what ended before a moment, some at a time; return how many executions."""
+        count = 0
+        while True:
+            gone: int = self.in_writer(lambda: self._purge_pass(before))
+            count += gone
+            if gone < _PURGED:
+                return count
+
+    def _purge_pass(self, before: float) -> int:
+        keys_before = min(before, self.clock.now() - self._keys_for)
+        return self.store.purge(before=before, keys_before=keys_before, limit=_PURGED)
+
+    def _purge_old(self) -> None:
+        """Forget what has been kept long enough. In the writer's thread."""
+        if self._retention is None or self.closed:
+            return
+        now = self.clock.now()
+        try:
+            gone = self._purge_pass(now - self._retention)
+        except Exception as error:  # noqa: BLE001 - it is tried again
+            log.error("purge failed; trying again", exc_info=error)
+            gone = 0
+        if gone == _PURGED:  # others have their turn first
+            self.writer.call(self._purge_old)
+        else:
+            self.clock.call_at(now + _PURGE_EVERY, lambda: self.writer.call(self._purge_old))
+
+    # Ending.
+
+    def abandon(self) -> None:
+        """Be of no use any more: this is the child of a fork, and all belongs to the parent."""
+        self.closed = True
+        self._why_closed = (
+            f"this engine was opened before a fork and belongs to process {os.getppid()}: "
+            "open another one in this process"
+        )
+
+    def close(self, timeout: float) -> None:
+        """Finish what is running, commit it, and let go of the store."""
+        end = monotonic() + timeout
+        with self._lock:
+            if self.closed:
+                return
+            if not self.resumed and not self.passive:
+                self._warn_of_unfinished()
+            self.closed = True
+        self._unsubscribe()
+        self.timers.close()
+        self.board.close(timeout)
+        self.writer.stop_insisting()  # or an execution would wait for room for ever
+        self.host.close(max(end - monotonic(), _LEAST))
+        self.writer.close()
+        self.host.tell_waiting()
+        self.store.close()
+        self.watchers.close(EngineClosed("the engine was closed before the execution ended"))
+
+    def _warn_of_unfinished(self) -> None:
+        try:
+            waiting = self.unfinished()
+        except StoreRefused:
+            return
+        if waiting:
+            log.warning(
+                "the store has unfinished work, which never began to run: call engine.resume()",
+                **waiting,
+            )
+
+
+class _Created:
+    """Tells somebody who creates an execution that its first commit is done."""
+
+    __slots__ = ("_core", "_done", "_live")
+
+    def __init__(self, core: Core, live: Live, done: Any) -> None:
+        self._core = core
+        self._live = live
+        self._done = done
+
+    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
+        """Pass it on. An error of the run is the execution's: it has failed, but it is there."""
+        if isinstance(error, (StoreRefused, EngineClosed)):
+            self._done.resolve(error)
+        elif isinstance(error, AlreadyThere):
+            live = self._live
+            self._core.resolve_existing(live.id, live.kind.name, self._done)
+        else:
+            self._done.resolve(answer=True)
+
+
+class _Said:
+    """Tells somebody who asked for a cancel that the message is stored."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self, done: Any) -> None:
+        self._done = done
+
+    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
+        """Pass it on."""
+        self._done.resolve(error, error is None)
+
+
+_MAIN = threading.main_thread()

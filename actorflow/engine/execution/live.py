@@ -1,0 +1,444 @@
+"""One execution in memory: a worker whose job is a run, and the tickets of its messages.
+
+Its accumulator holds stored messages under the behaviour that its kind chooses; its executor runs
+one batch, commits, and only then goes on. The state in memory is always one that was committed.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine import bodies
+from actorflow.engine.envelopes import Failure, Message, pack, unpack
+from actorflow.engine.errors import EngineClosed, text_of
+from actorflow.engine.execution.run import (
+    AlreadyThere,
+    Run,
+    RunFailed,
+    answered,
+    message_to_parent,
+)
+from actorflow.engine.kind import Options, Status
+from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead
+from actorflow.runtime.errors import Displaced, WorkerStopped
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.log import log
+from actorflow.runtime.worker.port import Port
+from actorflow.runtime.worker.runner import current_batch
+from behaviours import Queue
+from behaviours.base import adapt, release
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actorflow.engine.core import Core
+    from actorflow.engine.envelopes import Envelope
+    from actorflow.engine.kind import Kind
+    from actorflow.engine.stores.protocol import (
+        ExecutionRow,
+        MessageRow,
+        NewExecution,
+        TaskRow,
+    )
+    from actorflow.runtime.exits import ExitReason
+    from actorflow.runtime.worker.deferred import Deferred
+
+__all__ = ["WINDOW", "Live", "Ticket", "failure_of"]
+
+WINDOW = 10_000
+"""Stored messages of one execution that are in memory at the same time, about."""
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return an error as plain data, with its traceback."""
+    lines = "".join(traceback.format_exception(error, limit=-20)) if error.__traceback__ else ""
+    return Failure(
+        type(error).__name__, text_of(error), lines.encode("utf-8", "backslashreplace").decode()
+    )
+
+
+class Ticket:
+    """What becomes of one message: its waiter learns of it, and the store if it is stored."""
+
+    __slots__ = ("id", "item", "live", "open", "task", "waiter")
+
+    def __init__(
+        self,
+        live: Live,
+        id: Any,  # noqa: A002 - what it is
+        item: Any,
+        waiter: Any = None,
+        task: TaskRow | None = None,
+    ) -> None:
+        self.live = live
+        self.id = id
+        """Under which it is stored; `None` if it is not, because its pusher waits anyway."""
+        self.item = item
+        """What the behaviour holds: an envelope, or the body of a message."""
+        self.waiter = waiter
+        self.task = task
+        """The task that it answers, where only that is stored."""
+        self.open = True
+
+    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
+        """Note that the runtime will not process it, if so. Any thread."""
+        if error is not None and self.open:
+            self.live.lost(self, error)
+
+    def consume(self, error: BaseException | None = None) -> None:
+        """Note that it is gone from the store; resolve the waiter. In the writer's thread."""
+        if self.open:
+            self.open = False
+            if self.id is not None:
+                self.live.held -= 1
+        if self.waiter is not None:
+            self.waiter.resolve(error)
+            self.waiter = None
+
+    def packed(self) -> tuple[str, bytes]:
+        """Return the type and body under which it is stored."""
+        item = self.item
+        if self.live.options.bodies and not hasattr(item, "__struct_fields__"):
+            return pack(Message(None, 0.0, item))
+        return pack(item)
+
+
+def run_batch(batch: Any, live: Live) -> Deferred:
+    """Run a batch of an execution and submit the outcome; done when that is committed.
+
+    The job of every live execution; its state is the `Live` itself.
+    """
+    current = current_batch()
+    tickets: Any = () if current is None else current.tickets or ()
+    run = Run(live, batch, [ticket for _, ticket in reversed(tickets)])
+    run.start()
+    return run.deferred
+
+
+class Live:
+    """One execution in memory.
+
+    Messages come in through the *door*: at once where the behaviour runs no code of a user's, else
+    in a lane, so that the writer never waits for such code.
+    """
+
+    __slots__ = (
+        "_door", "_gate", "behind", "broken", "core", "creates", "displaced", "fetched", "held",
+        "id", "kind", "last", "late", "loaded", "noted", "options", "parent", "port", "revision",
+        "state", "status", "unstored",
+    )  # fmt: skip
+
+    def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
+        self.core = core
+        self.fetched = row
+        self.id = execution
+        self.kind = kind
+        self.loaded = False
+        self.noted = False
+        self.revision: Any = NEVER_RUN
+        self.state: Any = None
+        self.status = Status.ACTIVE if row is None else Status(row.status)
+        self.parent = None if row is None else row.parent
+        self.displaced: list[tuple[Ticket, Displaced]] = []
+        self.held = 0
+        """Stored messages that were handed over and are not consumed. The writer's thread."""
+        self.behind = False
+        """The store has messages that were not handed over yet: those after `last`."""
+        self.last: Any = None
+        self.late: dict[Any, Any] = {}
+        """Who waits for messages that were not handed over yet, by their ids."""
+        self.broken: BaseException | None = None
+        """Why nothing of it can be processed here."""
+        self.creates: NewExecution | None = None
+        """What its first commit creates: it is not in the store yet."""
+        self.unstored = False
+        """Whether it may get messages that are not stored: these can displace none that is."""
+        self.options = Options()
+        self.port: Port | None = None
+        self._door: deque[tuple[list[tuple[Any, Ticket]], Sequence[Any]]] | None = None
+        self._gate: list[None] = [None]  # the token of whoever lets messages in
+        quick = getattr(kind, "quick", None)
+        if quick is not None and quick(execution):
+            self._open()
+        else:
+            self._door = deque()
+
+    def _open(self) -> None:
+        """Make the worker. Calls the kind, and perhaps a user's factory of behaviours."""
+        options = self.options = self.kind.options(self.id)
+        behaviour = adapt(Queue if options.behaviour is None else options.behaviour)
+        release(behaviour)  # its owner is the worker
+        traits = behaviour.traits
+        self.unstored = not (traits.shrinks or traits.bounded or traits.expires)
+        given: Any = {
+            "clock": self.core.worker_clock,
+            "behaviour": behaviour,
+            "on_failure": options.on_failure,
+            "state": self,
+        }
+        self.port = Port.launch(run_batch, given, self._on_crash)
+
+    def _on_crash(self, _reason: ExitReason) -> None:
+        """Start another executor, in the writer's thread."""
+        if self.port is not None:
+            self.core.writer.call(self.port.revive)
+
+    def load(self) -> None:
+        """Fetch the state from the store, if it is not here. In the lane's thread.
+
+        Raises:
+            Exception: it cannot be read or decoded.
+
+        """
+        if self.loaded:
+            return
+        row, self.fetched = self.fetched, None
+        if row is None:
+            row = self.core.store.execution(self.id)
+        self.revision = NEVER_RUN if row is None else row.revision
+        self.state = self.core.decode(self.kind, row)
+        self.status = Status.ACTIVE if row is None else Status(row.status)
+        self.parent = None if row is None else row.parent
+        self.loaded = True
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its worker has ended: the engine was closed, or it has retired."""
+        return self.port is not None and self.port.has_ended
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it is in memory, accumulated or running."""
+        if self.held or self.behind or self._door or not self._gate:
+            return False
+        return self.port is not None and self.port.is_idle
+
+    # The door.
+
+    def take(
+        self, rows: Sequence[MessageRow], waiters: dict[Any, Any] | None, acks: Sequence[Any]
+    ) -> list[tuple[Any, Exception | None]]:
+        """Accumulate stored messages; return the callers to tell now. In the writer's thread.
+
+        `acks` are pairs of a caller, who waits until it is accumulated, and the id of its message.
+        """
+        unwrapped = self.options.bodies
+        pairs = []
+        item: Any
+        for number, _, type_, body, at, _ in rows:
+            if unwrapped and type_ == "message":
+                item = bodies.decode(body)
+            else:
+                item = unpack(number, at, type_, body)
+            waiter = waiters.pop(number, None) if waiters else None
+            pairs.append((item, Ticket(self, number, item, waiter)))
+        self.held += len(pairs)
+        self.last = rows[-1].id
+        if self._door is None:
+            return self._offer(pairs, acks)
+        self._door.append((pairs, acks))
+        self._enter()
+        return []
+
+    def _enter(self) -> None:
+        """Have the door looked at, unless somebody is there. Any thread."""
+        try:
+            self._gate.pop()
+        except IndexError:
+            return
+        POOL.submit(self)
+
+    def run(self) -> None:
+        """Let in what waits at the door. In a thread of the pool."""
+        door = self._door
+        assert door is not None  # noqa: S101 - only those with a door submit themselves
+        while door:
+            pairs, acks = door.popleft()
+            try:
+                if self.port is None:
+                    self._open()
+                    if self.options.bodies:
+                        pairs = self._unwrapped(pairs)
+                        for at, (more, others) in enumerate(door):
+                            door[at] = self._unwrapped(more), others
+                told = self._offer(pairs, acks)
+            except BaseException as error:  # noqa: BLE001 - a user's code: others go on
+                log.error("messages refused", execution=self.id, exc_info=error)
+                self._refuse(pairs, acks, error)
+                continue
+            for waiter, refusal in told:
+                waiter.resolve(refusal)
+        self._gate.append(None)
+        if door:  # the writer has just added more
+            self._enter()
+
+    def _unwrapped(self, pairs: list[tuple[Any, Ticket]]) -> list[tuple[Any, Ticket]]:
+        """Return bodies instead of envelopes: what the behaviour of this kind holds."""
+        for _, ticket in pairs:
+            if type(ticket.item) is Message:
+                ticket.item = ticket.item.body
+        return [(ticket.item, ticket) for _, ticket in pairs]
+
+    def _offer(
+        self, pairs: list[tuple[Any, Ticket]], acks: Sequence[Any]
+    ) -> list[tuple[Any, Exception | None]]:
+        if self.port is None:
+            msg = f"execution {self.id!r} has no worker"
+            raise WorkerStopped(msg)
+        try:
+            refused = self.port.offer(pairs)
+        except WorkerStopped as error:  # the engine is being closed: it is all in the store
+            closed = EngineClosed("the engine was closed; the message is stored")
+            closed.__cause__ = error
+            for _, ticket in pairs:
+                ticket.consume(closed)
+            return [(waiter, None) for waiter, _ in acks]
+        if not refused:
+            return [(waiter, None) for waiter, _ in acks]
+        found: dict[Any, Exception] = {}
+        given: Any
+        for given, refusal in refused:
+            found[given.id] = refusal
+            self.give_up(given, refusal)
+        return [(waiter, found.get(number)) for waiter, number in acks]
+
+    def _refuse(
+        self, pairs: list[tuple[Any, Ticket]], acks: Sequence[Any], error: BaseException
+    ) -> None:
+        """Make dead letters of what a user's code would not take."""
+        for _, ticket in pairs:
+            if ticket.open:
+                self.give_up(ticket, error)
+        for waiter, _ in acks:
+            waiter.resolve(error)
+
+    def offer_unstored(self, envelope: Envelope, waiter: Any, task: TaskRow | None) -> bool:
+        """Accumulate a message that is not stored; return whether that was possible. Any thread.
+
+        It need not be stored: either its pusher waits for the outcome, or it answers a task, which
+        is stored until the answer has been consumed. It never displaces what is stored, and never
+        comes before that.
+        """
+        port = self.port
+        if port is None or not self.unstored or self.behind or self._door or not self._gate:
+            return False
+        item: Any = envelope
+        if self.options.bodies and type(envelope) is Message:
+            item = envelope.body
+        ticket = Ticket(self, None, item, waiter, task)
+        try:
+            refused = port.offer([(item, ticket)])
+        except WorkerStopped:
+            return False
+        for _, error in refused:
+            self.give_up(ticket, error)
+        return True
+
+    # Messages that are not processed.
+
+    def lost(self, ticket: Ticket, error: BaseException) -> None:
+        """React to a message that will not be processed here. Any thread."""
+        core = self.core
+        if isinstance(error, RunFailed):
+            self.give_up(ticket, error.cause)
+        elif isinstance(error, Displaced):
+            self.displaced.append((ticket, error))
+            core.host.note(self)
+        elif isinstance(error, WorkerStopped):
+            if core.closed:
+                core.host.keep_waiting(ticket)
+            elif ticket.task is not None:  # not stored: it goes the long way
+                core.board.store_answer(ticket.task, *ticket.packed())
+            elif ticket.id is None:
+                core.append_late(self.id, self.kind.name, ticket)
+            elif ticket.waiter is not None:  # it is stored, and waits for code that can read it
+                ticket.waiter.resolve(self.broken or error)
+        else:
+            self.give_up(ticket, error)
+
+    def give_up(self, ticket: Ticket, error: BaseException) -> None:
+        """Turn a message into a dead letter. Any thread."""
+        core = self.core
+        text = f"{type(error).__name__}: {text_of(error)}"
+        kind, body = ticket.packed()
+        change = Change(
+            self.id,
+            at=core.clock.now(),
+            consumed=() if ticket.id is None else (ticket.id,),
+            dead=(NewDead(ticket.id, self.id, kind, body, text),),
+            finished_tasks=answered((ticket,)),
+        )
+        self.submit_letter(change, error, ticket)
+
+    def submit_letter(
+        self, change: Change, error: BaseException, ticket: Ticket | None = None
+    ) -> None:
+        """Commit a dead letter. Any thread.
+
+        An execution whose first message is given up never runs by itself: it has failed.
+        """
+        core = self.core
+        if self.revision == NEVER_RUN and self.status == Status.ACTIVE and not self.options.bodies:
+            change.kind = self.kind.name
+            change.expected = NEVER_RUN
+            change.version = getattr(self.kind, "version", 1)
+            change.status = Status.FAILED
+            failure = failure_of(error)
+            change.error = core.encode_failure(failure)
+            if self.parent is not None:
+                change.messages = (
+                    message_to_parent(self.parent, self.id, Status.FAILED, error=failure),
+                )
+            self.add_creation(change)
+
+        def committed(change: Change, failure: Exception | None) -> None:
+            if change.refusal is not None and change.refusal.reason == "exists":
+                core.host.forget(self)
+                if ticket is not None:
+                    ticket.consume(AlreadyThere(self.id))
+                return
+            if change.refusal is not None:  # it has run meanwhile: only the letter counts
+                change.expected, change.refusal, change.messages = None, None, ()
+                core.writer.submit(change, committed, insist=True)
+                return
+            if ticket is not None:
+                ticket.consume(failure or error)
+            if change.expected is not None and failure is None:
+                self.creates = None
+                self.loaded = False
+                core.host.deliver_rows(change.rows)
+                core.watchers.tell(self.id)
+            core.host.settle(self)
+
+        core.writer.submit(change, committed, insist=True)
+
+    def add_creation(self, change: Change) -> None:
+        """Let a change create the execution, if nothing has yet."""
+        if self.creates is not None:
+            change.creates = [self.creates, *change.creates]
+            change.new_only = True
+
+    def take_displaced(self) -> list[tuple[Ticket, Displaced]]:
+        """Return what has been displaced since the last commit."""
+        displaced = self.displaced[:]
+        del self.displaced[: len(displaced)]
+        return displaced
+
+    def mark_displaced(self) -> None:
+        """Consume what was displaced, where no run does so. In the writer's thread."""
+        displaced = self.take_displaced()
+        tickets = [ticket for ticket, _ in displaced]
+
+        def committed(_change: Change, error: Exception | None) -> None:
+            for ticket, fate in displaced:
+                ticket.consume(error or fate)
+            self.core.host.settle(self)
+
+        change = Change(
+            self.id,
+            consumed=[ticket.id for ticket in tickets if ticket.id is not None],
+            finished_tasks=answered(tickets),
+        )
+        self.core.writer.submit(change, committed, insist=True)

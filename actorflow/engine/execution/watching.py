@@ -1,0 +1,112 @@
+"""Who looks at executions: callers that wait for an end, and the watches of other executions."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine import bodies
+from actorflow.engine.kind import Watch
+
+if TYPE_CHECKING:
+    from actorflow.engine.stores.protocol import Change, Store, WatchRow
+
+__all__ = ["Watchers", "Watches"]
+
+
+class Watchers:
+    """Callers that wait until an execution is done, failed or cancelled. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tickets: dict[str, list[Any]] = {}
+        self._closed: BaseException | None = None
+
+    def add(self, execution: str, ticket: Any) -> None:
+        """Have a ticket resolved when the execution is not active any more."""
+        with self._lock:
+            if self._closed is None:
+                self._tickets.setdefault(execution, []).append(ticket)
+                return
+        ticket.resolve(self._closed)
+
+    def remove(self, execution: str, ticket: Any) -> None:
+        """Forget a ticket."""
+        with self._lock:
+            tickets = self._tickets.get(execution, [])
+            if ticket in tickets:
+                tickets.remove(ticket)
+            if not tickets:
+                self._tickets.pop(execution, None)
+
+    def tell(self, execution: str) -> None:
+        """Resolve the tickets of an execution."""
+        if not self._tickets:
+            return
+        with self._lock:
+            tickets = self._tickets.pop(execution, ())
+        for ticket in tickets:
+            ticket.resolve()
+
+    def close(self, error: BaseException) -> None:
+        """Resolve all tickets with an error, now and later."""
+        with self._lock:
+            self._closed = error
+            tickets = [ticket for some in self._tickets.values() for ticket in some]
+            self._tickets.clear()
+        for ticket in tickets:
+            ticket.resolve(error)
+
+
+class Watches:
+    """The watches that executions have set, by kind. Changed in the writer's thread only."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[tuple[str, str], Watch]] = {}
+        self._lists: dict[str, tuple[Watch, ...]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def of(self, kind: str) -> tuple[Watch, ...]:
+        """Return the watches of a kind. O(1) unless they have changed. Any thread."""
+        found = self._lists.get(kind)
+        if found is None:
+            found = self._lists[kind] = tuple(self._found.get(kind, {}).copy().values())
+        return found
+
+    def load(self, store: Store) -> None:
+        """Read all of them."""
+        cursor = None
+        while True:
+            page = store.watches(after=cursor)
+            for row in page.rows:
+                self._add(row)
+            cursor = page.after
+            if cursor is None:
+                return
+
+    def change(self, change: Change) -> None:
+        """Apply what was committed."""
+        for execution, name in change.cancelled_watches:
+            self._remove(change.kind, (execution, name))
+        for row in change.watches:
+            self._add(row)
+
+    def forget(self, execution: str) -> None:
+        """Remove those of an execution that has ended. O(watches)."""
+        for kind, found in list(self._found.items()):
+            for key in [key for key in found if key[0] == execution]:
+                self._remove(kind, key)
+
+    def _add(self, row: WatchRow) -> None:
+        watch = Watch(row.execution, row.id, bodies.decode(row.body))
+        self._found.setdefault(row.kind, {})[row.execution, row.id] = watch
+        self._lists.pop(row.kind, None)
+
+    def _remove(self, kind: str, key: tuple[str, str]) -> None:
+        found = self._found.get(kind)
+        if found is not None and found.pop(key, None) is not None:
+            self._lists.pop(kind, None)
+            if not found:
+                del self._found[kind]

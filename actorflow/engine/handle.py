@@ -1,0 +1,123 @@
+"""The handle of an execution: one type for every kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine import bodies
+from actorflow.engine.errors import Cancelled, ExecutionFailed
+from actorflow.engine.kind import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actorflow.engine.core import Core
+    from actorflow.engine.envelopes import Failure
+    from actorflow.engine.stores.protocol import ExecutionRow
+
+__all__ = ["Execution"]
+
+
+class Execution:
+    """An execution at one moment, as its store has it. `refresh()` looks again.
+
+    What its kind shows of it (the nodes of a flow, the state of a durable worker) is `view`.
+    """
+
+    __slots__ = ("_core", "_row", "_view")
+
+    def __init__(self, core: Core, row: ExecutionRow) -> None:
+        self._core = core
+        self._row = row
+        self._view: Any = None
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.id!r} {self.status}>"
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self._row.id
+
+    @property
+    def kind(self) -> str:
+        """The name of its kind."""
+        return self._row.kind
+
+    @property
+    def status(self) -> Status:
+        """Where it stands."""
+        return Status(self._row.status)
+
+    @property
+    def parent(self) -> str | None:
+        """The execution that started it."""
+        return self._row.parent
+
+    @property
+    def created(self) -> float:
+        """When it was created, in seconds since the epoch."""
+        return self._row.created
+
+    @property
+    def updated(self) -> float:
+        """When its state was last committed."""
+        return self._row.updated
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it failed, if it did."""
+        data = self._row.error
+        return None if data is None else self._core.decode_failure(data)
+
+    @property
+    def result(self) -> Any:
+        """What it has ended with.
+
+        Raises:
+            ExecutionFailed: it has failed.
+            Cancelled: it was cancelled.
+            LookupError: it goes on; `engine.result(id)` waits for it.
+
+        """
+        status = self.status
+        if status == Status.DONE:
+            data = self._row.result
+            return None if data is None else bodies.decode(data)
+        if status == Status.CANCELLED:
+            msg = f"execution {self.id!r} was cancelled"
+            raise Cancelled(msg)
+        if status == Status.FAILED:
+            failure = self.failure
+            msg = f"execution {self.id!r} has failed: {failure or 'see its view'}"
+            raise ExecutionFailed(msg, failure)
+        msg = f"execution {self.id!r} has not ended; engine.result({self.id!r}) waits for it"
+        raise LookupError(msg)
+
+    @property
+    def view(self) -> Any:
+        """What its kind shows of it; the state as bytes where the kind is not registered."""
+        if self._view is None:
+            kind = self._core.kinds.get(self.kind)
+            look = getattr(kind, "view", None)
+            if kind is None:
+                return self._row.state
+            if look is None:
+                self._view = self._core.decode(kind, self._row)
+            else:
+                self._view = look(self._row, self._core.store)
+        return self._view
+
+    def history(self) -> Iterator[Any]:
+        """Yield what its kind has noted of it, oldest first."""
+        cursor = None
+        while True:
+            page = self._core.store.history(self.id, after=cursor)
+            yield from (bodies.decode(row.body) for row in page.rows)
+            cursor = page.after
+            if cursor is None:
+                return
+
+    def refresh(self) -> Execution:
+        """Return it as it is now."""
+        return Execution(self._core, self._core.row(self.id))

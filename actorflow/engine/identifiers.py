@@ -1,0 +1,35 @@
+"""Ids that users and kinds choose: text that every store can keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["MAX_LENGTH", "check_id"]
+
+MAX_LENGTH = 1_000
+"""Characters of an id, at most."""
+
+
+def check_id(value: Any, what: str) -> str:
+    """Return an id that can be stored.
+
+    >>> check_id(42, "an execution")
+    Traceback (most recent call last):
+    ...
+    TypeError: the id of an execution must be text, not 42: write '42'
+
+    Raises:
+        TypeError: it is not text.
+        ValueError: it is empty, too long, or has characters that cannot be stored.
+
+    """
+    if type(value) is not str:
+        msg = f"the id of {what} must be text, not {value!r:.80}: write {str(value)!r:.80}"
+        raise TypeError(msg)
+    if not value or len(value) > MAX_LENGTH:
+        msg = f"the id of {what} must have 1 to {MAX_LENGTH} characters, not {len(value)}"
+        raise ValueError(msg)
+    if not value.isprintable():
+        msg = f"the id of {what}, {value!r:.80}, has characters that cannot be printed"
+        raise ValueError(msg)
+    return value

@@ -1,0 +1,566 @@
+"""Flows on the engine: verbs, tasks, errors, restarts."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import actorflow as af
+from actorflow.engine.errors import UnknownExecution, WaitTimeout
+from actorflow.flows.errors import BadPayload, FlowError, MessageRefused
+from actorflow.flows.language.source import FlowSyntaxError
+from actorflow.flows.service.exids import BadName
+from tests.flows.engines import PATIENCE, Desk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from actorflow.flows.service.taskers import FlowTask
+
+SEQUENCE = "sequence\n  task 'alice' 'stage a'\n  task 'bob' 'stage b'"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine]:
+    where = ":memory:" if request.param == "memory" else tmp_path / "flows.db"
+    with af.Engine(where, durability="off") as made:
+        yield made
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[[], af.Engine]]:
+    """Give what opens an engine on the same file, closing the one before."""
+    made: list[af.Engine] = []
+
+    def again() -> af.Engine:
+        if made:
+            made[-1].close()
+        made.append(af.Engine(tmp_path / "again.db", durability="off"))
+        return made[-1]
+
+    yield again
+    made[-1].close()
+
+
+def run(engine: af.Engine, flow: str, **options: Any) -> Any:
+    return engine.wait(engine.launch(flow, **options), PATIENCE).view
+
+
+# --- tasks ---------------------------------------------------------------------------------------
+
+
+def test_two_tasks_one_after_the_other(engine: af.Engine) -> None:
+    engine.tasker("alice", lambda task: {**task.payload, "seen": task.name})
+    engine.tasker("bob", lambda task: f"{task.name} by bob")
+    done = run(engine, SEQUENCE, payload={"order": 7})
+    assert done.status == "done"
+    assert done.payload == {"order": 7, "seen": "stage a", "ret": "stage b by bob"}
+    assert done.counters == {"runs": 3, "msgs": 29, "omsgs": 0}
+    assert [message["m"] for message in done.history()] == list(range(1, 30))
+    assert done.failures == []
+
+
+def test_many_are_launched_or_none(engine: af.Engine) -> None:
+    payloads: list[Any] = [{"n": n} for n in range(450)]
+    exids = engine.flows.launch_many("set f.m f.n", payloads)
+    assert [engine.wait(exid, PATIENCE).view.payload["m"] for exid in exids] == list(range(450))
+    with pytest.raises(BadPayload):
+        engine.flows.launch_many("1", [*payloads, {"n": object()}])
+    assert len(list(engine.executions())) == 450
+
+
+def test_a_task_shows_what_the_flow_says(engine: af.Engine) -> None:
+    seen: list[FlowTask] = []
+    engine.tasker("alice", seen.append, include_vars=True)
+    run(engine, "sequence tag: 'x' vars: { v: 1 }\n  alice 'a' 2 tag: 'y' k: 3", payload={"p": 1})
+    (task,) = seen
+    assert (task.name, task.attl, task.attd) == ("a", ["a", 2], {"k": 3}) or task.attd["k"] == 3
+    assert task.tags == ["y", "x"]
+    assert task.vars["v"] == 1
+    assert task.payload["p"] == 1
+    assert task.nid == "0_2"
+    assert task.attempt == 1
+    assert task.id.startswith(f"{task.exid}/0_2#")
+
+
+@pytest.mark.parametrize(
+    ("answer", "payload"),
+    [
+        (None, {"a": 1, "ret": "x"}),
+        ({"b": 2}, {"b": 2}),
+        ([1, 2], {"a": 1, "ret": [1, 2]}),
+        (False, {"a": 1, "ret": False}),
+        ("text", {"a": 1, "ret": "text"}),
+    ],
+)
+def test_what_a_tasker_returns(engine: af.Engine, answer: Any, payload: dict[str, Any]) -> None:
+    engine.tasker("alice", lambda _task: answer)
+    assert run(engine, "task 'alice' 'x'", payload={"a": 1}).payload == payload
+
+
+def test_a_payload_changed_in_place_is_given_back_so(engine: af.Engine) -> None:
+    engine.tasker("alice", lambda task: task.payload.update(done=True))
+    assert run(engine, "task 'alice'").payload["done"] is True
+
+
+def test_an_asynchronous_tasker(engine: af.Engine) -> None:
+    async def alice(task: FlowTask) -> str:
+        return f"async {task.name}"
+
+    engine.tasker("alice", alice)
+    assert run(engine, "task 'alice' 'x'").ret == "async x"
+
+
+def test_a_tasker_that_raises_fails_the_node(engine: af.Engine) -> None:
+    def alice(_task: FlowTask) -> None:
+        msg = "no ink"
+        raise ValueError(msg)
+
+    engine.tasker("alice", alice)
+    failed = run(engine, "sequence\n  task 'alice'")
+    assert failed.status == "failed"
+    assert [(one.nid, one.kind, one.text) for one in failed.failures] == [
+        ("0_0", "ValueError", "no ink")
+    ]
+    assert failed.tasks == []
+    handled = run(engine, "sequence on_error: (def msg err \\ err.msg)\n  task 'alice'")
+    assert handled.payload == {"ret": "no ink"}
+    assert handled.failures == []
+
+
+def test_an_answer_that_is_not_json_fails_the_node(engine: af.Engine) -> None:
+    engine.tasker("alice", lambda _task: {"a": object()})
+    failed = run(engine, "task 'alice'")
+    assert failed.status == "failed"
+    assert failed.failures[0].kind == "BadPayload"
+
+
+def test_a_task_returned_twice_counts_once(engine: af.Engine) -> None:
+    desk = Desk()
+    engine.tasker("desk", desk)
+    exid = engine.launch("sequence\n  set f.l []\n  desk 'x'\n  push f.l 1\n  desk 'y'")
+    desk.wait_for(1)
+    engine.flows.return_task(exid, "0_1", {"l": ["first"]})
+    with pytest.raises(MessageRefused, match=r"0_1.*given back"):
+        engine.flows.return_task(exid, "0_1", {"l": ["second"]})
+    desk.wait_for(2)
+    with pytest.raises(MessageRefused, match="0_1"):
+        engine.flows.return_task(exid, "0_1", {"l": ["third"]})
+    assert engine.return_task(desk.tasks[0].id, {"l": ["fourth"]}) is False
+    assert engine.return_task(desk.tasks[1].id, desk.tasks[1].payload) is True
+    done = engine.wait(exid, PATIENCE).view
+    assert done.payload["l"] == ["first", 1]
+
+
+def test_of_many_who_return_a_task_one_wins(engine: af.Engine) -> None:
+    desk = Desk()
+    engine.tasker("desk", desk)
+    exid = engine.launch("sequence\n  desk 'x'\n  desk 'y'")
+    desk.wait_for(1)
+    gate, fates = threading.Barrier(8), []
+
+    def give_back(number: int) -> None:
+        gate.wait(PATIENCE)
+        try:
+            engine.flows.return_task(exid, "0_0", {"by": number})
+        except MessageRefused:
+            fates.append("refused")
+        else:
+            fates.append("taken")
+
+    threads = [threading.Thread(target=give_back, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(fates) == ["refused"] * 7 + ["taken"]
+    assert len(desk.wait_for(2)) == 2
+
+
+def test_a_task_is_given_back_as_it_was(engine: af.Engine) -> None:
+    desk = Desk()
+    engine.tasker("desk", desk)
+    exid = engine.launch("desk 'x'", payload={"a": 1})
+    desk.wait_for(1)
+    engine.flows.return_task(exid, "0", None)
+    assert engine.wait(exid, PATIENCE).view.payload == {"a": 1, "ret": "x"}
+
+
+def test_what_cannot_be_given_back_says_why(engine: af.Engine) -> None:
+    desk = Desk()
+    engine.tasker("desk", desk)
+    exid = engine.launch("sequence\n  desk 'x'")
+    desk.wait_for(1)
+    with pytest.raises(MessageRefused, match="no such task"):
+        engine.flows.return_task(exid, "0", {})
+    with pytest.raises(MessageRefused, match="gone"):
+        engine.flows.return_task(exid, "0_7", {})
+    with pytest.raises(BadPayload, match="JSON object"):
+        engine.flows.return_task(exid, "0_0", [1])  # type: ignore[arg-type]
+    with pytest.raises(UnknownExecution, match="nosuch"):
+        engine.flows.return_task("nosuch", "0_0", {})
+    engine.flows.return_task(exid, "0_0", {"fine": True})
+    assert engine.wait(exid, PATIENCE).view.payload == {"fine": True}
+
+
+def test_a_cancelled_task_is_taken_back(engine: af.Engine) -> None:
+    desk, cancelled = Desk(), []
+    engine.tasker("desk", desk, on_cancel=lambda task: cancelled.append(task.id))
+    exid = engine.launch("sequence\n  desk 'x'\n  set f.next true")
+    (task,) = desk.wait_for(1)
+    assert engine.cancel(exid, "0_0") is True
+    done = engine.wait(exid, PATIENCE).view
+    assert done.status == "done"
+    assert done.payload["next"] is True
+    assert cancelled == [task.id]
+    assert engine.return_task(task.id, {}) is False
+    points = [message["point"] for message in done.history()]
+    assert points.count("detask") == 1
+    assert points.count("return") == 1
+    assert len(engine.core.board) == 0
+
+
+def test_a_tasker_may_insist_on_answering(engine: af.Engine) -> None:
+    desk = Desk()
+    engine.tasker("desk", desk, cancellable=False)
+    exid = engine.launch("desk 'x'")
+    (task,) = desk.wait_for(1)
+    assert engine.cancel(exid) is True
+    assert engine.execution(exid).status == "active"
+    assert engine.return_task(task.id, {"done": True}) is True
+    assert engine.wait(exid, PATIENCE).view.payload == {"done": True}
+
+
+def test_a_killed_flow_leaves_no_task(engine: af.Engine) -> None:
+    desk = Desk()
+    engine.tasker("desk", desk)
+    exid = engine.launch("concurrence\n  desk 'x'\n  desk 'y'")
+    desk.wait_for(2)
+    assert engine.flows.kill(exid) is True
+    assert engine.wait(exid, PATIENCE).status == "cancelled"
+    assert len(engine.core.board) == 0
+    assert engine.core.store.open().rows == []
+    assert engine.flows.kill(exid) is False
+    with pytest.raises(MessageRefused):
+        engine.flows.return_task(exid, "0_0", {})
+
+
+def test_concurrence_that_has_enough_takes_the_other_tasks_back(engine: af.Engine) -> None:
+    desk = Desk()
+    engine.tasker("desk", desk)
+    exid = engine.launch("concurrence expect: 1\n  desk 'x'\n  desk 'y'")
+    first, second = desk.wait_for(2)
+    engine.return_task(first.id, {"by": first.name})
+    done = engine.wait(exid, PATIENCE).view
+    assert done.status == "done"
+    assert done.payload["by"] == first.name
+    assert engine.return_task(second.id, {}) is False
+
+
+def test_domains_the_deepest_wins(engine: af.Engine) -> None:
+    engine.tasker("alice", lambda _task: "root")
+    engine.tasker("alice", lambda _task: "org", domain="org")
+    engine.tasker("bob", lambda _task: "bob", domain="org.rome")
+    assert run(engine, "alice _", domain="main").ret == "root"
+    assert run(engine, "alice _", domain="org").ret == "org"
+    assert run(engine, "alice _", domain="org.rome").ret == "org"
+    assert run(engine, "bob _", domain="org.rome.x").ret == "bob"
+    assert run(engine, "task 'bob'", domain="org").status == "failed"
+
+
+def test_a_router_chooses(engine: af.Engine) -> None:
+    engine.tasker("nato", lambda task: f"{task.body['original_tasker']} is nato")
+    engine.tasker("bob", lambda _task: "bob")
+
+    def route(message: dict[str, Any]) -> Any:
+        name = message["tasker"]
+        return {"alpha": "nato", "nobody": False, "odd": 7}.get(name, True)
+
+    engine.flows.router(route)
+    assert run(engine, "task 'alpha'").ret == "alpha is nato"
+    assert run(engine, "task 'bob'").ret == "bob"
+    refused = run(engine, "task 'nobody'")
+    assert "not found" in refused.failures[0].text
+    assert "7" in run(engine, "task 'odd'").failures[0].text
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+def test_an_unknown_tasker_has_its_own_error(engine: af.Engine) -> None:
+    engine.tasker("alice", lambda _task: None)
+    failed = run(engine, "sequence\n  task 'alicia' 'x'")
+    (failure,) = failed.failures
+    assert failure.kind == "UnknownTasker"
+    assert "alicia" in failure.text
+    assert "'alice'" in failure.text
+
+
+def test_an_unknown_procedure_has_its_own_error(engine: af.Engine) -> None:
+    (failure,) = run(engine, "sequence\n  nada 1").failures
+    assert (failure.nid, failure.kind, failure.line) == ("0_0", "UnknownProcedure", 2)
+    assert "nada" in failure.text
+
+
+@pytest.mark.parametrize("payload", [[], "text", 7, {"a": object()}, {"a": 10**30}])
+def test_a_bad_payload_is_refused_before_anything_is_stored(
+    engine: af.Engine, payload: Any
+) -> None:
+    with pytest.raises(BadPayload):
+        engine.launch("1", payload=payload)
+    with pytest.raises(BadPayload):
+        engine.launch("1", vars=payload)
+    assert list(engine.executions()) == []
+
+
+def test_what_is_not_a_flow_is_refused(engine: af.Engine) -> None:
+    with pytest.raises(FlowSyntaxError, match="line 2"):
+        engine.launch("sequence\n  push f.l (1")
+    with pytest.raises(FlowError, match="its text, or the tree"):
+        engine.launch({"a": 1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("domain", "unit"), [("a-b", "u"), ("", "u"), ("a..b", "u"), ("a", "u-v")])
+def test_names_that_cannot_be_told_apart_are_refused(
+    engine: af.Engine, domain: str, unit: str
+) -> None:
+    with pytest.raises(BadName):
+        engine.launch("1", domain=domain, unit=unit)
+
+
+def test_an_unknown_execution_is_refused_by_every_verb(engine: af.Engine) -> None:
+    verbs: list[Callable[[], Any]] = [
+        lambda: engine.wait("nosuch", 1),
+        lambda: engine.execution("nosuch"),
+        lambda: engine.cancel("nosuch"),
+        lambda: engine.flows.kill("nosuch"),
+        lambda: engine.flows.signal("nosuch", "go"),
+        lambda: engine.flows.re_apply("nosuch", "0", "1"),
+        lambda: engine.flows.add_branches("nosuch", "0", ["1"]),
+        lambda: engine.flows.add_iterations("nosuch", "0", [1]),
+    ]
+    for verb in verbs:
+        with pytest.raises(UnknownExecution, match="nosuch"):
+            verb()
+
+
+def test_a_wait_ends_in_time(engine: af.Engine) -> None:
+    exid = engine.launch("stall _")
+    with pytest.raises(WaitTimeout):
+        engine.wait(exid, 0.01)
+
+
+def test_a_number_too_big_for_the_store_fails_the_flow_and_no_more(engine: af.Engine) -> None:
+    flow = "sequence\n  set i 2\n  loop\n    set i (i * i)\n    break _ if i == 3"
+    failed = run(engine, flow)
+    assert failed.status == "failed"
+    assert run(engine, "1").status == "done"
+
+
+# --- steering ------------------------------------------------------------------------------------
+
+
+def test_re_apply_mends_a_failed_node(engine: af.Engine) -> None:
+    exid = engine.launch("sequence\n  nada 1\n  set f.b 2")
+    failed = engine.wait(exid, PATIENCE).view
+    engine.flows.re_apply(exid, failed.failures[0].nid, "set f.a 1")
+    done = engine.wait(exid, PATIENCE).view
+    assert done.status == "done"
+    assert (done.payload["a"], done.payload["b"]) == (1, 2)
+
+
+def test_re_apply_with_a_payload_takes_the_task_back(engine: af.Engine) -> None:
+    desk = Desk()
+    engine.tasker("desk", desk)
+    exid = engine.launch("sequence\n  desk 'x'\n  desk 'z'", payload={"a": 1})
+    desk.wait_for(1)
+    engine.flows.re_apply(exid, "0_0", "desk 'y'", payload={"a": 2})
+    _, again = desk.wait_for(2)
+    assert (again.name, again.payload["a"]) == ("y", 2)
+    assert engine.return_task(desk.tasks[0].id, {}) is False
+    engine.return_task(again.id, {"a": 3})
+    assert desk.wait_for(3)[2].payload["a"] == 3
+
+
+def test_branches_and_iterations_are_added(engine: af.Engine) -> None:
+    desk = Desk()
+    engine.tasker("desk", desk)
+    exid = engine.launch("sequence\n  concurrence\n    desk 'a'\n    desk 'b'")
+    desk.wait_for(2)
+    engine.flows.add_branches(exid, "0_0", ["desk 'c'", "desk 'd'"])
+    tasks = desk.wait_for(4)
+    assert [task.name for task in tasks] == ["a", "b", "c", "d"]
+    with pytest.raises(MessageRefused, match="0_9"):
+        engine.flows.add_branches(exid, "0_9", ["1"])
+    for task in tasks:
+        engine.return_task(task.id, {task.name: True})
+    assert engine.wait(exid, PATIENCE).view.payload == dict.fromkeys("abcd", True)
+
+    exid = engine.launch("map [ 1 2 ] (def x \\ desk x)")
+    desk.wait_for(5)
+    engine.flows.add_iterations(exid, "0", [3])
+    for number in (5, 6, 7):
+        task = desk.wait_for(number)[number - 1]
+        assert task.name == number - 4
+        engine.return_task(task.id, task.payload)
+    assert engine.wait(exid, PATIENCE).view.ret == [1, 2, 3]
+
+
+def test_signals_from_outside_and_from_other_flows(engine: af.Engine) -> None:
+    waiting = engine.launch("sequence\n  on 'go'\n  set f.went sig")
+    other = engine.launch("sequence\n  on 'go'")
+    engine.flows.signal(other, "stop")
+    engine.flows.signal(other, "go", {"by": "hand"})
+    assert engine.wait(other, PATIENCE).view.payload["by"] == "hand"
+    run(engine, f"signal 'go' exid: '{waiting}'")
+    assert engine.wait(waiting, PATIENCE).status in {"done", "failed"}
+    assert run(engine, "signal 'go' exid: 'nobody'").status == "done"
+
+
+def test_traps_watch_the_flows_of_a_domain(
+    opened: Callable[[], af.Engine],
+) -> None:
+    engine = opened()
+    desk = Desk()
+    engine.tasker("desk", desk)
+    watcher = engine.launch(
+        "sequence\n  trap tag: 'x' range: 'subdomain' (def msg \\ desk msg.exid)\n  stall _",
+        domain="org",
+    )
+    run(engine, "1")  # anything after which the trap is set
+    run(engine, "sequence tag: 'x'", domain="elsewhere")
+    first = engine.launch("sequence tag: 'x'", domain="org.rome")
+    assert desk.wait_for(1)[0].name in {first, None}
+    engine = opened()
+    again = Desk()
+    engine.tasker("desk", again)
+    engine.launch("sequence tag: 'x'", domain="org")
+    tasks = again.wait_for(2)  # the one that was not answered, and the new one
+    assert {task.exid for task in tasks} == {watcher}
+    assert len({task.id for task in tasks}) == 2
+
+
+def test_subflows_and_variables_of_domains(engine: af.Engine) -> None:
+    engine.flows.subflow("greet", 'set f.hello "hello $(name)"')
+    engine.flows.define("name", "world")
+    engine.flows.define("name", "Rome", domain="org.rome")
+    assert run(engine, "graft 'greet'").payload["hello"] == "hello world"
+    assert run(engine, "graft 'greet'", domain="org.rome").payload["hello"] == "hello Rome"
+
+
+# --- states --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        "sequence\n  set f.x \"$(nada 1||'y')\"\n  1",
+        "sequence on_error: (def err \\ 1)\n  nada 1",
+        "concurrence expect: 1\n  stall _\n  1",
+        "sequence\n  on 'x' \\ trace 'y'\n  1",
+        "sequence\n  part \\ 2\n  1",
+        "sequence\n  define f x \\ x\n  map [ 1 2 ] f",
+        "sequence timeout: '1h'\n  1",
+        "sequence\n  every '1h' \\ trace 'x'\n  1",
+        "sequence",
+    ],
+)
+def test_a_terminated_execution_is_never_left_active(engine: af.Engine, flow: str) -> None:
+    done = run(engine, flow)
+    assert done.status == "done"
+    assert done.timers == []
+    assert engine.core.row(done.exid).status == "done"
+    assert engine.core.store.due() == []
+    assert engine.core.store.open().rows == []
+
+
+def test_loops_do_not_starve_others(engine: af.Engine) -> None:
+    endless = [engine.launch("loop\n  1") for _ in range(3)]
+    for _ in range(5):
+        assert run(engine, "sequence\n  1\n  2").ret == 2
+    for exid in endless:
+        assert engine.execution(exid).status == "active"
+        assert engine.flows.kill(exid) is True
+        assert engine.wait(exid, PATIENCE).status == "cancelled"
+
+
+def test_history_is_kept_until_it_is_purged(engine: af.Engine) -> None:
+    done = run(engine, "sequence\n  trace 'a'\n  trace 'b'", payload={"big": list(range(5_000))})
+    assert done.traces() == ["a", "b"]
+    history = done.history()
+    assert history[0]["payload"]["big"] == "(5,000 elements, not kept in the history)"
+    assert [run["run"] for run in done.runs()] == list(range(1, done.counters["runs"] + 1))
+    engine.purge(before=engine.core.clock.now() + 1)
+    assert engine.core.store.history(done.exid).rows == []
+    with pytest.raises(UnknownExecution):
+        engine.execution(done.exid)
+
+
+def test_what_waits_is_found_again(opened: Callable[[], af.Engine]) -> None:
+    engine = opened()
+    desk = Desk()
+    engine.tasker("desk", desk)
+    exids = engine.flows.launch_many(
+        "sequence\n  desk 'x'\n  set f.n (f.n + 1)", ({"n": n} for n in range(300))
+    )
+    before = {task.id for task in desk.wait_for(300)}
+    assert len(set(exids)) == 300
+
+    engine = opened()
+    again = Desk()
+    engine.tasker("desk", again)
+    engine.resume()
+    tasks = again.wait_for(300)
+    assert {task.id for task in tasks} == before
+    for task in tasks:
+        assert engine.return_task(task.id, task.payload) is True
+    for number, exid in enumerate(exids):
+        assert engine.wait(exid, PATIENCE).view.payload["n"] == number + 1
+
+
+def test_flows_wait_for_their_taskers_when_an_engine_is_opened(
+    opened: Callable[[], af.Engine],
+) -> None:
+    engine = opened()
+    desk = Desk()
+    engine.tasker("desk", desk)
+    exid = engine.launch("sequence\n  sleep '1ms'\n  alice 'x'")
+    engine = opened()  # whether it had slept or not: alice is not there until she is registered
+    engine.tasker("alice", lambda task: f"alice {task.name}")
+    engine.tasker("desk", desk)
+    ended = engine.wait(exid, PATIENCE).view
+    assert ended.ret == "alice x" or "alice" in ended.failures[0].text
+
+
+@pytest.mark.soak
+def test_ten_thousand_that_wait_are_found_again(opened: Callable[[], af.Engine]) -> None:
+    engine = opened()
+    desk = Desk()
+    engine.tasker("desk", desk)
+    engine.flows.launch_many("desk 'x'", ({"n": n} for n in range(10_000)))
+    before = {task.id for task in desk.wait_for(10_000)}
+    engine = opened()
+    again = Desk()
+    engine.tasker("desk", again)
+    engine.resume()
+    assert {task.id for task in again.wait_for(10_000)} == before
+
+
+@pytest.mark.parametrize(
+    ("tree", "why"),
+    [
+        (["_att"], r"not \['_att'\]$"),
+        (["sequence", [["_att"]], 1], r"in which \['_att'\] is no \[head, content, line\]"),
+        (["sequence", [["_num", 1, 1], 7], 1], "in which 7 is no"),
+        ([["sequence"], [], 1], r"in which \['sequence'\] is no"),
+        (["sequence", [], "one"], "not "),
+        ({"sequence": []}, "not {'sequence'"),
+        (None, "not None"),
+    ],
+)
+def test_what_is_no_tree_is_refused_at_once(engine: af.Engine, tree: Any, why: str) -> None:
+    with pytest.raises(FlowError, match=why):
+        engine.launch(tree)
