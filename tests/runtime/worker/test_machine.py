@@ -66,7 +66,7 @@ def row_of(state: PairState, event: Event, facts: Facts) -> Row:
 # --- the model: the rules of the pair in prose, as one function ----------------------------------
 
 
-def state_after(state: PairState, event: Event, facts: Facts) -> PairState:  # noqa: C901, PLR0911
+def state_after(state: PairState, event: Event, facts: Facts) -> PairState:  # noqa: C901, PLR0911, PLR0912
     """Return the state that the rules ask for, written without looking at the table."""
     busy = facts.running > 0
     if state is S.DEAD:
