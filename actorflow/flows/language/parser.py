@@ -264,7 +264,8 @@ class Parser(Texts):
 
     def _bad_number(self, start: int) -> FlowSyntaxError:
         return self.source.error(
-            start, f"a number may have {MAX_DIGITS} digits and must fit a float"
+            start,
+            f"a number may have {MAX_DIGITS} digits; a whole one must fit 64 bits, any other a float",
         )
 
     # -- brackets --------------------------------------------------------------------------------
