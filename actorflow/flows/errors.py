@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from actorflow.flows.limits import LIMITS
 from actorflow.runtime.errors import ActorflowError
 
 
@@ -38,6 +39,10 @@ class BadPayload(FlowError):
     """A payload that is not a JSON object."""
 
 
+class LimitExceeded(FlowError):
+    """More than a limit allows was asked for; its text names the limit."""
+
+
 class MessageRefused(FlowError):
     """A message without effect: a task given back twice, an answer from a node that is gone."""
 
@@ -45,16 +50,42 @@ class MessageRefused(FlowError):
 def check_payload(payload: Any) -> dict[str, Any]:
     """Return ``payload`` when it is a JSON object.
 
-    Raises BadPayload, which names what is wrong, when it is not.
+    Raises BadPayload, which names what is wrong, when it is not, or is larger than
+    `LIMITS.payload` or deeper than `LIMITS.depth`.
     """
     if type(payload) is not dict:
         raise BadPayload(f"a payload is a JSON object, not {type(payload).__name__}: {payload!r}")
     try:
-        checked = msgspec.json.decode(msgspec.json.encode(payload), type=dict[str, Any])
+        data = msgspec.json.encode(payload)
+        if len(data) > LIMITS.payload:
+            raise BadPayload(
+                f"the payload has {len(data):,} bytes, and may have {LIMITS.payload:,}: keep large"
+                " data elsewhere and send its address"
+            )
+        checked = msgspec.json.decode(data, type=dict[str, Any])
         msgspec.msgpack.encode(checked)  # refuses whole numbers that cannot be stored
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise BadPayload(f"the payload is not JSON: {error}") from error
+    if data.count(b"[") + data.count(b"{") > LIMITS.depth:
+        _check_depth(checked)
     return checked
+
+
+def _check_depth(payload: dict[str, Any]) -> None:
+    """Refuse a payload that is nested too deep. Takes time linear in its size."""
+    level: list[Any] = [payload]
+    for _ in range(LIMITS.depth):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
+        if not level:
+            return
+    raise BadPayload(
+        f"the arrays and objects of the payload nest deeper than {LIMITS.depth} levels"
+    )
 
 
 def error_dict(error: BaseException, *, procedure: str | None, line: int | None) -> dict[str, Any]:
