@@ -17,6 +17,7 @@ from actorflow.flows.execution.messages import (
     cancel,
     enter,
     failures,
+    intake,
     leave,
     tasks,
     timers,
@@ -25,9 +26,10 @@ from actorflow.flows.execution.messages import (
 from actorflow.flows.execution.node import ROOT, Message, Node, Payload, child_id, without_suffix
 from actorflow.flows.execution.outcome import Outcome, Refusal
 from actorflow.flows.execution.state import Execution, Status
+from actorflow.flows.limits import LIMITS, Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from random import Random
 
     from actorflow.flows.execution.procedure import Procedure
@@ -51,6 +53,7 @@ def run(
     taskers: Taskers | None = None,
     rng: Random | None = None,
     observer: Observer | None = None,
+    limits: Limits = LIMITS,
 ) -> Outcome:
     """Process ``messages``, and what they lead to, in one FIFO.
 
@@ -59,7 +62,8 @@ def run(
     Stops when nothing is left, after ``max_messages``, or when ``keep_going()`` (asked before each
     message but the first) says no; what is then left over is in the outcome. ``procedures`` finds
     them by name; ``observer`` is told of each message after it was processed. Never raises for what
-    the flow does: that becomes a ``failed`` message.
+    the flow does: that becomes a ``failed`` message; nor for a message that makes no sense: that is
+    refused.
     """
     one = Run(
         state,
@@ -68,6 +72,7 @@ def run(
         loader=loader or NoLoader(),
         taskers=taskers or NoTaskers(),
         rng=rng,
+        limits=limits,
     )
     return one.go(messages, max_messages, keep_going, observer)
 
@@ -84,6 +89,7 @@ class Run:
         loader: Loader,
         taskers: Taskers,
         rng: Random | None,
+        limits: Limits = LIMITS,
     ) -> None:
         """Take a state; it is forked node by node as nodes are touched."""
         self.procedures = procedures
@@ -93,6 +99,7 @@ class Run:
         self.loader = loader
         self.taskers = taskers
         self.rng = rng
+        self.limits = limits
         self.nodes: dict[str, Node] = dict(state.nodes)
         self.counters = dict(state.counters)
         self.traps = list(state.traps)
@@ -120,7 +127,7 @@ class Run:
     ) -> Outcome:
         """Run the loop and close the books."""
         queue = self.queue
-        queue.extend(map(dict, messages))
+        queue.extend(self._taken(messages))
         counters = self.counters
         runs = counters["runs"] = max(counters.get("runs", 0), 0) + 1
         history = self.out.messages
@@ -131,11 +138,16 @@ class Run:
                 break
             message = queue.popleft()
             if queue:
-                if message["point"] == "terminated":
+                if message.get("point") == "terminated":
                     queue.append(message)
                     message = queue.popleft()
-            elif message["point"] == "execute" and (
-                passed := self._process_plain(message, max_messages - processed, observer)
+            if "er" not in message and (why := intake.fault(self, message)) is not None:
+                self.refuse(message, why)
+                continue
+            if (
+                not queue
+                and message["point"] == "execute"
+                and (passed := self._process_plain(message, max_messages - processed, observer))
             ):
                 processed += passed
                 continue
@@ -153,6 +165,14 @@ class Run:
         if processed:
             counters["omsgs"] = counters.get("omsgs", 0) + len(self.out.signals)
         return self._finish()
+
+    def _taken(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """Yield copies of the messages; refuse what is none."""
+        for message in messages:
+            if type(message) is dict:
+                yield message.copy()
+            else:
+                self.refuse({"point": None, "given": message}, "it is not an object")
 
     def _process_plain(self, message: Message, room: int, observer: Observer | None) -> int:
         """Process plain attributes, if that is what is executed; return how many messages."""
@@ -359,7 +379,7 @@ class Run:
     def refuse(self, message: Message, why: str) -> None:
         """Note that a message has no effect, and why."""
         self.out.refused.append(
-            Refusal(message, MessageRefused(f"{message['point']} refused: {why}"))
+            Refusal(message, MessageRefused(f"{message.get('point')} refused: {why}"))
         )
 
     def _end_message(self, message: Message, came_from: str | None) -> Message:
