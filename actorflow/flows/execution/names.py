@@ -22,6 +22,7 @@ from actorflow.flows.values.paths import (
     path_text,
     set_path,
 )
+from actorflow.flows.values.regexes import to_regex
 from actorflow.flows.values.values import (
     MISSING,
     Value,
@@ -29,7 +30,6 @@ from actorflow.flows.values.values import (
     is_regex,
     kind_name,
     to_json,
-    to_regex,
 )
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError, NotFound
-from actorflow.flows.values.values import dup_function, to_regex
+from actorflow.flows.values.regexes import to_regex
+from actorflow.flows.values.values import dup_function
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node

@@ -95,7 +95,7 @@ def _cancel(run: Run, message: Message) -> str | None:
     return _at_node(run, message) or _payload(message)
 
 
-def _receive(run: Run, message: Message) -> str | None:
+def _receive(_run: Run, message: Message) -> str | None:
     if message.get("nid") is None and message.get("from") is None:
         return "it names neither the node that answers (from) nor the one it answers to (nid)"
     return _payload(message)
@@ -107,7 +107,7 @@ def _task(run: Run, message: Message) -> str | None:
     return _at_node(run, message) or _payload(message)
 
 
-def _return(run: Run, message: Message) -> str | None:
+def _return(_run: Run, message: Message) -> str | None:
     return None if message.get("nid") is not None else "it names no node (nid)"
 
 
@@ -117,7 +117,7 @@ def _failed(run: Run, message: Message) -> str | None:
     return _at_node(run, message) or _payload(message)
 
 
-def _signal(run: Run, message: Message) -> str | None:
+def _signal(_run: Run, message: Message) -> str | None:
     if type(message.get("name")) is not str:
         return f"{brief(message.get('name'))} is not the name of a signal"
     return _payload(message)
@@ -129,7 +129,7 @@ def _schedule(run: Run, message: Message) -> str | None:
     return _at_node(run, message)
 
 
-def _trigger(run: Run, message: Message) -> str | None:
+def _trigger(_run: Run, message: Message) -> str | None:
     return _released(message) if message.get("nid") is not None else "it names no node (nid)"
 
 
@@ -164,14 +164,14 @@ def _add(run: Run, message: Message) -> str | None:
     return _at_node(run, message) or _payload(message)
 
 
-def _tags(run: Run, message: Message) -> str | None:
+def _tags(_run: Run, message: Message) -> str | None:
     tags: Any = message.get("tags")
     if type(tags) is not list or not all(type(tag) is str for tag in tags):
         return f"{brief(tags)} is not an array of tags"
     return _payload(message)
 
 
-def _ours(run: Run, message: Message) -> str | None:
+def _ours(_run: Run, _message: Message) -> str | None:
     return "only the execution itself says that"
 
 
