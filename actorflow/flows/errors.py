@@ -54,7 +54,9 @@ def check_payload(payload: Any) -> dict[str, Any]:
     `LIMITS.payload` or deeper than `LIMITS.depth`.
     """
     if type(payload) is not dict:
-        raise BadPayload(f"a payload is a JSON object, not {type(payload).__name__}: {payload!r}")
+        raise BadPayload(
+            f"a payload is a JSON object, not {type(payload).__name__}: {payload!r:.100}"
+        )
     try:
         data = msgspec.json.encode(payload)
         if len(data) > LIMITS.payload:

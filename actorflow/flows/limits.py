@@ -39,7 +39,7 @@ class Limits:
     """Instructions of a compiled regular expression."""
     pattern_steps: int = 100_000_000
     """Instructions of a regular expression times the characters of the text it is matched with."""
-    split_seconds: float = 1.0
+    split_seconds: float = 2.0
     """CPU seconds for finding all matches of a regular expression in one text."""
     period: float = 0.1
     """Seconds between two firings of a timer that repeats, at least."""

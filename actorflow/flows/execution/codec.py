@@ -61,7 +61,7 @@ def tree_from(data: bytes) -> Tree:
 def encode(execution: Execution) -> bytes:
     """Return the execution as bytes.
 
-    Payloads, values and trees that nodes share are written once.
+    Payloads, values and trees that nodes share are written once. The execution is told its size.
     """
     gathered = Gathered()
     trees: list[bytes] = []
@@ -74,7 +74,10 @@ def encode(execution: Execution) -> bytes:
             trees.append(tree_bytes(node.tree))
     lean = execution.__copy__()  # type: ignore[attr-defined] # msgspec does not tell
     lean.nodes = nodes
-    return _encode(_Stored(lean, gathered.payloads, gathered.values, trees))
+    lean.stored = 0
+    data = _encode(_Stored(lean, gathered.payloads, gathered.values, trees))
+    execution.stored = len(data)
+    return data
 
 
 def decode(data: bytes) -> Execution:
@@ -85,4 +88,5 @@ def decode(data: bytes) -> Execution:
         node.payload = payloads[node.payload[_PLACE]]
         if node.tree is not None:
             node.tree = tree_from(stored.trees[node.tree[1]])
+    stored.execution.stored = len(data)
     return stored.execution

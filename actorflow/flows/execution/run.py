@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.errors import FlowError, MessageRefused, UnknownProcedure, error_dict
+from actorflow.flows.errors import (
+    FlowError,
+    LimitExceeded,
+    MessageRefused,
+    UnknownProcedure,
+    error_dict,
+)
 from actorflow.flows.execution import garbage, literal_attributes
 from actorflow.flows.execution.environment import Loader, NoLoader, NoTaskers, Observer, Taskers
 from actorflow.flows.execution.messages import (
@@ -27,6 +33,7 @@ from actorflow.flows.execution.node import ROOT, Message, Node, Payload, child_i
 from actorflow.flows.execution.outcome import Outcome, Refusal
 from actorflow.flows.execution.state import Execution, Status
 from actorflow.flows.limits import LIMITS, Limits
+from actorflow.flows.values.sizes import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -100,6 +107,9 @@ class Run:
         self.taskers = taskers
         self.rng = rng
         self.limits = limits
+        self.sizes = Sizes(limits)
+        self.is_full = state.stored > limits.state
+        self.most_nodes = 0 if self.is_full else limits.nodes
         self.nodes: dict[str, Node] = dict(state.nodes)
         self.counters = dict(state.counters)
         self.traps = list(state.traps)
@@ -279,6 +289,20 @@ class Run:
         number = self.counters.get("funs", 0)
         self.counters["funs"] = number + 1
         return number
+
+    def check_room(self, more: int) -> None:
+        """Raise LimitExceeded when there is no room for more nodes, those on their way included."""
+        if self.is_full:
+            raise LimitExceeded(
+                f"the execution is stored in {self._state.stored:,} bytes, and may have"
+                f" {self.limits.state:,}: it starts no new nodes"
+            )
+        nodes = len(self.nodes) + len(self.queue) + more
+        if nodes > self.limits.nodes:
+            raise LimitExceeded(
+                f"the execution would have {nodes:,} nodes at once, and may have"
+                f" {self.limits.nodes:,}"
+            )
 
     def remove(self, nid: str) -> None:
         """Forget a node."""

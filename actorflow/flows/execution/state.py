@@ -96,6 +96,8 @@ class Execution(msgspec.Struct, omit_defaults=True):
     """With which it ended."""
     cancelled: bool = False
     """Whether it ended because its root was cancelled or killed."""
+    stored: int = 0
+    """Bytes it took when it was last stored; not stored itself."""
 
     @property
     def status(self) -> Status:

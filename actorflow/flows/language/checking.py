@@ -8,7 +8,7 @@ from actorflow.flows.language.source import FlowSyntaxError
 from actorflow.flows.language.tree import Tree, children, strays
 from actorflow.flows.limits import LIMITS, Limits
 
-__all__ = ["EmptyFlow", "check_text", "check_tree"]
+__all__ = ["EmptyFlow", "check_depth", "check_text", "check_tree"]
 
 
 class EmptyFlow(FlowSyntaxError):
@@ -40,26 +40,26 @@ def check_text(text: str, *, file: str | None = None, limits: Limits = LIMITS) -
         source = text.split("\n", 1)[0]
         problem = "the flow is empty: it needs at least one line that is no comment"
         raise EmptyFlow(problem, file=file, line=1, column=1, source=source)
-    _check_depth(tree, limits)
+    check_depth(tree, limits)
     return tree
 
 
-def check_tree(tree: Tree, *, limits: Limits = LIMITS) -> Tree:
-    """Return a tree that can be executed and stored. Takes time linear in its size.
+def check_tree(tree: Tree, *, limits: Limits = LIMITS, above: int = 0) -> Tree:
+    """Return a tree that can be executed and stored, with ``above`` levels above it.
 
-    Raises FlowError when it is none, and LimitExceeded when it is deeper than `limits.tree_depth`.
+    Takes time linear in its size. Raises FlowError when it is none, and LimitExceeded when it is deeper than `limits.tree_depth`.
     """
     for stray in strays(tree):
         where = "" if stray is tree else f", in which {stray!r:.100} is no [head, content, line]"
         raise FlowError(f"a flow is a tree [head, content, line], not {tree!r:.100}{where}")
-    _check_depth(tree, limits)
+    check_depth(tree, limits, above)
     return tree
 
 
-def _check_depth(tree: Tree, limits: Limits) -> None:
-    """Go through the levels of a tree, one after the other."""
+def check_depth(tree: Tree, limits: Limits, above: int = 0) -> None:
+    """Raise LimitExceeded when a tree with ``above`` levels above it is too deep."""
     level = [tree]
-    for _ in range(limits.tree_depth):
+    for _ in range(above, limits.tree_depth):
         level = [child for one in level for child in children(one)]
         if not level:
             return

@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from actorflow.flows.errors import FlowError
+from actorflow.flows.errors import FlowError, LimitExceeded
 
 _UNITS: Final = {
     "y": 365 * 86400.0,
@@ -50,6 +50,7 @@ _NAMED_HOURS: Final = {
     },
 }
 _YEARS_AHEAD: Final = 9
+_LONGEST: Final = 1_000 * _UNITS["year"]
 
 
 def duration(text: str) -> float:
@@ -62,7 +63,7 @@ def duration(text: str) -> float:
     """
     bare = text.strip()
     if re.fullmatch(r"\d+(\.\d+)?", bare):
-        return float(bare)
+        return _within_reach(float(bare), text)
     total, at = 0.0, 0
     while at < len(bare):
         match = _PART.match(bare, at)
@@ -78,9 +79,15 @@ def duration(text: str) -> float:
         at = match.end()
     if at == 0 or at < len(bare):
         raise FlowError(
-            f'cannot read duration "{text}": write it like "1h30m", "2 days" or "500ms"'
+            f'cannot read duration "{text:.100}": write it like "1h30m", "2 days" or "500ms"'
         )
-    return total
+    return _within_reach(total, text)
+
+
+def _within_reach(seconds: float, text: str) -> float:
+    if seconds > _LONGEST:
+        raise LimitExceeded(f'the duration "{text:.100}" is longer than 1,000 years')
+    return seconds
 
 
 def point_in_time(text: str) -> float:

@@ -23,7 +23,7 @@ def create_node(run: Run, message: Message) -> None:
         message["payload"] = {}
         if payload is not None:
             raise BadPayload(
-                f"a payload is a JSON object, not {type(payload).__name__}: {payload!r}"
+                f"a payload is a JSON object, not {type(payload).__name__}: {payload!r:.100}"
             )
     nid, tree = message["nid"], message["tree"]
     parent = message.get("from")
@@ -38,6 +38,10 @@ def create_node(run: Run, message: Message) -> None:
     run.nodes[nid] = node
     run.mine.add(nid)
     run.trees[nid] = tree
+    if len(run.nodes) > run.most_nodes:
+        node.tree = tree
+        run.orphans.append(nid)
+        run.check_room(0)
     for kind, key in _HANDLERS:
         given = message.get(key)
         if type(given) is list:

@@ -160,7 +160,7 @@ def _add(run: Run, message: Message) -> str | None:
         if type(trees) is not list or type(tnid) is not str or _NID.fullmatch(tnid) is None:
             return "it needs an array of trees, and the id (tnid) of the first of them"
         for tree in trees:
-            check_tree(tree, limits=run.limits)
+            check_tree(tree, limits=run.limits, above=tnid.count("_"))
     return _at_node(run, message) or _payload(message)
 
 
