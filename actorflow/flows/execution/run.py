@@ -138,6 +138,7 @@ class Run:
         """Run the loop and close the books."""
         queue = self.queue
         queue.extend(self._taken(messages))
+        incoming = len(queue)
         counters = self.counters
         runs = counters["runs"] = max(counters.get("runs", 0), 0) + 1
         history = self.out.messages
@@ -148,15 +149,17 @@ class Run:
                 break
             message = queue.popleft()
             if queue:
-                if message.get("point") == "terminated":
+                if message["point"] == "terminated":
                     queue.append(message)
                     message = queue.popleft()
-            if "er" not in message and (why := intake.fault(self, message)) is not None:
-                self.refuse(message, why)
-                continue
+            if incoming:
+                incoming -= 1
+                if "er" not in message and (why := intake.fault(self, message)) is not None:
+                    self.refuse(message, why)
+                    continue
             if (
-                not queue
-                and message["point"] == "execute"
+                message["point"] == "execute"
+                and not queue
                 and (passed := self._process_plain(message, max_messages - processed, observer))
             ):
                 processed += passed
@@ -177,12 +180,14 @@ class Run:
         return self._finish()
 
     def _taken(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """Yield copies of the messages; refuse what is none."""
+        """Yield copies of the messages; refuse what is none, or of a point that there is not."""
         for message in messages:
-            if type(message) is dict:
-                yield message.copy()
-            else:
+            if type(message) is not dict:
                 self.refuse({"point": None, "given": message}, "it is not an object")
+            elif (why := intake.bad_point(message)) is not None:
+                self.refuse(message, why)
+            else:
+                yield message.copy()
 
     def _process_plain(self, message: Message, room: int, observer: Observer | None) -> int:
         """Process plain attributes, if that is what is executed; return how many messages."""

@@ -18,23 +18,35 @@ if TYPE_CHECKING:
 
     from actorflow.flows.execution.node import Message
     from actorflow.flows.execution.run import Run
+    from actorflow.flows.language.tree import Tree
 
+_KNOWN = 512
+_checked: dict[int, Tree] = {}
 _NID = re.compile(r"\d+(?:_\d+)*(?:-\d+)?")
 
 
-def fault(run: Run, message: Message) -> str | None:
-    """Return why a message from outside cannot be processed now, or None when it can."""
+def bad_point(message: Message) -> str | None:
+    """Return what is wrong with the point of a message, or None."""
     point = message.get("point")
-    check = _CHECKS.get(point) if type(point) is str else None
-    if check is None:
+    if type(point) is not str or point not in _POINTS:
         return f"there is no point {brief(point)}"
+    if point not in _CHECKS and "er" not in message:
+        return "only the execution itself says that"
+    return None
+
+
+def fault(run: Run, message: Message) -> str | None:
+    """Return why a message from outside cannot be processed now, or None when it can.
+
+    Its point is one that can come from outside.
+    """
     if message.setdefault("exid", run.exid) != run.exid:
         return f"it is for execution {brief(message['exid'])}, and this is {run.exid}"
     for field, (kinds, wanted) in _FIELDS.items():
         if type(value := message.get(field)) not in kinds:
             return f"{field} is {brief(value)}, and has to be {wanted}"
     try:
-        return check(run, message)
+        return _CHECKS[message["point"]](run, message)
     except FlowError as error:
         return str(error)
 
@@ -64,8 +76,18 @@ def _execute(run: Run, message: Message) -> str | None:
         return f"node {nid} is there already"
     if (parent := message.get("from")) is not None and parent not in run.nodes:
         return f"there is no node {parent}"
-    check_tree(message.get("tree") or [], limits=run.limits)
+    _check_launched(run, message.get("tree") or [])
     return _payload(message)
+
+
+def _check_launched(run: Run, tree: Tree) -> None:
+    """Check a tree; those launched lately are remembered, for trees never change."""
+    if _checked.get(id(tree)) is tree:
+        return
+    check_tree(tree, limits=run.limits)
+    if len(_checked) >= _KNOWN:
+        _checked.clear()
+    _checked[id(tree)] = tree
 
 
 def _payload(message: Message) -> str | None:
@@ -171,10 +193,6 @@ def _tags(_run: Run, message: Message) -> str | None:
     return _payload(message)
 
 
-def _ours(_run: Run, _message: Message) -> str | None:
-    return "only the execution itself says that"
-
-
 _CHECKS: dict[str, Callable[[Run, Message], str | None]] = {
     "execute": _execute,
     "receive": _receive,
@@ -190,6 +208,5 @@ _CHECKS: dict[str, Callable[[Run, Message], str | None]] = {
     "add": _add,
     "entered": _tags,
     "left": _tags,
-    "terminated": _ours,
-    "ceased": _ours,
 }
+_POINTS = frozenset((*_CHECKS, "terminated", "ceased"))
