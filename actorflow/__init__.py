@@ -73,9 +73,9 @@ from actorflow.runtime.worker.spec import Worker, spawn
 
 if TYPE_CHECKING:
     from actorflow.application import Engine
-    from actorflow.bench.trace import record
     from actorflow.engine.tasks.tasker import HOLD
     from actorflow.flows.service.taskers import FlowTask
+    from actorflow.lab.recording import record
     from actorflow.runtime.prometheus import Collector
 
 __version__ = "0.1.0"
@@ -163,7 +163,7 @@ _LATER = {
     "Engine": "actorflow.application",
     "FlowTask": "actorflow.flows.service.taskers",
     "HOLD": "actorflow.engine.tasks.tasker",
-    "record": "actorflow.bench.trace",
+    "record": "actorflow.lab.recording",
 }
 
 

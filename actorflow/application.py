@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from actorflow.engine.clock import WALL
 from actorflow.engine.engine import Engine as BareEngine
-from actorflow.flows.execution.run import MAX_MESSAGES
+from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.service.front import Flows
 from actorflow.flows.service.kind import KIND as FLOW
 

@@ -26,18 +26,18 @@ def application() -> typer.Typer:
 
         typer.echo(__version__)
 
-    # Everything behind `bench` is parsed by the lab itself, which is imported only then.
+    # Everything behind `lab` is parsed by the lab itself, which is imported only then.
     @app.command(
         add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     )
-    def bench(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
+    def lab(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
         """Compare batching policies on your traffic: simulate, measure, advise."""
         try:
-            from actorflow.bench.commands import app as lab  # noqa: PLC0415
+            from actorflow.lab.commands import app as commands  # noqa: PLC0415
         except ImportError as error:
-            sys.exit(f"the policy lab needs {error.name}: pip install 'actorflow[bench]'")
-        lab(arguments or [], prog_name="actorflow bench")
+            sys.exit(f"the policy lab needs {error.name}: pip install 'actorflow[lab]'")
+        commands(arguments or [], prog_name="actorflow lab")
 
     @app.command(
         add_help_option=False,

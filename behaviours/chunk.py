@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from behaviours.arguments import count, function, number, shown
 from behaviours.contract import Reason, Refusal, Tally, unusable, unwrap
 from behaviours.errors import Malformed, brief
+from behaviours.queue import Queue
 from behaviours.wrapper import Wrapper
 
 if TYPE_CHECKING:
@@ -124,6 +125,18 @@ class Chunk(Wrapper):
         0
         """
         return self._inner.tally() + Tally(rejected=self._rejected)
+
+    @property
+    def portion(self) -> int | None:
+        """How many messages of a plain `Queue` make a batch; `None` for any other inner behaviour.
+
+        >>> from behaviours import Queue, Unique
+        >>> Chunk(Queue(), 2).portion, Chunk(Unique(), 2).portion
+        (2, None)
+        """
+        if type(self._inner) is not Queue or self._weight is not None:
+            return None
+        return int(self._size)
 
     def _has_weight(self, message: Any, refused: list[Refusal]) -> bool:
         """Return whether a message has a weight, and record the refusal if not."""

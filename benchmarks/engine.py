@@ -32,7 +32,7 @@ if str(ROOT) not in sys.path:
 
 from benchmarks import engine_peers as peers  # noqa: E402
 from benchmarks.machine import busy, describe, resident  # noqa: E402
-from benchmarks.report import put_between_markers  # noqa: E402
+from benchmarks.tables import put_between_markers  # noqa: E402
 
 Figures = dict[str, float]
 MESSAGE = {"order": 7, "text": "hello"}
@@ -272,7 +272,7 @@ Case = tuple[str, str, str, dict[str, int]]
 
 
 def cases(*, quick: bool) -> list[Case]:
-    """Give section, label, load and options of each case."""
+    """Return section, label, load and options of each case."""
     few = 5 if quick else 1
     subjects = [name for name, (package, _) in peers.PEERS.items() if peers.version(package)]
     sizes = (1_000, 10_000) if quick else (1_000, 10_000, 100_000)
@@ -312,7 +312,7 @@ Found = dict[str, dict[str, list[Figures]]]
 
 
 def measure(chosen: list[Case], rounds: int) -> Found:
-    """Run the cases in turn, so many rounds; large populations only once."""
+    """Run the cases in turn, for a number of rounds; large populations only once."""
     found: Found = {}
     for round_ in range(rounds):
         for case in chosen:
@@ -327,7 +327,7 @@ def measure(chosen: list[Case], rounds: int) -> Found:
 
 
 def median(found: Found, section: str, label: str, figure: str) -> float | None:
-    """Give the middle of the rounds."""
+    """Return the median of the rounds."""
     values = [
         each[figure]
         for each in found.get(section, {}).get(label, [])
@@ -431,7 +431,7 @@ def goals(found: Found) -> list[tuple[str, str, float | None, bool | None]]:
 
 
 def as_markdown(found: Found) -> str:
-    """Give the results as a section of RESULTS.md."""
+    """Return the results as a section of RESULTS.md."""
     lines = ["## Engine", ""]
     lines += [f"- {name}: {value}" for name, value in describe().items()]
     for label, (package, _) in peers.PEERS.items():

@@ -18,7 +18,7 @@ __all__ = ["PEERS", "bare_commits", "version"]
 
 
 def version(package: str) -> str | None:
-    """Give the version of a package, `None` if it is not installed."""
+    """Return the version of a package, `None` if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

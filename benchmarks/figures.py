@@ -1,6 +1,6 @@
-"""Draw the pictures of the documentation with the lab itself: `make docs-figures`.
+"""Draw the figures of the documentation with the lab itself: `make docs-figures`.
 
-Everything is simulated from fixed seeds, so the pictures change only when the code does.
+Everything is simulated from fixed seeds, so the figures change only when the code does.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actorflow.bench import figures
-from actorflow.bench.policies import parse_policies
-from actorflow.bench.simulate import simulate
-from actorflow.bench.timeline import timeline
+from actorflow.lab.models.policies import parse_policies
+from actorflow.lab.report import figures
+from actorflow.lab.report.timeline import timeline
+from actorflow.lab.run.simulate import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from matplotlib.figure import Figure
 
-    from actorflow.bench.results import Result
-    from actorflow.bench.traffic import Message
+    from actorflow.lab.models.traffic import Message
+    from actorflow.lab.run.result import Result
 
 FOLDER = Path(__file__).parent.parent / "docs" / "figures"
 DPI = 100
@@ -49,7 +49,7 @@ BEHAVIOURS = {
     "expire": ("expire(stack, 8ms)", "number"),
     "adaptive": ("adaptive(queue, 32ms)", "number"),
 }
-"""For each behaviour a policy that shows it, and what is written on the messages."""
+"""For each behaviour a policy that shows it, and the label of the messages."""
 
 
 def run(traffic: str, service: str, *policies: str) -> list[Result]:
@@ -57,8 +57,8 @@ def run(traffic: str, service: str, *policies: str) -> list[Result]:
     return [simulate(traffic, service, policy) for policy in parse_policies(policies)]
 
 
-def dear_calls() -> Sequence[Result]:
-    """Show a sink that is dear per call: how much waiting buys how much."""
+def expensive_calls() -> Sequence[Result]:
+    """Show a job that is expensive per call: what waiting buys."""
     return run(
         "poisson(2000, duration=20s)", "10ms + 20us*n", "queue",
         "linger(queue, {5ms, 20ms, 50ms, 100ms})", "throttle(queue, 40ms)", "chunk(queue, 30)",
@@ -67,7 +67,7 @@ def dear_calls() -> Sequence[Result]:
 
 
 def duplicates() -> Sequence[Result]:
-    """Show more messages than the job can take, about few things."""
+    """Show more messages than the job can process, about few things."""
     return run(
         "poisson(2000, duration=15s, keys=zipf(100, 1.2))", "1ms + 1ms*n",
         "queue", "unique", "linger(unique, 50ms)", "bounded(queue, 200, drop_oldest)",
@@ -75,7 +75,7 @@ def duplicates() -> Sequence[Result]:
 
 
 def priorities() -> Sequence[Result]:
-    """Show a worker that is nearly full, and some messages that must not wait."""
+    """Show a worker near its limit, and some messages that must not wait."""
     return run(
         "poisson(950, duration=30s, priorities=uniform(10))", "1ms*n",
         "queue", "priority", "chunk(priority, {1, 10, 50})",
@@ -83,7 +83,7 @@ def priorities() -> Sequence[Result]:
 
 
 def overload() -> Sequence[Result]:
-    """Show bursts of more than can be borne: what to do with the backlog."""
+    """Show bursts beyond capacity: what to do with the backlog."""
     return run(
         "bursty(3000, on=2s, off=4s, quiet_rate=300, duration=18s)", "500us*n",
         "chunk(queue, 50)", "chunk(stack, 50)", "chunk(bounded(queue, 500, drop_oldest), 50)",
@@ -100,8 +100,8 @@ def load_step() -> Sequence[Result]:
 
 
 SCENES: dict[str, tuple[Callable[[], Sequence[Result]], Callable[[Any], Figure]]] = {
-    "dear-calls": (dear_calls, figures.frontier),
-    "dear-calls-latency": (dear_calls, figures.latency_cdf),
+    "expensive-calls": (expensive_calls, figures.frontier),
+    "expensive-calls-latency": (expensive_calls, figures.latency_cdf),
     "duplicates": (duplicates, figures.depths),
     "priorities": (priorities, figures.by_priority),
     "overload-latency": (overload, figures.latency_cdf),
@@ -122,7 +122,7 @@ def main(folder: Path = FOLDER) -> int:
         results = known.setdefault(scene, ()) or scene()
         known[scene] = results
         figures.save(draw(results), folder / f"{name}.png", DPI)
-    print(f"wrote {len(BEHAVIOURS) + len(SCENES)} pictures to {folder}")
+    print(f"wrote {len(BEHAVIOURS) + len(SCENES)} figures to {folder}")
     return 0
 
 

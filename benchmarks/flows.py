@@ -23,11 +23,13 @@ import actorflow as af
 from actorflow.flows.language.parser import parse
 from benchmarks.flows_core import PUSHES, measure, push_flow
 from benchmarks.machine import describe, resident
+from benchmarks.tables import piped, put_between_markers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BEGIN, END = "<!-- flows -->", "<!-- /flows -->"
+    from benchmarks.tables import Rows
+
 SEQUENCE = "sequence\n  task 'alice' 'stage a'\n  task 'bob' 'stage b'"
 ROUNDS = 3
 
@@ -180,7 +182,7 @@ def reopen(where: str, count: int) -> None:
 
 
 def _memory() -> int:
-    """Give the resident memory of the process, in bytes."""
+    """Return the resident memory of the process, in bytes."""
     gc.collect()
     return resident()
 
@@ -206,19 +208,10 @@ def main() -> None:
         _write(rows)
 
 
-def _write(rows: list[list[str]]) -> None:
-    page = Path(__file__).parent / "RESULTS.md"
+def _write(rows: Rows) -> None:
     facts = "\n".join(f"- {name}: {value}" for name, value in describe().items())
-    head, *body = rows
-    table = "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * 4, *body))
-    text = f"{BEGIN}\n\n## Flows\n\n{facts}\n\n{table}\n\n{END}"
-    old = page.read_text(encoding="utf-8") if page.exists() else "# Results\n"
-    if BEGIN in old and END in old:
-        before, _, rest = old.partition(BEGIN)
-        new = before + text + rest.partition(END)[2]
-    else:
-        new = f"{old.rstrip()}\n\n{text}\n"
-    page.write_text(new, encoding="utf-8")
+    page = Path(__file__).parent / "RESULTS.md"
+    put_between_markers(page, f"## Flows\n\n{facts}\n\n{piped(rows)}", "flows")
 
 
 if __name__ == "__main__":

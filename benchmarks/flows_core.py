@@ -10,8 +10,9 @@ import time
 from typing import Any
 
 from actorflow.flows.execution.codec import decode, encode
-from actorflow.flows.execution.run import run
-from actorflow.flows.execution.state import Execution, launch_message
+from actorflow.flows.execution.loop import run
+from actorflow.flows.execution.requests import launch_message
+from actorflow.flows.execution.state import Execution
 from actorflow.flows.procedures.registry import all_procedures
 
 PUSHES = 1_000

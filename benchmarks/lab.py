@@ -1,4 +1,4 @@
-"""Measure the policy lab itself: how fast it simulates, and whether it foretells what is measured.
+"""Measure the policy lab itself: how fast it simulates, and whether it predicts what is measured.
 
 python benchmarks/lab.py               both tables
 python benchmarks/lab.py --markdown    ... and into benchmarks/RESULTS.md
@@ -17,17 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actorflow.bench.goals import seconds_text
-from actorflow.bench.measure import measure
-from actorflow.bench.simulate import simulate
-from actorflow.bench.traffic import Constant, Poisson, Zipf
+from actorflow.lab.models.notation import seconds_text
+from actorflow.lab.models.traffic import Constant, Poisson, Zipf
+from actorflow.lab.run.measure import measure
+from actorflow.lab.run.simulate import simulate
 from benchmarks.machine import describe
+from benchmarks.tables import piped, plain, put_between_markers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from benchmarks.tables import Rows
+
 RESULTS = Path(__file__).parent / "RESULTS.md"
-BEGIN, END = "<!-- lab -->", "<!-- /lab -->"
 
 SPEED_SERVICE = "2ms + 10us*n"
 SPEEDS = {
@@ -37,19 +39,17 @@ SPEEDS = {
     "expire(queue, 1s)": None, "linger(queue, 10ms)": None, "debounce(queue, 5ms, 50ms)": None,
     "adaptive(queue, 50ms)": None, "chunk(queue, 1)": None,
 }  # fmt: skip
-"""Policies, and the messages per second that are asked for."""
+"""Policies, and the goals in messages per second."""
 
 AGREEMENT_SERVICE = "10ms + 50us*n"
 AGREEMENT = ("queue", "unique", "chunk(queue, 10)", "linger(queue, 30ms)", "throttle(queue, 40ms)",
              "adaptive(queue, 80ms)")  # fmt: skip
 WITHIN = 0.15
 
-Rows = list[list[str]]
-
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is run."""
+    """How much to run."""
 
     rounds: int
     seconds: float
@@ -80,56 +80,30 @@ def speeds(sizes: Sizes) -> Rows:
 
 
 def agreement(sizes: Sizes) -> Rows:
-    """Hold simulated latencies against measured ones, for a job that sleeps."""
+    """Compare simulated latencies with measured ones, for a job that sleeps."""
     traffic = Constant(400, duration=sizes.real, keys=Zipf(50))
     table = [
         ["policy", "p50 simulated", "p50 measured", "apart", "p99 simulated", "p99 measured", ""]
     ]
     for text in AGREEMENT:
-        foretold = simulate(traffic, AGREEMENT_SERVICE, text)
+        predicted = simulate(traffic, AGREEMENT_SERVICE, text)
         real = measure(traffic, AGREEMENT_SERVICE, text, repetitions=sizes.repetitions)
-        apart = real.latency["p50"] / max(foretold.latency["p50"], 1e-9) - 1
+        apart = real.latency["p50"] / max(predicted.latency["p50"], 1e-9) - 1
         table.append([
-            text, seconds_text(foretold.latency["p50"]), seconds_text(real.latency["p50"]),
-            f"{apart:+.1%}", seconds_text(foretold.latency["p99"]),
+            text, seconds_text(predicted.latency["p50"]), seconds_text(real.latency["p50"]),
+            f"{apart:+.1%}", seconds_text(predicted.latency["p99"]),
             seconds_text(real.latency["p99"]), "met" if abs(apart) <= WITHIN else "MISSED",
         ])  # fmt: skip
     return table
 
 
-def _plain(table: Rows) -> str:
-    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if at else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in table
-    )
-
-
-def _piped(table: Rows) -> str:
-    head, *body = table
-    rule = ["---", *("---:" for _ in head[1:])]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))
-
-
 def as_markdown(tables: dict[str, Rows]) -> str:
-    """Give the section of the page."""
+    """Return the section of the page."""
     facts = "\n".join(f"- {name}: {value}" for name, value in describe().items())
     parts = ["## The policy lab", facts]
     for title, table in tables.items():
-        parts += [f"### {title}", _piped(table)]
+        parts += [f"### {title}", piped(table)]
     return "\n\n".join(parts)
-
-
-def put_between_markers(page: Path, text: str) -> None:
-    """Replace what stands between the markers; make the section if it is missing."""
-    old = page.read_text(encoding="utf-8") if page.exists() else "# Results\n"
-    before, found, rest = old.partition(BEGIN)
-    after = rest.partition(END)[2] if found else "\n"
-    before = before if found else old.rstrip() + "\n\n"
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -151,9 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
     }
     for title, table in tables.items():
-        print(f"{title}\n\n{_plain(table)}\n")
+        print(f"{title}\n\n{plain(table)}\n")
     if options.markdown:
-        put_between_markers(options.markdown, as_markdown(tables))
+        put_between_markers(options.markdown, as_markdown(tables), "lab")
     return 0
 
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.calls import PEER
 from benchmarks.goals import goals
 from benchmarks.measure import ratio
+from benchmarks.tables import piped, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from benchmarks.goals import Goal
     from benchmarks.measure import Result, Results, Section
+    from benchmarks.tables import Rows
 
-__all__ = ["as_json", "as_markdown", "as_text", "errors", "put_between_markers"]
+__all__ = ["as_json", "as_markdown", "as_text", "errors"]
 
 WORKEX = (
     "Workex on the BEAM, same machine class: 1.0-1.2 M messages/s (Queue), 0.9-1.1 M (Stack), "
@@ -35,8 +36,6 @@ METHOD = (
     "to be idle is left alone for 0.1 ms before each call, except with `help=True`, where the "
     "caller itself runs the job and no other thread has to come to rest."
 )
-
-Rows = list[list[str]]
 
 _REFERENCES = ("bare list", "asyncio queue", "plain pykka")
 
@@ -147,24 +146,6 @@ def _with_unit(value: float | None, unit: str) -> str:
     return "-" if value is None else f"{_number(value)} {unit}"
 
 
-def _plain(table: Rows) -> str:
-    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
-    lines = []
-    for row in table:
-        first, *rest = (
-            cell.ljust(width) if at == 0 or at == len(row) - 1 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join((first, *rest)).rstrip())
-    return "\n".join(lines)
-
-
-def _piped(table: Rows) -> str:
-    head, *body = table
-    rule = ["---", *("---:" for _ in head[1:-1]), "---"]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))
-
-
 def _tables(sections: Sequence[Section], results: Results) -> Iterable[tuple[str, Rows]]:
     for section in sections:
         if rows := results.get(section.name):
@@ -187,7 +168,7 @@ def as_text(
 ) -> str:
     """Return the tables for a terminal."""
     facts = "\n".join(f"{name}: {value}" for name, value in machine.items())
-    tables = [f"{title}\n\n{_plain(table)}" for title, table in _tables(sections, results)]
+    tables = [f"{title}\n\n{plain(table)}" for title, table in _tables(sections, results)]
     return "\n\n".join([facts, *tables, WORKEX, *notes, *errors(results)])
 
 
@@ -198,24 +179,10 @@ def as_markdown(
     facts = "\n".join(f"- {name}: {value}" for name, value in machine.items())
     *tables, (_, goal_table) = _tables(sections, results)
     parts = ["## Workers", facts, METHOD, WORKEX, *notes, *errors(results)]
-    parts += ["### Goals", _piped(goal_table)]
+    parts += ["### Goals", piped(goal_table)]
     for title, table in tables:
-        parts += [f"### {title}", _piped(table)]
+        parts += [f"### {title}", piped(table)]
     return "\n\n".join(parts)
-
-
-def put_between_markers(page: Path, text: str, name: str = "workers") -> None:
-    """Replace the text between the markers of a page; create the page if it is missing."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, after = "# Results\n\n", "\n"
-    if page.exists():
-        old = page.read_text(encoding="utf-8")
-        if begin in old and end in old:
-            before, _, rest = old.partition(begin)
-            after = rest.partition(end)[2]
-        else:
-            before = old.rstrip() + "\n\n"
-    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def as_json(results: Results, machine: dict[str, str], notes: Sequence[str]) -> str:

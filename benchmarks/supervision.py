@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import actorflow as af
 from benchmarks.machine import busy, describe, processors
-from benchmarks.report import put_between_markers
+from benchmarks.tables import put_between_markers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -21,7 +21,8 @@ from benchmarks.cases import FULL, LOADS, QUICK, missing, sections
 from benchmarks.goals import wanted
 from benchmarks.machine import busy, describe, processors
 from benchmarks.measure import Case, measure, run_case
-from benchmarks.report import as_json, as_markdown, as_text, errors, put_between_markers
+from benchmarks.report import as_json, as_markdown, as_text, errors
+from benchmarks.tables import put_between_markers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         options.json.write_text(as_json(results, machine, notes), encoding="utf-8")
     if options.markdown:
-        put_between_markers(options.markdown, as_markdown(chosen, results, machine, notes))
+        put_between_markers(
+            options.markdown, as_markdown(chosen, results, machine, notes), "workers"
+        )
     return 1 if errors(results) else 0
 
 

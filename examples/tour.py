@@ -25,7 +25,7 @@ from io import TextIOBase, TextIOWrapper
 from typing import Any, TextIO
 
 import actorflow as af
-from actorflow.bench.simulate import simulate
+from actorflow.lab import simulate
 from behaviours import Bounded, Priority, Queue, Stack, Throttle, Unique
 
 Section = Callable[[], None]

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.language.parser import parse
-from actorflow.testing.flow_driver import FlowDriver, ScriptedLoader
+from actorflow.flows.service.library import Library
+from actorflow.testing.flow_driver import FlowDriver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,7 @@ class FlowBlock:
     def run(self) -> FlowDriver:
         """Run the flow until nothing moves any more."""
         taskers = dict(word.split("=", 1) for word in self.words if "=" in word)
-        loader = ScriptedLoader({"limit": 100}, {"greet": parse('trace "hello $(f.name)"')})
+        loader = Library({"limit": 100}, {"greet": parse('trace "hello $(f.name)"')})
         driver = FlowDriver(parse(self.text), payload={}, taskers=taskers, loader=loader).drive()
         for word in self.words:
             verb, _, argument = word.partition(":")

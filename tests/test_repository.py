@@ -84,12 +84,15 @@ def test_the_layers_hold() -> None:
         ("actorflow/engine/engine.py", "actorflow.cluster", "Imports only go down"),
         ("actorflow/flows/execution.py", "actorflow.plans", "Imports only go down"),
         ("actorflow/web/app.py", "actorflow.cli", "Imports only go down"),
+        ("actorflow/lab/models/traffic.py", "actorflow.lab.run", "The rooms of the lab"),
+        ("actorflow/lab/run/simulate.py", "actorflow.lab.report", "The rooms of the lab"),
     ],
 )
 def test_an_import_that_goes_up_is_reported(
     module: str, imports: str, contract: str, tmp_path: Path
 ) -> None:
-    packages = ["runtime", "engine", "flows", "plans", "cluster", "testing", "web", "cli"]
+    packages = ["runtime", "engine", "flows", "plans", "cluster", "testing", "web", "cli", "lab"]
+    packages += ["lab/models", "lab/run", "lab/report"]
     for package in ("behaviours", "actorflow", *(f"actorflow/{each}" for each in packages)):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()

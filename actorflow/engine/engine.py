@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.clock import WALL
+from actorflow.engine.cron import next_time
 from actorflow.engine.errors import EngineClosed, StoreFull, UnknownExecution, WaitTimeout
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.host import Host
 from actorflow.engine.execution.timers import Timers
 from actorflow.engine.execution.writer import AGAIN, Append, Writer
 from actorflow.engine.kind import Status
-from actorflow.engine.kinds.cron import CronKind, next_time
+from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import DurableWorker, WorkerKind
 from actorflow.engine.operations.dead_letters import Letters
 from actorflow.engine.stores.opening import open_store

@@ -1,1 +1,1 @@
-"""Flows: the flow language and its executions, one kind of execution on the engine."""
+"""Flows: the flow language and its executions, which are a kind of execution on the engine."""

@@ -1,13 +1,12 @@
-"""What can go wrong while a flow is executed.
+"""The errors of flows.
 
-These errors never leave a run: the executor turns each of them into a ``failed`` message, which an
-``on_error`` handler may catch by class name or text, or which marks the node as failed until
-someone repairs it.
+Inside a run they become ``failed`` messages, which an ``on_error`` handler may catch by class name
+or text; unhandled, the node stays failed until somebody repairs it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,23 +15,23 @@ from actorflow.runtime.errors import ActorflowError
 
 
 class FlowError(ActorflowError):
-    """An error that the flow itself, or a procedure of it, is the cause of."""
+    """An error caused by the flow itself, or by one of its procedures."""
 
 
 class UnknownWord(FlowError):
-    """A word that is neither a variable, a procedure, a domain variable nor a tasker."""
+    """A word that names no variable, procedure, domain variable or tasker."""
 
 
 class NotFound(FlowError):
-    """A path that leads to nothing, where something has to be."""
+    """A path that leads nowhere."""
 
 
 class UnknownProcedure(FlowError):
-    """A head with arguments that names nothing that can be applied."""
+    """A head with arguments that cannot be applied."""
 
 
 class UnknownTasker(FlowError):
-    """A task for somebody who is not known in the domain of the execution."""
+    """A task for a tasker that is not known in the domain of the execution."""
 
 
 class BadPayload(FlowError):
@@ -44,19 +43,38 @@ class LimitExceeded(FlowError):
 
 
 class MessageRefused(FlowError):
-    """A message without effect: a task given back twice, an answer from a node that is gone."""
+    """A message without effect, such as a task returned twice or an answer from a removed node."""
+
+
+ERROR_NAMES: Final = frozenset(
+    each.__name__
+    for each in (
+        FlowError,
+        UnknownWord,
+        NotFound,
+        UnknownProcedure,
+        UnknownTasker,
+        BadPayload,
+        MessageRefused,
+    )
+)
+"""The classes of the flow's own errors, as ``failed`` messages name them."""
+
+
+def not_an_object(payload: Any) -> BadPayload:
+    """Return the error for a payload that is not a JSON object."""
+    kind = type(payload).__name__
+    return BadPayload(f"a payload must be a JSON object, not {kind}: {payload!r:.200}")
 
 
 def check_payload(payload: Any) -> dict[str, Any]:
-    """Return ``payload`` when it is a JSON object.
+    """Return ``payload`` if it is a JSON object.
 
-    Raises BadPayload, which names what is wrong, when it is not, or is larger than
-    `LIMITS.payload` or deeper than `LIMITS.depth`.
+    Raises BadPayload otherwise, and if it is larger than `LIMITS.payload` or nested deeper than
+    `LIMITS.depth`.
     """
     if type(payload) is not dict:
-        raise BadPayload(
-            f"a payload is a JSON object, not {type(payload).__name__}: {payload!r:.100}"
-        )
+        raise not_an_object(payload)
     try:
         data = msgspec.json.encode(payload)
         if len(data) > LIMITS.payload:
@@ -65,7 +83,7 @@ def check_payload(payload: Any) -> dict[str, Any]:
                 " data elsewhere and send its address"
             )
         checked = msgspec.json.decode(data, type=dict[str, Any])
-        msgspec.msgpack.encode(checked)  # refuses whole numbers that cannot be stored
+        msgspec.msgpack.encode(checked)  # raises for integers that cannot be stored
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise BadPayload(f"the payload is not JSON: {error}") from error
     if data.count(b"[") + data.count(b"{") > LIMITS.depth:
@@ -91,7 +109,7 @@ def _check_depth(payload: dict[str, Any]) -> None:
 
 
 def error_dict(error: BaseException, *, procedure: str | None, line: int | None) -> dict[str, Any]:
-    """Return kla and msg for a ``failed`` message; the flow's own errors have prc and lin, too."""
+    """Return kla and msg for a ``failed`` message, and prc and lin for the flow's own errors."""
     described: dict[str, Any] = {"kla": type(error).__name__, "msg": str(error)}
     if isinstance(error, UnknownTasker) or not isinstance(error, FlowError):
         return described

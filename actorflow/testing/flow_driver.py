@@ -11,99 +11,78 @@ import copy
 import json
 import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import UnknownTasker
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.environment import Observer
-from actorflow.flows.execution.run import MAX_MESSAGES, run
-from actorflow.flows.execution.state import Execution, launch_message
+from actorflow.flows.execution.loop import MAX_MESSAGES, run
+from actorflow.flows.execution.node import ROOT
+from actorflow.flows.execution.requests import (
+    add_branches_message,
+    add_elements_message,
+    cancel_message,
+    launch_message,
+    re_apply_message,
+    return_message,
+    signal_message,
+)
+from actorflow.flows.execution.state import Execution
 from actorflow.flows.procedures.registry import all_procedures
-from actorflow.flows.values.values import MISSING, to_text
+from actorflow.flows.service.library import Library
+from actorflow.flows.service.taskers import Directory
+from actorflow.flows.values.values import to_text
 
 if TYPE_CHECKING:
-    from actorflow.flows.execution.outcome import Outcome
-    from actorflow.flows.execution.state import Status
+    from collections.abc import Mapping
 
-Message = dict[str, Any]
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.execution.outcome import RunOutcome
+    from actorflow.flows.execution.state import Status
+    from actorflow.flows.language.tree import Tree
+
 NATO = ("alpha", "bravo", "alice", "bob")
 NOW = 1_600_000_000.0
 _ROUTERS = ("ganger", "tasker")
 
 
-def domains(domain: str) -> list[str]:
-    """Return a domain and those above it, deepest first; the last is the empty one.
-
-    >>> domains("a.b")
-    ['a.b', 'a', '']
-    """
-    parts = domain.split(".") if domain else []
-    return [".".join(parts[:size]) for size in range(len(parts), -1, -1)]
-
-
-def qualified(domain: str, name: str) -> str:
-    """Return a name as it is written for a domain."""
-    return f"{domain}.{name}" if domain else name
-
-
-@dataclass
 class ScriptedTaskers:
-    """Taskers by name (``domain.name``) and kind."""
+    """Taskers by name (``domain.name``) and kind; one that is called as in `_ROUTERS` routes."""
 
-    kinds: dict[str, str]
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        self._kinds = dict(kinds)
+        self._directory = Directory()
+        for name in kinds:
+            self._directory.add(name)
+            domain, _, last = name.rpartition(".")
+            if last in _ROUTERS:
+                self._directory.route(domain, _route)
 
     def kind(self, domain: str, name: str) -> str | None:
         """Return the kind of the tasker that the deepest domain knows by that name."""
-        for one in domains(domain):
-            kind = self.kinds.get(qualified(one, name))
-            if kind is not None:
-                return kind
-        return None
+        found = self._directory.resolve(domain, name)
+        return None if found is None else self._kinds[found]
 
     def knows(self, domain: str, name: str) -> bool:
-        """Tell whether such a tasker is visible; where somebody routes, anybody is."""
-        return any(self.kind(domain, one) is not None for one in (name, *_ROUTERS))
+        """Return whether such a tasker is visible; where somebody routes, anybody is."""
+        return self._directory.knows(domain, name)
 
     def offer(self, domain: str, message: Message) -> list[Message]:
         """Route a task, refuse one for nobody, or raise what a broken tasker raises."""
         name = message["tasker"]
-        if "routed" not in message and any(self.kind(domain, one) for one in _ROUTERS):
-            routed = {key: value for key, value in message.items() if key not in ("m", "pr", "er")}
-            routed["routed"] = name != "nobody"
-            if name in NATO:
-                routed.update(tasker="nato", original_tasker=name)
-            return [routed]
-        kind = self.kind(domain, name)
-        if kind is None:
-            raise UnknownTasker(f'tasker "{name}" not found')
-        if kind == "boom" and message["point"] == "task":
+        try:
+            routed = self._directory.offer(domain, message)
+        except UnknownTasker:
+            raise UnknownTasker(f'tasker "{name}" not found') from None
+        if not routed and message["point"] == "task" and self.kind(domain, name) == "boom":
             raise RuntimeError(f"boom by {name}")
-        return []
+        return routed
 
 
-@dataclass
-class ScriptedLoader:
-    """Domain variables and subflows by qualified name."""
-
-    variables: dict[str, Any] = field(default_factory=dict)
-    subflows: dict[str, Any] = field(default_factory=dict)
-
-    def variable(self, domain: str, name: str) -> Any:
-        """Return the variable that the deepest domain has."""
-        for one in domains(domain):
-            value = self.variables.get(qualified(one, name), MISSING)
-            if value is not MISSING:
-                return value
-        return MISSING
-
-    def subflow(self, domain: str, name: str) -> Any:
-        """Return the subflow that the deepest domain has."""
-        for one in domains(domain):
-            tree = self.subflows.get(qualified(one, name))
-            if tree is not None:
-                return tree
-        return None
+def _route(task: Message) -> str | bool:
+    name = task["tasker"]
+    return "nato" if name in NATO else name != "nobody"
 
 
 @dataclass
@@ -127,7 +106,7 @@ class FlowDriver(Observer):
         domain: str = "",
         unit: str = "",
         taskers: dict[str, str] | None = None,
-        loader: ScriptedLoader | None = None,
+        loader: Library | None = None,
         max_messages: int = MAX_MESSAGES,
         exid: str = "EXID",
         keep: bool = True,
@@ -135,7 +114,7 @@ class FlowDriver(Observer):
         """Prepare the launch; ``drive`` starts it. Without ``keep`` nothing is recorded."""
         self.state = Execution(exid, domain, unit)
         self.taskers = ScriptedTaskers(taskers or {})
-        self.loader = loader or ScriptedLoader()
+        self.loader = loader or Library()
         self.max_messages = max_messages
         self.keep = keep
         self.now = NOW
@@ -143,7 +122,7 @@ class FlowDriver(Observer):
             launch_message(exid, tree, payload=payload, variables=variables)
         ]
         self.seen: list[Seen] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[RunOutcome] = []
         self.held: list[Message] = []
         self.traces: list[str] = []
         self.payload: Message | None = None
@@ -166,7 +145,7 @@ class FlowDriver(Observer):
         """Return where the execution stands."""
         return self.state.status
 
-    def run_once(self) -> Outcome:
+    def run_once(self) -> RunOutcome:
         """Do one run with what is in the inbox."""
         inbox, self.inbox = self.inbox, []
         outcome = run(
@@ -244,35 +223,28 @@ class FlowDriver(Observer):
             raise LookupError(f"no task is held at node {nid or '(any)'}")
         self.held.remove(task)
         payload = {**task["payload"], **(changes or {})}
-        self.put("return", nid=task["nid"], tasker=task["tasker"], payload=payload)
+        self.inbox.append(return_message(self.state.exid, task["nid"], task["tasker"], payload))
 
-    def cancel(self, nid: str = "0", *, kill: bool = False) -> None:
+    def cancel(self, nid: str = ROOT, *, kill: bool = False) -> None:
         """Cancel or kill a node."""
-        self.put("cancel", nid=nid, **({"flavour": "kill"} if kill else {}))
+        self.inbox.append(cancel_message(self.state.exid, nid, kill=kill))
 
     def signal(self, name: str, payload: Message | None = None) -> None:
         """Signal the execution."""
-        self.put("signal", name=name, payload=payload or {})
+        self.inbox.append(signal_message(self.state.exid, name, payload))
 
-    def re_apply(self, nid: str, tree: Any, payload: Message | None = None) -> None:
+    def re_apply(self, nid: str, tree: Tree, payload: Message | None = None) -> None:
         """Cancel a node and execute a tree in its place."""
-        execute: Message = {
-            "point": "execute",
-            "exid": self.state.exid,
-            "nid": nid,
-            "from": "parent",
-            "tree": tree,
-        }
-        fields: Message = {} if payload is None else {"payload": payload}
-        self.put("cancel", nid=nid, on_receive_last=[{**execute, **fields}], **fields)
+        self.inbox.append(re_apply_message(self.state.exid, nid, tree, payload))
 
-    def add_branch(self, nid: str, tree: Any) -> None:
-        """Give a concurrence one more branch, at ``nid``."""
-        self.put("add", nid=nid.rpartition("_")[0], tnid=nid, trees=[tree])
+    def add_branch(self, nid: str, tree: Tree) -> None:
+        """Add a branch to a concurrence; ``nid`` is the id that the branch will have."""
+        parent, _, at = nid.rpartition("_")
+        self.inbox.append(add_branches_message(self.state.exid, parent, int(at), [tree]))
 
     def add_iteration(self, nid: str, elements: list[Any]) -> None:
         """Give an iterator more elements."""
-        self.put("add", nid=nid, elements=elements)
+        self.inbox.append(add_elements_message(self.state.exid, nid, elements))
 
     def fire_timers(self, *, count: int = 1, within: float = 60.0) -> int:
         """Let time pass until timers are due.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.language.parser import parse
-from actorflow.testing.flow_driver import FlowDriver, ScriptedLoader, Seen
+from actorflow.flows.service.library import Library
+from actorflow.testing.flow_driver import FlowDriver, Seen
 from actorflow.testing.golden_values import (
     RECORDED_FLOW_ERROR,
     Difference,
@@ -134,8 +136,8 @@ class GoldenFlow:
             domain=launch["domain"],
             unit=launch["unit"],
             taskers=data["taskers"],
-            loader=ScriptedLoader(data.get("domain_vars") or {}, subflows),
-            max_messages=(data.get("conf") or {}).get("exe_max_messages", 77),
+            loader=Library(data.get("domain_vars") or {}, subflows),
+            max_messages=(data.get("conf") or {}).get("exe_max_messages", MAX_MESSAGES),
         )
         driver.drive()
         for step in data["steps"]:

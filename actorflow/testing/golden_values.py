@@ -6,11 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from actorflow.flows.errors import ERROR_NAMES, NotFound
+
 Json = Any
 
-FLOW_ERRORS = frozenset(
-    ("FlowError", "UnknownWord", "UnknownProcedure", "UnknownTasker", "BadPayload")
-)
+FLOW_ERRORS = ERROR_NAMES - {NotFound.__name__}
+"""Ours that are recorded as `RECORDED_FLOW_ERROR`; what is not found was a plain KeyError."""
 RECORDED_FLOW_ERROR = "Flor::FlorError"
 _WITH_FILE = 4
 """Length of a tree that names its file."""

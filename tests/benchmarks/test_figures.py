@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from actorflow.bench.figures import png
-from actorflow.bench.policies import KINDS
-from actorflow.bench.timeline import timeline
+from actorflow.lab.models.policies import KINDS
+from actorflow.lab.report.figures import png
+from actorflow.lab.report.timeline import timeline
 from actorflow.runtime.errors import BadOption
 from benchmarks import figures
 

@@ -16,6 +16,7 @@ from benchmarks.cases import FULL, QUICK, missing, sections
 from benchmarks.goals import goals, promises, wanted
 from benchmarks.loads import BEHAVIOURS, available
 from benchmarks.measure import Case, Result, Section, measure, ratio
+from benchmarks.tables import put_between_markers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,10 +164,10 @@ def test_goals_alone_leave_out_the_cases_that_no_goal_refers_to(
 
 def test_only_the_text_between_the_markers_is_replaced(tmp_path: Path) -> None:
     page = tmp_path / "RESULTS.md"
-    report.put_between_markers(page, "first")
+    put_between_markers(page, "first", "workers")
     page.write_text(page.read_text(encoding="utf-8") + "\nkept\n", encoding="utf-8")
 
-    report.put_between_markers(page, "second")
+    put_between_markers(page, "second", "workers")
 
     text = page.read_text(encoding="utf-8")
     assert text.startswith("# Results\n")
@@ -178,5 +179,5 @@ def test_only_the_text_between_the_markers_is_replaced(tmp_path: Path) -> None:
 def test_a_page_without_markers_keeps_what_it_says(tmp_path: Path) -> None:
     page = tmp_path / "RESULTS.md"
     page.write_text("# Mine\n", encoding="utf-8")
-    report.put_between_markers(page, "ours")
+    put_between_markers(page, "ours", "workers")
     assert page.read_text(encoding="utf-8").startswith("# Mine\n\n<!-- workers: begin -->\n\nours")

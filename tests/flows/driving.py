@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.execution.run import run as one_run
+from actorflow.flows.execution.loop import run as one_run
 from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.testing.flow_driver import FlowDriver
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.outcome import Outcome
+    from actorflow.flows.execution.outcome import RunOutcome
     from actorflow.flows.execution.state import Execution
 
 ACTS: dict[str, Callable[..., object]] = {
@@ -28,7 +28,7 @@ ACTS: dict[str, Callable[..., object]] = {
 }
 
 
-def run(state: Execution, messages: Iterable[Message], **options: Any) -> Outcome:
+def run(state: Execution, messages: Iterable[Message], **options: Any) -> RunOutcome:
     """Do one run with all procedures."""
     return one_run(state, messages, procedures=all_procedures(), **options)
 

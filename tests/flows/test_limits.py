@@ -8,11 +8,12 @@ import pytest
 
 from actorflow.flows.errors import BadPayload, FlowError, LimitExceeded, check_payload
 from actorflow.flows.execution.codec import decode, encode
-from actorflow.flows.execution.state import Execution, Status, launch_message
+from actorflow.flows.execution.requests import launch_message
+from actorflow.flows.execution.state import Execution, Status
 from actorflow.flows.language.checking import EmptyFlow, check_text, check_tree
 from actorflow.flows.language.parser import FlowSyntaxError, parse
 from actorflow.flows.limits import LIMITS, Limits
-from actorflow.testing.flow_driver import ScriptedLoader
+from actorflow.flows.service.library import Library
 from tests.flows.driving import run
 
 
@@ -229,7 +230,8 @@ def test_what_failed_for_want_of_room_can_be_cancelled() -> None:
 
 
 def test_a_subflow_that_grafts_itself_ends() -> None:
-    loader = ScriptedLoader(subflows={"again": parse("sequence\n  graft 'again'")})
+    loader = Library()
+    loader.add_subflow("", "again", parse("sequence\n  graft 'again'"))
     outcome = run(
         Execution("x"),
         [launch_message("x", parse("graft 'again'"))],

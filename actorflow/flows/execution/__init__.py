@@ -1,1 +1,1 @@
-"""One run of one execution: pure, from messages and a state to a new state and messages."""
+"""One run of an execution: a pure function from state and messages to state and messages."""

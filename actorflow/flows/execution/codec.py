@@ -1,7 +1,7 @@
-"""The stored form of an execution: its state as bytes, and back.
+"""Encodes and decodes the state of an execution.
 
-Nodes share payloads in memory (a payload is never changed in place), and so do their bytes: each
-container that several payloads have in common is written once.
+Nodes share payloads in memory (a payload is never changed in place), and so do the bytes: whatever
+several payloads have in common is written once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actorflow.flows.execution.payloads import Gathered, restored
-from actorflow.flows.execution.state import Execution  # noqa: TC001 - msgspec reads it at run time
+from actorflow.flows.execution.state import Execution
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Node
@@ -36,10 +36,7 @@ _tree_bytes: dict[int, tuple[Tree, bytes]] = {}
 
 
 def tree_bytes(tree: Tree) -> bytes:
-    """Return the bytes of a tree.
-
-    Those of the trees used lately are remembered, for trees never change.
-    """
+    """Return the bytes of a tree. Cached for recently used trees; trees never change."""
     known = _tree_bytes.get(id(tree))
     if known is not None and known[0] is tree:
         return known[1]
@@ -52,16 +49,16 @@ def tree_bytes(tree: Tree) -> bytes:
 
 @functools.lru_cache(maxsize=_KNOWN_TREES)
 def tree_from(data: bytes) -> Tree:
-    """Return the tree of some bytes; executions of the same flow share it."""
+    """Return the tree that ``tree_bytes`` encoded; executions of the same flow share it."""
     tree = msgspec.msgpack.decode(data, type=list)
     _tree_bytes.setdefault(id(tree), (tree, data))
     return tree
 
 
 def encode(execution: Execution) -> bytes:
-    """Return the execution as bytes.
+    """Return the bytes of an execution, and note their number in it.
 
-    Payloads, values and trees that nodes share are written once. The execution is told its size.
+    What nodes share is written once.
     """
     gathered = Gathered()
     trees: list[bytes] = []
@@ -81,7 +78,7 @@ def encode(execution: Execution) -> bytes:
 
 
 def decode(data: bytes) -> Execution:
-    """Return the execution that ``encode`` wrote. Raises msgspec.MsgspecError for other bytes."""
+    """Return the execution that ``encode`` encoded. Raises msgspec.MsgspecError for other bytes."""
     stored = _decode(data)
     payloads = restored(stored.payloads, stored.values)
     for node in stored.execution.nodes.values():

@@ -1,4 +1,4 @@
-"""What a run is given besides messages: domain variables, subflows, taskers, an observer."""
+"""What a run needs besides messages: domain variables, subflows, taskers, an observer."""
 
 from __future__ import annotations
 
@@ -13,41 +13,38 @@ if TYPE_CHECKING:
 
 
 class Loader(Protocol):
-    """Where variables of a domain and subflows come from."""
+    """Finds domain variables and subflows."""
 
     def variable(self, domain: str, name: str) -> Value:
-        """Return a variable of the domain (or of one above it), or ``MISSING``."""
+        """Return a variable of the domain or of a parent domain, or ``MISSING``."""
 
     def subflow(self, domain: str, name: str) -> Tree | None:
         """Return the tree of a subflow, or None."""
 
 
 class Taskers(Protocol):
-    """Who can be given tasks.
-
-    ``offer`` runs inside the run and must neither block nor have effects.
-    """
+    """Finds taskers. Called during a run: must neither block nor have side effects."""
 
     def knows(self, domain: str, name: str) -> bool:
-        """Tell whether somebody of that name is known in the domain or above it."""
+        """Return whether there is a tasker of that name in the domain or a parent domain."""
 
     def offer(self, domain: str, message: Message) -> list[Message]:
-        """Return what a router makes of a task, or nothing when it is to be handed out as it is.
+        """Return the messages of a router for a task, or nothing to dispatch the task as it is.
 
-        Raises UnknownTasker when nobody is there to take it.
+        Raises UnknownTasker if there is no such tasker.
         """
 
 
 class Observer:
-    """Sees the messages of a run as they are processed."""
+    """Is called with the messages of a run as they are processed."""
 
     def observe(self, message: Message, emitted: list[Message], nodes: int) -> None:
-        """See a message, what it has led to, and how many nodes there are then."""
+        """Take a processed message, the messages it emitted, and the number of nodes."""
 
-    def observe_plain(self, messages: list[Message], nodes: int) -> None:
-        """See the messages of plain attributes, which are processed at once; the last one is not.
+    def observe_literals(self, messages: list[Message], nodes: int) -> None:
+        """Take the messages of literal attributes, which are processed together.
 
-        ``nodes`` is how many there were before.
+        The last message is still to be processed. ``nodes`` is their number before the first.
         """
         for place, message in enumerate(messages[:-1]):
             more = MORE_NODES[place % len(MORE_NODES)]
@@ -55,7 +52,7 @@ class Observer:
 
 
 class NoLoader:
-    """A loader that knows nothing."""
+    """A loader without variables and subflows."""
 
     def variable(self, domain: str, name: str) -> Value:
         """Return ``MISSING``."""
@@ -67,7 +64,7 @@ class NoLoader:
 
 
 class NoTaskers:
-    """Nobody to give tasks to."""
+    """No taskers at all."""
 
     def knows(self, domain: str, name: str) -> bool:
         """Return False."""
@@ -79,4 +76,4 @@ class NoTaskers:
 
 
 MORE_NODES = (1, 2, 1, 0)
-"""How many nodes there are more, after each of the messages of a plain attribute."""
+"""By how much the number of nodes has grown after each message of a literal attribute."""

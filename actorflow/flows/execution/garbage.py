@@ -1,9 +1,9 @@
-"""What keeps the state of a long execution small.
+"""Garbage collection: drops timers, traps and closures that nothing refers to.
 
-A node that functions close over is kept after it ended. Most such functions are soon forgotten (the
-block of a ``map`` in a loop), so once in a while the kept nodes that nothing refers to any more are
-dropped. The bound is on the number of kept nodes and doubles with what really is in use: the cost
-is amortised, and small executions never pay it.
+A node that functions close over is kept after it ended. Most such functions are short-lived (the
+block of a ``map`` in a loop), so kept nodes that nothing refers to are dropped once there are many.
+The threshold doubles with the number in use, so the cost is amortised, and small executions never
+pay it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from actorflow.flows.execution.node import Message, Node
-    from actorflow.flows.execution.outcome import Outcome
+    from actorflow.flows.execution.outcome import RunOutcome
     from actorflow.flows.execution.run import Run
 
 KEPT_NODES = 32
@@ -24,10 +24,10 @@ KEPT_FUNCTIONS = 256
 KEPT_TRAPS = 64
 
 
-def drop_what_is_gone(run: Run, out: Outcome) -> None:
-    """Forget the timers and traps whose node is gone, or all of them when every node has ended.
+def drop_what_is_gone(run: Run, out: RunOutcome) -> None:
+    """Drop the timers and traps of removed nodes, or all of them if every node has ended.
 
-    Those of a node that ended but is kept stay; of such traps only so many.
+    Those of ended nodes that are kept stay, up to `KEPT_TRAPS` traps.
     """
     if not run.timers and not run.traps:
         return
@@ -47,7 +47,7 @@ def drop_what_is_gone(run: Run, out: Outcome) -> None:
 
 
 class _Marks:
-    """What is referred to: closure nids and function numbers found so far."""
+    """The closure nids and function numbers that are referred to."""
 
     def __init__(self) -> None:
         self.cnids: set[str] = set()
@@ -55,7 +55,7 @@ class _Marks:
         self._seen: set[int] = set()
 
     def value(self, value: Any) -> None:
-        """Note all functions inside a value; containers that were seen before are skipped."""
+        """Mark all functions inside a value; containers that were seen before are skipped."""
         stack = [value]
         while stack:
             one = stack.pop()
@@ -72,12 +72,12 @@ class _Marks:
                 stack.extend(one)
 
     def message(self, message: Message) -> None:
-        """Note what a message, once it is processed, will need."""
+        """Mark what a message will need when it is processed."""
         self.value(message)
         self.cnids.add(message.get("cnid") or ROOT)
 
     def node(self, node: Node) -> None:
-        """Note what a node refers to."""
+        """Mark what a node refers to."""
         if node.cnid:
             self.cnids.add(node.cnid)
         for part in (node.payload, node.vars, node.heat, node.atts, node.rets, node.own):
@@ -89,7 +89,7 @@ class _Marks:
 
 
 def _reached(run: Run, ended: set[str], marks: _Marks) -> set[str]:
-    """Return the ended nodes that something live refers to, be it through other ended nodes."""
+    """Return the ended nodes that live ones refer to, directly or through other ended nodes."""
     reached: set[str] = set()
     while frontier := (marks.cnids & ended) - reached:
         reached |= frontier
@@ -101,9 +101,9 @@ def _reached(run: Run, ended: set[str], marks: _Marks) -> set[str]:
 
 
 def collect_closures(run: Run, collect_at: int, queue: Iterable[Message]) -> int:
-    """Drop ended nodes that nothing refers to, when there are many.
+    """Drop ended nodes that nothing refers to, if there are many.
 
-    Returns the number of such nodes at which to look again.
+    Return the number of ended nodes at which to look again.
     """
     most = max(collect_at, KEPT_NODES)
     if len(run.nodes) <= most and not run.many_functions:

@@ -1,9 +1,9 @@
-"""Attributes that are plain values, as in ``task 'alice' 'stage a'``, all of them at once.
+"""A fast path for attributes that are literals, as in ``task 'alice' 'stage a'``.
 
-Most messages of most flows are about those, and what happens to them is known beforehand: the
-attribute is entered, its value is entered, its value answers, the attribute answers, and the next
-one is entered. The messages, their numbers and the node that is left are those that the procedures
-would make of them, one message at a time.
+Most messages of most flows are about those, and their course is known beforehand: the attribute is
+entered, its value is entered, the value answers, the attribute answers, and the next attribute is
+entered. The messages, their numbers and the resulting nodes are the same as if the procedures had
+processed one message at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from actorflow.flows.execution.messages.enter import keep_tree
 from actorflow.flows.execution.node import Node, child_id, child_nid
 from actorflow.flows.execution.procedure import Procedure
 
@@ -22,37 +21,37 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.run import Run
     from actorflow.flows.language.tree import Tree
 
-__all__ = ["EACH", "LEAST", "Part", "evaluate", "is_plain", "unfold"]
+__all__ = ["EACH", "LEAST", "Part", "evaluate", "is_literal", "unfold"]
 
 EACH = 4
-"""Messages that one attribute takes."""
+"""Messages per attribute."""
 LEAST = EACH - 1
-"""The same, but for its answer to the parent, which is processed by itself if it is the last."""
+"""The same without the answer to the parent, which for the last attribute is processed normally."""
 
 Part: TypeAlias = "tuple[Tree, Tree, Payload]"
 """An attribute, the atom in it, and the payload with its value."""
 
-_BETWEEN = ("receive_message", "receive", "receive_att", "execute_child", "wrap")
+_BETWEEN = ("receive", "receive_att", "execute_child", "wrap")
 _ATOMS = frozenset(("_num", "_boo", "_sqs", "_nul"))
 
 
-def is_plain(tree: Tree | None) -> bool:
-    """Tell whether a tree is an attribute without a key whose value is an atom."""
+def is_literal(tree: Tree | None) -> bool:
+    """Return whether a tree is an unkeyed attribute whose value is a literal."""
     try:
         if tree[0] != "_att" or len(tree[1]) != 1:  # type: ignore[index]
             return False
         atom = tree[1][0]  # type: ignore[index]
         return atom[0] in _ATOMS and atom[1] != []
     except (LookupError, TypeError):
-        return False  # not a tree: it is for the executor to say so
+        return False  # not a tree: the loop will raise the error
 
 
 def evaluate(run: Run, message: Message, room: int) -> list[Message]:
-    """Process the message that executes a plain attribute, and what comes of it.
+    """Process the message that executes a literal attribute, and those that follow from it.
 
-    Goes on to the next attributes while they are plain and there is room for their messages. The
-    last message returned is the one that is to be processed next. Returns nothing, and nothing is
-    done, where somebody might interfere.
+    Continues with the next attributes while they are literals and ``room`` allows. The last message
+    returned is the next one to process. Does nothing and returns nothing if a trap, a handler or
+    the parent might interfere.
     """
     parent = run.find(message.get("from") or "")
     if (
@@ -77,7 +76,7 @@ def evaluate(run: Run, message: Message, room: int) -> list[Message]:
         elif parent.rets is not None:
             parent.rets.append(atom[1])
         parts.append((tree, atom, payload))
-        if not rest or EACH * len(parts) + LEAST > room or not is_plain(rest[-1]):
+        if not rest or EACH * len(parts) + LEAST > room or not is_literal(rest[-1]):
             break
         tree = rest.pop()
     passed = unfold(message, parts, counters.get("msgs", 0) + 1, counters["runs"])
@@ -87,10 +86,9 @@ def evaluate(run: Run, message: Message, room: int) -> list[Message]:
 
 
 def unfold(message: Message, parts: Iterable[Part], m: int, runs: int) -> list[Message]:
-    """Return all messages of plain attributes, beginning with the given one.
+    """Return all messages of literal attributes, beginning with ``message``, whose number is ``m``.
 
-    ``m`` is its number. All have been processed but the last, which is the answer of the last
-    attribute to its parent.
+    All have been processed except the last, the answer of the last attribute to its parent.
     """
     passed: list[Message] = []
     for tree, atom, payload in parts:
@@ -103,12 +101,12 @@ def unfold(message: Message, parts: Iterable[Part], m: int, runs: int) -> list[M
 
 @functools.lru_cache(maxsize=1024)
 def _just_goes_on(cls: Hashable) -> bool:
-    """Tell whether a procedure does nothing between two attributes but what all do."""
+    """Return whether a procedure has the default behaviour between two attributes."""
     return all(getattr(cls, name) is getattr(Procedure, name) for name in _BETWEEN)
 
 
 def _rest(run: Run, parent: Node, message: Message) -> list[Tree]:
-    """Return what follows an attribute, last one first, if its parent just goes on to that."""
+    """Return what follows an attribute, last first, if its parent simply continues with it."""
     cls: Any = run.procedures.get(parent.heap or "")
     if (
         cls is None
@@ -170,7 +168,7 @@ def _messages(message: Message, atom: Tree, payload: Payload, m: int, runs: int)
 
 
 def _next(reply: Message, m: int, tree: Tree) -> Message:
-    """Process the answer of an attribute: return the message that executes the next one."""
+    """Process the answer of an attribute; return the message that executes the next one."""
     runs = reply["er"]
     reply["m"], reply["pr"] = m, runs
     nid = reply["nid"]
@@ -190,11 +188,11 @@ def _next(reply: Message, m: int, tree: Tree) -> Message:
 
 
 def _leave_entered(run: Run, parent: Node, message: Message) -> None:
-    """Make the node of the attribute whose answer is still to be processed."""
+    """Create the node of the attribute whose answer is still to be processed."""
     nid, tree = message["nid"], message["tree"]
     node = run.nodes[nid] = Node(nid, parent.nid, message["payload"], "_att", "_att")
-    run.mine.add(nid)
+    run.touched.add(nid)
     run.trees[nid] = tree
-    keep_tree(run, node, tree)
+    run.keep_tree(node, tree)
     if nid not in parent.cnodes:
         parent.cnodes.append(nid)

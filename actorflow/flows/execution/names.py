@@ -1,8 +1,8 @@
-"""Names: what a word or a path stands for at a given node, and where it is written.
+"""Names: what a word or a path refers to at a given node, for reading and writing.
 
-Reading climbs: the node's own variables, those of its closure node, then its parent, and so on;
-after the root come the procedures, the variables of the domain, and the taskers. A missing field is
-null, a missing variable is an error.
+A variable is looked up in the node, in its closure node, in its parent, and so on; after the root
+come the procedures, the variables of the domain, and the taskers. A missing field is null, a
+missing variable is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from actorflow.flows.values.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from actorflow.flows.execution.node import Node, Payload
     from actorflow.flows.execution.run import Run
@@ -52,20 +52,26 @@ _ARGUMENT_DICTS = frozenset(("argh", "argd"))
 # -- variables -------------------------------------------------------------------------------
 
 
-def scopes(run: Run, node: Node | None) -> Iterator[Node]:
-    """Yield the nodes whose variables are visible from ``node``, nearest first."""
+def scopes(nodes: Mapping[str, Node], node: Node | None, name: str | None = None) -> Iterator[Node]:
+    """Yield the nodes whose variables are visible from ``node``, nearest first.
+
+    All lookups of variables use this walk. With a ``name``, it ends where the white or black list
+    of a node hides that name.
+    """
     while node is not None:
+        if name is not None and node.own and _cut(node, name):
+            return
         if node.vars is not None:
             yield node
         if node.cnid is not None:
-            closure = run.nodes.get(node.cnid)
+            closure = nodes.get(node.cnid)
             if closure is not None and closure.vars is not None:
                 yield closure
-        node = None if node.parent is None else run.nodes.get(node.parent)
+        node = None if node.parent is None else nodes.get(node.parent)
 
 
 def _cut(node: Node, name: str) -> bool:
-    """Tell whether the white or black list of ``node`` hides ``name`` from what is below it."""
+    """Return whether the white or black list of ``node`` hides ``name`` from the nodes below."""
     listed = node.own.get("vlist")
     if listed is None:
         return False
@@ -76,25 +82,18 @@ def _cut(node: Node, name: str) -> bool:
 
 
 def owner_of(run: Run, node: Node | None, name: str, *, despite_lists: bool = False) -> Node | None:
-    """Return the node whose variable ``name`` is seen from ``node``.
+    """Return the node whose variable ``name`` is visible from ``node``.
 
-    With ``despite_lists``, white and black lists hide nothing: they are for reading.
+    With ``despite_lists``, white and black lists hide nothing; they only apply to reading.
     """
-    while node is not None:
-        if node.own and not despite_lists and _cut(node, name):
-            return None
-        if node.vars is not None and name in node.vars:
-            return node
-        if node.cnid is not None:
-            closure = run.nodes.get(node.cnid)
-            if closure is not None and closure.vars is not None and name in closure.vars:
-                return closure
-        node = None if node.parent is None else run.nodes.get(node.parent)
+    for scope in scopes(run.nodes, node, None if despite_lists else name):
+        if name in scope.vars:  # type: ignore[operator] # a scope has variables
+            return scope
     return None
 
 
 def nearest_scope(run: Run, node: Node) -> Node:
-    """Return the nearest node, from ``node`` up, that owns variables."""
+    """Return the nearest node with variables, from ``node`` upwards."""
     found: Node | None = node
     while found is not None:
         if found.vars is not None:
@@ -106,7 +105,7 @@ def nearest_scope(run: Run, node: Node) -> Node:
 
 
 def variable(run: Run, node: Node | None, name: str) -> Value:
-    """Return the variable seen from ``node``, what else bears that name, or ``MISSING``."""
+    """Return the variable visible from ``node``, whatever else has that name, or ``MISSING``."""
     owner = owner_of(run, node, name)
     if owner is not None and owner.vars is not None:
         return owner.vars[name]
@@ -121,7 +120,7 @@ def variable(run: Run, node: Node | None, name: str) -> Value:
 
 
 def _call_arguments(run: Run, node: Node | None, name: str) -> Value:
-    """Return the arguments of the enclosing call as a list or an object, if ``name`` means them."""
+    """Return the arguments of the enclosing call as array or object, if ``name`` refers to them."""
     if name not in _ARGUMENT_LISTS and name not in _ARGUMENT_DICTS:
         return MISSING
     owner = owner_of(run, node, "arguments")
@@ -133,10 +132,10 @@ def _call_arguments(run: Run, node: Node | None, name: str) -> Value:
     return {key: value for key, value in pairs if key is not None}
 
 
-def visible_variables(run: Run, node: Node) -> dict[str, Value]:
-    """Return all variables seen from ``node``; the nearest value of each name wins."""
+def visible_variables(nodes: Mapping[str, Node], node: Node | None) -> dict[str, Value]:
+    """Return all variables visible from ``node``; the nearest value of each name wins."""
     seen: dict[str, Value] = {}
-    for scope in scopes(run, node):
+    for scope in scopes(nodes, node):
         for name, value in (scope.vars or {}).items():
             seen.setdefault(name, value)
     return seen
@@ -165,9 +164,9 @@ def _read_variable(run: Run, node: Node, mode: str, path: list[Value]) -> Value:
 
 
 def _check_containers(value: Value, path: list[Value], followed: int) -> None:
-    """Check that the keys of a path that were tried could be keys of what they were tried on.
+    """Raise FlowError if a key of a path was applied to something that cannot have such keys.
 
-    ``value`` is what stands at the first key. Raises FlowError.
+    ``value`` is what is at the first key; ``followed`` keys after it were found.
     """
     for depth, key in enumerate(path[1 : followed + 2], 1):
         if type(value) is list and not is_index(key):
@@ -184,9 +183,9 @@ def _check_containers(value: Value, path: list[Value], followed: int) -> None:
 
 
 def _split(path: list[Value]) -> tuple[str, list[Value]]:
-    """Return the space a path is in and the rest of it.
+    """Return the namespace of a path and the rest of it.
 
-    Spaces are f(ield), t(ag), v(ariable), lv, gv, dv, node and exe(cution).
+    Namespaces are f(ield), t(ag), v(ariable), lv, gv, dv, node and exe(cution).
     """
     space = _SPACES.get(path[0]) if len(path) > 1 and type(path[0]) is str else None
     return ("v", path) if space is None else (space, path[1:])
@@ -221,10 +220,9 @@ def node_data(node: Node) -> dict[str, Any]:
 
 
 def read(run: Run, node: Node, payload: Payload, path: list[Value]) -> Value:
-    """Return what ``path`` stands for at ``node``.
+    """Return the value of ``path`` at ``node``.
 
-    Raises NotFound when it names a variable that is not there, and FlowError when it goes on behind
-    something that has no keys.
+    Raises NotFound for a missing variable, and FlowError for a key of something without keys.
     """
     space, rest = _split(path)
     if space == "f":
@@ -267,7 +265,7 @@ def _set(run: Run, container: Value, path: list[Value], value: Value, what: str)
 
 
 def write(run: Run, node: Node, payload: Payload, path: list[Value], value: Value) -> Payload:
-    """Set ``path`` to ``value``; return the payload to go on with."""
+    """Set ``path`` to ``value``; return the resulting payload."""
     space, rest = _split(path)
     if space == "f":
         changed: Payload = _set(run, payload, rest, value, f"field {path_text(rest)}")
@@ -297,7 +295,7 @@ def write(run: Run, node: Node, payload: Payload, path: list[Value], value: Valu
 
 
 def _follow_reply(variables: dict[str, Any], old: Value, new: Value) -> None:
-    """Let the replies a receiver function is given show what it makes of the one it is about."""
+    """Update ``replies``, too, when a receiver function changes ``reply``."""
     replies = variables["replies"]
     nid = variables.get("from")
     if type(nid) is str and replies.get(nid) is old:
@@ -305,7 +303,7 @@ def _follow_reply(variables: dict[str, Any], old: Value, new: Value) -> None:
 
 
 def delete(run: Run, node: Node, payload: Payload, path: list[Value]) -> tuple[Payload, Value]:
-    """Remove ``path``; return the payload to go on with, and what was there, or ``MISSING``."""
+    """Remove ``path``; return the resulting payload, and what was there, or ``MISSING``."""
     space, rest = _split(path)
     if space == "f":
         return del_path(payload, rest), get_path(payload, rest)[0]

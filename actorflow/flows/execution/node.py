@@ -1,4 +1,4 @@
-"""Nodes: the parts of a flow that are being executed, and the arithmetic of their ids.
+"""Nodes, the parts of a flow that are being executed, and their ids.
 
 A nid is ``0`` for the root, ``p_i`` for child ``i`` of ``p``; a suffix ``-n`` marks repeated passes
 (``0_1_2-3``) and is inherited by the children.
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from actorflow.flows.language.tree import Tree  # noqa: TC001 - msgspec reads it at run time
+from actorflow.flows.language.tree import Tree
 
 Payload = dict[str, Any]
 Message = dict[str, Any]
@@ -24,8 +24,8 @@ class Node(msgspec.Struct, omit_defaults=True):
 
     Everything in it is JSON, and its payload is never changed in place.
 
-    ``own`` holds what only the node's procedure cares about (loop suffix, collected results,
-    task...). ``status`` is a stack; an empty one reads as open.
+    ``own`` is private to the node's procedure (loop suffix, collected results, task...). ``status``
+    is a stack; an empty one means open.
     """
 
     nid: str
@@ -52,10 +52,7 @@ class Node(msgspec.Struct, omit_defaults=True):
     own: dict[str, Any] = {}
 
     def fork(self) -> Node:
-        """Return a copy that can be changed without this one noticing.
-
-        Payload and trees stay shared.
-        """
+        """Return a copy that can be changed independently. Payload and trees are shared."""
         node: Node = self.__copy__()  # type: ignore[attr-defined] # msgspec does not tell
         node.cnodes = self.cnodes.copy()
         node.status = self.status.copy()
@@ -82,11 +79,15 @@ class Node(msgspec.Struct, omit_defaults=True):
 
     @property
     def is_cancelled(self) -> bool:
-        """Tell whether a cancel closed this node, so that another one has nothing to add."""
+        """Return whether a cancel has closed this node, so that another one has no effect."""
         if not self.status or self.status[-1]["status"] != "closed":
             return False
         top = self.status[-1]
         return top.get("point") == "cancel" and top.get("flavour") not in ("continue", "move")
+
+    def unkeyed_atts(self) -> list[Any]:
+        """Return the values of the kept attributes without a key."""
+        return [value for key, value in self.atts or () if key is None]
 
     @property
     def flavour(self) -> str | None:
@@ -141,6 +142,6 @@ def child_id(nid: str) -> int:
 
 
 def sub_of(nid: str) -> int:
-    """Return the pass number of a nid, 0 when it has none."""
+    """Return the pass number of a nid, or 0."""
     dash = nid.rfind("-")
     return 0 if dash < 0 else int(nid[dash + 1 :])

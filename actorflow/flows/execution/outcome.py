@@ -1,4 +1,4 @@
-"""What a run leaves: the new state, and all that goes out with its commit."""
+"""The outcome of a run: the new state, and everything that is committed with it."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """A message that had no effect, and why; the engine tells whoever sent it."""
+class RefusedMessage:
+    """A message that had no effect, and why."""
 
     message: Message
     error: FlowError
 
 
 @dataclass
-class Outcome:
-    """What a run leaves: all of it goes into one commit; tasks are handed out only after that."""
+class RunOutcome:
+    """The outcome of a run. All of it is one commit; tasks are dispatched after that."""
 
     state: Execution
     status: Status
     messages: list[Message] = field(default_factory=list)
-    """Every message processed, in order, as it was after processing: the history."""
+    """The processed messages in order, as they were after processing: the history."""
     tasks: list[Message] = field(default_factory=list)
-    """task and detask messages to hand out after the commit."""
+    """task and detask messages to dispatch after the commit."""
     timers: list[Timer] = field(default_factory=list)
     """Timers to set."""
     cancelled_timers: list[str] = field(default_factory=list)
-    """Ids of timers to forget."""
+    """Ids of timers to cancel."""
     signals: list[Message] = field(default_factory=list)
     """Messages for other executions."""
     leftover: list[Message] = field(default_factory=list)
-    """Messages that the budget left over, to be put in front of the next run."""
-    refused: list[Refusal] = field(default_factory=list)
+    """Messages that were not processed in this run."""
+    refused: list[RefusedMessage] = field(default_factory=list)
     traces: list[dict[str, Any]] = field(default_factory=list)
     echoes: list[dict[str, Any]] = field(default_factory=list)
-    """Texts for the log, and the nodes that say them."""
+    """Texts for the log, with their nodes."""
     payload: Payload | None = None
-    """The payload of the terminated message, when this run saw it."""
+    """The payload of the terminated message, if it was processed in this run."""

@@ -1,8 +1,8 @@
-"""Payloads as they are stored: many of them together, and what they share only once.
+"""The stored form of payloads: what they share is stored once.
 
 Payloads are never changed in place, so the nodes and messages of an execution share whole payloads,
-and payloads share the lists and objects in them. A payload without such values is stored as it is;
-another one as a flat list: key, 1 and the place of the value among ``values``, or 0 and the value.
+and payloads share the lists and objects in them. A payload without such values is stored as it is,
+any other as a flat list: key, 1 and the index of the value in ``values``, or key, 0 and the value.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _CONTAINERS = frozenset((dict, list))
 
 
 class Gathered:
-    """Payloads and the values in them, each once.
+    """Collects payloads and the values in them, each once.
 
-    ``keep`` makes of a value what is stored. Whatever is given must live on until this is stored:
-    things are told apart by their identity.
+    ``keep`` returns the stored form of a value. Payloads must stay alive until all are stored,
+    because they are compared by identity.
     """
 
     __slots__ = ("_keep", "_payload_places", "_value_places", "payloads", "values")
@@ -36,7 +36,7 @@ class Gathered:
         self._value_places: dict[int, int] = {}
 
     def place(self, payload: Payload) -> int:
-        """Return where a payload is. O(its keys) for a new one."""
+        """Return the index of a payload, which is added if it is new. O(its keys) for a new one."""
         place = self._payload_places.get(id(payload))
         if place is None:
             place = self._payload_places[id(payload)] = len(self.payloads)
@@ -65,7 +65,7 @@ class Gathered:
 
 
 def restored(payloads: Sequence[Any], values: Sequence[Any]) -> list[Payload]:
-    """Return payloads as they were before they were gathered."""
+    """Return the payloads that were gathered."""
     return [
         stored
         if type(stored) is dict

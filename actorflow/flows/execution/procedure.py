@@ -1,19 +1,16 @@
-"""What all procedures share.
+"""The base class of procedures: how a node starts, receives, is cancelled and replies.
 
-How a node is entered, hears from its children, is cancelled and replies.
-
-A Procedure object lives for one message: it is given the node, the message and the run, and returns
-the messages to emit. ``payload`` starts as the message's and is replaced, never changed in place;
-what it is at the end is what the message shows in the history.
+A Procedure object lives for one message: it gets the run, the node, the message and the tree, and
+returns the messages to emit. ``payload`` is at first that of the message and is replaced, never
+changed in place; the history shows the message with the last one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from actorflow.flows.errors import FlowError
-from actorflow.flows.execution.messages import cancel
-from actorflow.flows.execution.node import child_id, child_nid
+from actorflow.flows.errors import FlowError, UnknownProcedure
+from actorflow.flows.execution.node import child_id, child_nid, without_suffix
 from actorflow.flows.values.values import Value, dup_function, is_reference
 
 if TYPE_CHECKING:
@@ -31,19 +28,16 @@ class Procedure:
     __slots__ = ("message", "node", "payload", "run", "tree")
 
     unatts: ClassVar[bool] = False
-    """Reorder the children on entry.
-
-    Keyed attributes, then the values of the unkeyed ones, then the rest.
-    """
+    """Reorder the children on entry: keyed attributes, values of unkeyed ones, then the rest."""
     collects: ClassVar[bool] = False
     """Keep the results of all children in ``node.rets``."""
     keeps_atts: ClassVar[bool] = False
     """Keep the attributes in ``node.atts`` as ``[key or None, value]``."""
     trails: ClassVar[bool] = True
-    """Cancel the children that still live when the node is left."""
+    """Cancel the children that are still alive when the node is left."""
 
     def __init__(self, run: Run, node: Node, message: Message, tree: Tree) -> None:
-        """Take what one message is about; nothing is changed yet."""
+        """Prepare for one message; nothing is changed yet."""
         self.run = run
         self.node = node
         self.message = message
@@ -53,10 +47,10 @@ class Procedure:
     # -- entry --------------------------------------------------------------------------------
 
     def execute(self) -> list[Message]:
-        """Enter the node: prepare it, make it known to its parent, and run the first child."""
+        """Enter the node: prepare it, add it to its parent, and start."""
         node = self.node
         if self.unatts:
-            self.unatt()
+            self._unatt()
         if self.collects:
             node.rets = []
         if self.keeps_atts:
@@ -72,16 +66,16 @@ class Procedure:
         """Set up the node's fields or rewrite its tree; called once, on entry."""
 
     def start(self) -> list[Message]:
-        """Run the first child; a procedure that needs none replies instead."""
+        """Run the first child; a procedure without children may reply instead."""
         return self.execute_child(0)
 
     def rewrite(self, tree: Tree) -> None:
-        """Replace the node's tree; the ids of the children follow the new order."""
+        """Replace the tree of the node; the ids of children follow the new order."""
         self.tree = tree
         self.node.tree = tree
         self.run.trees[self.node.nid] = tree
 
-    def unatt(self) -> None:
+    def _unatt(self) -> None:
         """Put keyed attributes first, then unkeyed ones unwrapped, then the rest."""
         tree = self.tree
         children = tree[1]
@@ -99,26 +93,8 @@ class Procedure:
 
     # -- hearing from children ----------------------------------------------------------------
 
-    def receive_message(self) -> list[Message]:
-        """Take a ``receive`` message: bookkeeping first, then what the node's status asks for."""
-        node, message = self.node, self.message
-        came_from = message.get("from")
-        if came_from is not None and message.get("flavour") != "flank" and came_from in node.cnodes:
-            node.cnodes.remove(came_from)
-        if message.get("disable"):
-            return self.reply(disabled=True)
-        if node.status:
-            state = node.state
-            if state == "closed":
-                return self.receive_when_closed()
-            if state == "ended":
-                return []
-        if node.handlers is not None and "receive" in node.handlers:
-            return self.receive_through_handler()
-        return self.receive()
-
     def receive(self) -> list[Message]:
-        """Go on after a child; ``from`` tells which one."""
+        """Continue after a child; ``from`` in the message is its nid."""
         came_from = self.message.get("from")
         if came_from is None:
             return self.receive_outside()
@@ -129,101 +105,46 @@ class Procedure:
         return self.receive_non_att(index)
 
     def receive_outside(self) -> list[Message]:
-        """Go on after a message that comes from no child (a tasker's answer, say)."""
+        """Continue after a message that is not from a child, such as a tasker's answer."""
         return self.execute_child(0)
 
     def receive_att(self, index: int) -> list[Message]:
-        """Go on after an attribute: the next one, or the first child that is none."""
+        """Continue after an attribute."""
         children = self.tree[1]
         if index + 1 < len(children) and children[index + 1][0] == "_att":
             return self.execute_child(index + 1)
         return self.receive_last_att(index)
 
     def receive_last_att(self, index: int) -> list[Message]:
-        """Go on after the last attribute."""
+        """Continue after the last attribute."""
         if index + 1 < len(self.tree[1]):
             return self.execute_child(index + 1)
         return self.receive_last()
 
     def receive_non_att(self, index: int) -> list[Message]:
-        """Go on after a child that is not an attribute."""
-        self.keep_ret()
+        """Continue after a child that is not an attribute."""
+        self._keep_ret()
         if index + 1 < len(self.tree[1]):
             return self.execute_child(index + 1)
         return self.receive_last()
 
     def receive_last(self) -> list[Message]:
-        """Go on after the last child."""
+        """Continue after the last child."""
         return self.reply()
 
     def receive_when_closed(self) -> list[Message]:
-        """Take an answer as a closed node: after the last one, emit what waits, or reply."""
+        """Take an answer as a closed node; after the last one, emit what waits, or reply."""
         node = self.node
-        if self.has_live_children():
+        if self.run.has_live_children(self.node):
             return []
         if node.on_receive_last:
-            return self.emit_on_receive_last()
+            return emit_waiting(self)
         return self.reply()
-
-    def has_live_children(self) -> bool:
-        """Tell whether a child is there that has not ended and will answer to this node."""
-        nodes = self.run.nodes
-        return any(
-            (child := nodes.get(nid)) is not None and child.state != "ended" and not child.detached
-            for nid in self.node.cnodes
-        )
-
-    def emit_on_receive_last(self) -> list[Message]:
-        """Emit what had to wait for the last child, with the payload that child left.
-
-        A loop's or a repair's messages reopen the node.
-        """
-        node = self.node
-        waiting = [
-            one if one.get("virtual") else {**one, "payload": self.payload}
-            for one in node.on_receive_last or ()
-        ]
-        node.on_receive_last = None
-        if node.status and node.status[-1].get("handled") is None:
-            self.run.reopen(node)
-        return waiting
-
-    def receive_through_handler(self) -> list[Message]:
-        """Let the on_receive function see an answer, and go on with what it makes of it."""
-        node, message = self.node, self.message
-        own = node.own
-        came_from = message.get("from")
-        applied = own.get("receiving")
-        if applied is not None and applied[0] == came_from:
-            own.pop("receiving")
-            self.message = {**message, "from": applied[1]}
-            out = self.receive()
-            waiting = own.get("received")
-            if waiting:
-                following = waiting.pop(0)
-                return out + self._apply_receiver(following)
-            return out
-        children = self.tree[1]
-        is_att = came_from is not None and child_id(came_from) < len(children)
-        if came_from is None or (
-            is_att and children[child_id(came_from)][0] in ("_att", "on_receive", "on", "def")
-        ):
-            return self.receive()
-        if applied is not None and applied[0] in self.run.nodes:
-            own.setdefault("received", []).append(message)
-            return []
-        return self._apply_receiver(message)
-
-    def _apply_receiver(self, message: Message) -> list[Message]:
-        function = (self.node.handlers or {})["receive"][0][1]
-        emitted = self.run.apply(self, function, [["msg", message]], payload=message.get("payload"))
-        self.node.own["receiving"] = [emitted["nid"], message.get("from")]
-        return [emitted]
 
     # -- cancelling ---------------------------------------------------------------------------
 
     def cancel_message(self) -> list[Message]:
-        """Take a ``cancel`` message of any flavour but kill."""
+        """Take a ``cancel`` message of any flavour except kill."""
         node, message = self.node, self.message
         if message.get("payload") is None:
             self.payload = node.payload
@@ -232,81 +153,46 @@ class Procedure:
             if status["status"] == "ended":
                 return []
             if self._leads_here(status):
-                return self.reply_cancelled()
+                return reply_cancelled(self)
             return self.cancel_when_closed(status)
-        waiting = cancel.on_receive_last(self.run, self)
+        waiting = messages_after_children(self)
         self.run.close(node, message, handled=bool(waiting) and "on_receive_last" not in message)
         return self.cancel(waiting)
 
     def _leads_here(self, status: dict[str, Any]) -> bool:
-        """Tell whether the message that closed this node is among the causes of the current one."""
+        """Return whether the message that closed this node is a cause of the current one."""
         closed_by = status.get("m")
         return any(cause["m"] == closed_by for cause in (self.message.get("cause") or [])[1:])
 
     def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
-        """Take a cancel for a node that is closed already: what it brings waits, too."""
-        waiting = cancel.on_receive_last(self.run, self)
+        """Take a cancel for a node that is already closed; what the cancel brings waits, too."""
+        waiting = messages_after_children(self)
         if waiting:
             self.node.on_receive_last = waiting
         return []
 
     def cancel(self, waiting: list[Message] | None) -> list[Message]:
-        """Cancel this node, which is closed by now.
+        """Cancel this node, which has just been closed.
 
-        ``waiting`` is to be emitted once the last child is gone.
+        ``waiting`` is to be emitted after the last child has answered.
         """
         return self.clear(waiting)
 
     def clear(self, waiting: list[Message] | None) -> list[Message]:
-        """Cancel the children that are not cancelled yet.
-
-        Without any, emit what waits for them, or reply.
-        """
+        """Cancel the children; without any, emit ``waiting``, or reply."""
         node = self.node
         node.on_receive_last = waiting or None
-        cancels = self.cancel_children()
+        cancels = cancels_of_children(self)
         if cancels:
             return cancels
         if node.on_receive_last:
-            return self.emit_on_receive_last()
-        return self.reply_cancelled()
-
-    def reply_cancelled(self) -> list[Message]:
-        """Answer the parent for a node that did not come to its end."""
-        replies = self.reply()
-        replies[0].pop("from_on_error", None)
-        return replies
-
-    def cancel_children(self) -> list[Message]:
-        """Return a cancel for each live child that is not closed yet."""
-        nodes = self.run.nodes
-        return [
-            self.wrap("cancel", nid)
-            for nid in self.node.cnodes
-            if (child := nodes.get(nid)) is not None and not child.is_cancelled
-        ]
-
-    def kill_message(self) -> list[Message]:
-        """Take a kill: pass it on and reply at once, telling neither handlers nor taskers."""
-        node = self.node
-        if node.state == "ended":
-            return []
-        self.run.close(node, self.message)
-        nodes = self.run.nodes
-        kills = [self.wrap("cancel", nid, flavour="kill") for nid in node.cnodes if nid in nodes]
-        if self.message.get("payload") is not None:
-            return kills + self.reply_cancelled()
-        for kill in kills:
-            kill.pop("payload")
-        kept, self.payload = self.payload, node.payload
-        replies = self.reply_cancelled()
-        self.payload = kept
-        return kills + replies
+            return emit_waiting(self)
+        return reply_cancelled(self)
 
     def add_message(self) -> list[Message]:
-        """Take an ``add`` message: put trees in place, to be run when their turn comes.
+        """Take an ``add`` message: insert trees, to be run when it is their turn.
 
-        Raises FlowError for elements: only iterators take those.
+        Raises FlowError for elements, which only iterators take.
         """
         if self.message.get("elements") is not None:
             raise FlowError("procedure does not accept add-iteration")
@@ -345,7 +231,7 @@ class Procedure:
         return emitted
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
-        """Run child ``index``; when there is none, reply."""
+        """Run child ``index``, or reply if there is none."""
         children = self.tree[1]
         if type(children) is not list or index >= len(children):
             return self.reply()
@@ -359,7 +245,7 @@ class Procedure:
         return [emitted]
 
     def reply(self, ret: Value = UNSET, **fields: Any) -> list[Message]:
-        """Answer the parent (nobody, when this node is detached), with ``ret`` when it is given."""
+        """Answer the parent (nobody, if this node is detached), with ``ret`` if given."""
         node = self.node
         emitted = self.wrap("receive", None if node.detached else node.parent)
         if node.aret is not None:
@@ -372,8 +258,38 @@ class Procedure:
             emitted.update(fields)
         return [emitted]
 
-    def keep_ret(self) -> None:
-        """Keep the result of a child, where results are kept."""
+    def apply(
+        self,
+        function: Value,
+        arguments: list[list[Any]],
+        *,
+        payload: Payload | None = None,
+        sub: int | None = None,
+        line: int | None = None,
+        **fields: Any,
+    ) -> Message:
+        """Return the message that executes the body of a function for this node."""
+        if type(function) is not list or function[0] != "_func":
+            raise FlowError(f"cannot apply {function!r}: it is not a function")
+        data = function[1]
+        tree = data["tree"]
+        if tree[0] == "define" and tree[1][0][0] == "_att":
+            tree = [tree[0], [["_name", *tree[1][0][1:]], *tree[1][1:]], *tree[2:]]
+            if id(function) in self.run.fresh_functions:
+                data["tree"] = tree
+        number = self.run.next_sub() if sub is None else sub
+        emitted = self.wrap("execute", f"{without_suffix(data['nid'])}-{number}")
+        emitted["tree"] = ["_apply", tree[1], self.tree[2] if line is None else line]
+        emitted["cnid"] = data["cnid"]
+        emitted["arguments"] = arguments
+        self.run.applied[emitted["nid"]] = function
+        if payload is not None:
+            emitted["payload"] = payload
+        emitted.update(fields)
+        return emitted
+
+    def _keep_ret(self) -> None:
+        """Keep the result of a child, if this node collects results."""
         if self.node.rets is not None:
             ret = dup_function(self.payload.get("ret"))
             if is_reference(ret):
@@ -394,20 +310,87 @@ class Procedure:
         return dup_function(self.node.payload.get("ret"))
 
     def att(self, *keys: str) -> Value:
-        """Return the value of the first attribute that bears one of ``keys``, or None."""
+        """Return the value of the first attribute with one of ``keys``, or None."""
         for key, value in self.node.atts or ():
             if key in keys:
                 return value
         return None
 
-    def unkeyed(self) -> list[Value]:
-        """Return the values of the attributes without a key."""
-        return [value for key, value in self.node.atts or () if key is None]
 
-    def att_count(self) -> int:
-        """Return how many children of the tree are attributes."""
-        return sum(1 for child in self.tree[1] if child[0] == "_att")
+def procedure_for(run: Run, node: Node, message: Message) -> Procedure:
+    """Return the procedure of a node. Raises UnknownProcedure if there is none (any more)."""
+    cls = run.procedures.get(node.heap or "")
+    if cls is None:
+        raise UnknownProcedure(f'no procedure "{node.heap or node.heat0}" for node {node.nid}')
+    procedure: Procedure = cls(run, node, message, run.tree_of(node))
+    return procedure
 
-    def parent_node(self) -> Node | None:
-        """Return the parent, ready to be changed, or None."""
-        return None if self.node.parent is None else self.run.find(self.node.parent)
+
+def attribute_count(tree: Tree) -> int:
+    """Return how many children of a tree are attributes."""
+    return sum(1 for child in tree[1] if child[0] == "_att")
+
+
+# -- cancelling ------------------------------------------------------------------------------
+
+
+def emit_waiting(procedure: Procedure) -> list[Message]:
+    """Return what had to wait for the last child, with the payload of that child.
+
+    The node is reopened, unless a handler runs.
+    """
+    node = procedure.node
+    waiting = [
+        one if one.get("virtual") else {**one, "payload": procedure.payload}
+        for one in node.on_receive_last or ()
+    ]
+    node.on_receive_last = None
+    if node.status and node.status[-1].get("handled") is None:
+        procedure.run.reopen(node)
+    return waiting
+
+
+def messages_after_children(procedure: Procedure) -> list[Message]:
+    """Return what is to be emitted after all children of a cancelled node have answered."""
+    node, message = procedure.node, procedure.message
+    if message.get("on_receive_last"):
+        return messages_of_re_apply(procedure.run, node, message)
+    known = node.handlers or {}
+    handlers = known.get("timeout") if message.get("flavour") == "timeout" else None
+    handlers = handlers or known.get("cancel")
+    if not handlers:
+        return []
+    shown = {**message, "payload": procedure.payload}
+    arguments: list[list[Any]] = [["msg", shown], ["err", None]]
+    return [procedure.apply(handler[1], arguments, line=handler[1][2]) for handler in handlers]
+
+
+def reply_cancelled(procedure: Procedure) -> list[Message]:
+    """Answer the parent on behalf of a node that was cancelled."""
+    replies = procedure.reply()
+    replies[0].pop("from_on_error", None)
+    return replies
+
+
+def cancels_of_children(procedure: Procedure) -> list[Message]:
+    """Return a cancel for each live child that is not being cancelled."""
+    nodes = procedure.run.nodes
+    return [
+        procedure.wrap("cancel", nid)
+        for nid in procedure.node.cnodes
+        if (child := nodes.get(nid)) is not None and not child.is_cancelled
+    ]
+
+
+def messages_of_re_apply(run: Run, node: Node, message: Message) -> list[Message]:
+    """Return the messages that a re-apply wants emitted after the children have answered."""
+    waiting = []
+    for one in message.get("on_receive_last") or ():
+        copy = dict(one)
+        copy["exid"] = run.exid
+        if copy.get("from") == "parent":
+            copy["from"] = node.parent
+        if copy.get("payload") is None:
+            copy["payload"] = message.get("payload") or node.payload
+        waiting.append(copy)
+    return waiting

@@ -1,8 +1,8 @@
-"""What evaluating a tree leaves in it for the next time it is evaluated.
+"""Rewrites of trees that outlive their evaluation.
 
-The words that are keys of an object become strings, the candidates of a match become patterns: in
-the next pass of a loop, and in the next call of a function, they are found like that. Trees are
-never changed in place: a tree in which something is replaced is copied along the way to it.
+When a tree is evaluated, the words that are keys of an object become strings, and the candidates of
+a match become patterns. The next pass of a loop and the next call of a function see the rewritten
+tree. Trees are never changed in place: the path to a replaced part is copied.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOOPS = frozenset(("cursor", "loop", "until", "while"))
 
 
 def replaced(tree: Tree, old: Tree, new: Tree) -> Tree:
-    """Return ``tree`` with the very part ``old`` replaced, or the same when that is not in it.
+    """Return ``tree`` with the part that is ``old`` replaced, or ``tree`` itself.
 
     >>> part = ["b", [], 1]
     >>> replaced(["a", [part, ["b", [], 1]], 1], part, ["_sqs", "b", 1])
@@ -48,42 +48,42 @@ def _ancestors(run: Run, node: Node) -> Iterator[Node]:
         above = run.nodes.get(above.parent or "")
 
 
-def wear(run: Run, node: Node, old: Tree, new: Tree) -> None:
-    """Replace a part of the tree of ``node`` in the loops and functions around it."""
+def replace_around(run: Run, node: Node, old: Tree, new: Tree) -> None:
+    """Replace a part of a tree in the loops and functions around ``node``."""
     around: list[Node] = []
     for one in _ancestors(run, node):
         around.append(one)
         is_body = one.heap == "_apply"
-        if _wear_function(run, one, old, new) if is_body else _is_rewritten(run, one):
+        if _replace_in_function(run, one, old, new) if is_body else _is_rewritten(run, one):
             break
     if any(one.heap in _LOOPS for one in around):
         for one in around:
-            _wear_node(run, one, old, new)
+            _replace_in_node(run, one, old, new)
 
 
-def _wear_function(run: Run, body: Node, old: Tree, new: Tree) -> bool:
-    """Replace a part of a function; tell whether its tree is its own.
+def _replace_in_function(run: Run, body: Node, old: Tree, new: Tree) -> bool:
+    """Replace a part of a function; return whether the function has a tree of its own.
 
-    One of a single parameter does not share its tree with the place where it is defined.
+    With a single parameter, it does not share its tree with its definition.
     """
     if body.nid not in run.applied:
         return True
     function = run.applied[body.nid]
     head, data, line = function
     tree = data["tree"]
-    worn = replaced(tree, old, new)
+    changed = replaced(tree, old, new)
     caller = run.find(body.parent or "")
     if id(function) in run.fresh_functions:
-        data["tree"] = worn
+        data["tree"] = changed
     elif caller is not None and caller.own.get("fun") is function:
-        caller.own["fun"] = run.applied[body.nid] = [head, {**data, "tree": worn}, line]
-    _wear_siblings(run, body.nid, function, old, new)
+        caller.own["fun"] = run.applied[body.nid] = [head, {**data, "tree": changed}, line]
+    _replace_in_siblings(run, body.nid, function, old, new)
     params = [child[1][0][0] for child in tree[1] if child[0] == "_att"]
     return len(params) == 1 and params[0] != "_ref"
 
 
-def _wear_siblings(run: Run, body: str, function: Value, old: Tree, new: Tree) -> None:
-    """Replace a part of a function in its other applications that go on at the same time."""
+def _replace_in_siblings(run: Run, body: str, function: Value, old: Tree, new: Tree) -> None:
+    """Replace a part of a function in its other applications that are running."""
     siblings = [nid for nid, applied in run.applied.items() if applied is function and nid != body]
     for nid in siblings:
         run.applied[nid] = run.applied[body]
@@ -102,7 +102,7 @@ def _wear_siblings(run: Run, body: str, function: Value, old: Tree, new: Tree) -
 
 
 def _is_rewritten(run: Run, node: Node) -> bool:
-    """Tell whether a node was given a copy of its tree, under another head."""
+    """Return whether a node has a copy of its tree with another head."""
     parent = run.nodes.get(node.parent or "")
     if node.tree is None or parent is None or node.heap == "task":
         return False
@@ -110,7 +110,7 @@ def _is_rewritten(run: Run, node: Node) -> bool:
     return place >= len(children) or bool(children[place][0] != node.tree[0])
 
 
-def _wear_node(run: Run, node: Node, old: Tree, new: Tree) -> None:
+def _replace_in_node(run: Run, node: Node, old: Tree, new: Tree) -> None:
     known = run.tree_of(node)
     changed = replaced(known, old, new)
     if changed is not known:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from actorflow.flows.execution.node import ROOT, Message, Node, Payload
-
-if TYPE_CHECKING:
-    from actorflow.flows.language.tree import Tree
+from actorflow.flows.execution.node import Message, Node, Payload
 
 
 class Status(StrEnum):
-    """Where an execution stands after a run."""
+    """The status of an execution after a run."""
 
     ACTIVE = "active"
     FAILED = "failed"
@@ -23,10 +20,7 @@ class Status(StrEnum):
 
 
 class Timer(msgspec.Struct, omit_defaults=True):
-    """A message to be released later.
-
-    Once (``in``, ``at``) or again and again (``cron``, ``every``).
-    """
+    """A message to release later: once (``in``, ``at``) or repeatedly (``cron``, ``every``)."""
 
     id: str
     nid: str
@@ -39,7 +33,7 @@ class Timer(msgspec.Struct, omit_defaults=True):
     repeats: bool = False
 
     def trigger(self, exid: str) -> Message:
-        """Return the message that the engine puts in when the time has come."""
+        """Return the message that the engine sends when the timer is due."""
         return {
             "point": "trigger",
             "exid": exid,
@@ -60,7 +54,7 @@ def _hold(condition: object, text: str) -> None:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What an execution holds, in numbers."""
+    """The size of an execution."""
 
     runs: int
     messages: int
@@ -72,11 +66,11 @@ class Statistics:
 
 
 class Execution(msgspec.Struct, omit_defaults=True):
-    """An instance of a flow: its nodes, its counters, and what it waits for.
+    """An instance of a flow: its nodes, counters, timers and traps.
 
-    ``orphans`` are nodes that failed before they had a procedure; they go with their parent, or
-    when cancelled. ``collect_at`` is the number of nodes at which closures that nothing refers to
-    are looked for next.
+    ``orphans`` are nodes that failed before they had a procedure; they are removed with their
+    parent, or when cancelled. ``collect_at`` is the number of nodes that triggers the next garbage
+    collection.
     """
 
     exid: str
@@ -93,7 +87,7 @@ class Execution(msgspec.Struct, omit_defaults=True):
     terminated: bool = False
     collect_at: int = 0
     payload: Payload | None = None
-    """With which it ended."""
+    """The payload with which it ended."""
     cancelled: bool = False
     """Whether it ended because its root was cancelled or killed."""
     stored: int = 0
@@ -101,7 +95,7 @@ class Execution(msgspec.Struct, omit_defaults=True):
 
     @property
     def status(self) -> Status:
-        """Terminated, failed (a node waits for a repair; others may go on), or active."""
+        """Terminated, failed (a node waits for a repair; others may continue), or active."""
         ended, failed = self.terminated, False
         for node in self.nodes.values():
             state = node.state
@@ -112,7 +106,7 @@ class Execution(msgspec.Struct, omit_defaults=True):
         return Status.TERMINATED if ended else Status.FAILED if failed else Status.ACTIVE
 
     def statistics(self) -> Statistics:
-        """Return what there is to count; costs one pass over the nodes."""
+        """Return counts. Takes one pass over the nodes."""
         return Statistics(
             runs=self.counters.get("runs", 0),
             messages=self.counters.get("msgs", 0),
@@ -124,7 +118,7 @@ class Execution(msgspec.Struct, omit_defaults=True):
         )
 
     def check(self) -> None:
-        """Verify that the parts fit together; raises AssertionError when they do not. For tests."""
+        """Verify the invariants; raises AssertionError if one does not hold. For tests."""
         for nid, node in self.nodes.items():
             _hold(nid == node.nid, f"node {node.nid} is kept as {nid}")
             _hold(len(set(node.cnodes)) == len(node.cnodes), f"node {nid} counts a child twice")
@@ -144,21 +138,3 @@ class Execution(msgspec.Struct, omit_defaults=True):
     def tasks(self) -> list[Node]:
         """Return the nodes that wait for a tasker."""
         return [node for node in self.nodes.values() if node.heap == "task" and "task" in node.own]
-
-
-def launch_message(
-    exid: str,
-    tree: Tree,
-    *,
-    payload: Payload | None = None,
-    variables: dict[str, Any] | None = None,
-) -> Message:
-    """Return the message that starts an execution."""
-    return {
-        "point": "execute",
-        "exid": exid,
-        "nid": ROOT,
-        "tree": tree,
-        "payload": payload if payload is not None else {},
-        "vars": variables if variables is not None else {},
-    }

@@ -23,7 +23,7 @@ def check_text(text: str, *, file: str | None = None, limits: Limits = LIMITS) -
     >>> check_text("# to do\n")
     Traceback (most recent call last):
         ...
-    actorflow.flows.language.checking.EmptyFlow: syntax error at line 1 column 1: the flow is empty: ...
+    actorflow.flows.language.checking.EmptyFlow: ...: the flow is empty: ...
 
     Raises:
         FlowSyntaxError: the text cannot be read; `EmptyFlow` if there is nothing to read in it.
@@ -47,7 +47,8 @@ def check_text(text: str, *, file: str | None = None, limits: Limits = LIMITS) -
 def check_tree(tree: Tree, *, limits: Limits = LIMITS, above: int = 0) -> Tree:
     """Return a tree that can be executed and stored, with ``above`` levels above it.
 
-    Takes time linear in its size. Raises FlowError when it is none, and LimitExceeded when it is deeper than `limits.tree_depth`.
+    Takes time linear in its size. Raises FlowError if it is not a tree, and LimitExceeded if it is
+    deeper than `limits.tree_depth`.
     """
     for stray in strays(tree):
         where = "" if stray is tree else f", in which {stray!r:.100} is no [head, content, line]"

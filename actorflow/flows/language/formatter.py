@@ -1,7 +1,7 @@
-r"""The canonical layout of flows: tree to text, and text to tidy text.
+r"""The canonical layout of flows: formats trees and flow texts.
 
-One node a line, children two spaces deeper, collections and attributes on several lines where one
-would be too long. The text is checked before it is returned: it reads back as the same tree, up to
+One node per line, children indented by two spaces; long collections and attributes are broken into
+several lines. The text is checked before it is returned: it parses to the same tree, except for
 line numbers.
 
 >>> print(format_flow("sequence \\ push f.l (+ 1 2) ; stall _  # wait"), end="")
@@ -17,20 +17,18 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from actorflow.flows.language.literals import FlowFormatError, literal, word
 from actorflow.flows.language.parser import Parser, parse
 from actorflow.flows.language.source import FlowSyntaxError, Source
 from actorflow.flows.language.tree import Tree, children, is_symbol, measure, same, walk
 from actorflow.flows.language.unparser import (
     BRACKETS,
     MAX_HEIGHT,
-    FlowFormatError,
     Headline,
     Piece,
     elements,
     headline,
     is_formula,
-    literal,
-    word,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ _PAIRED: Final = ("case", "match", "cond")
 
 @dataclass(slots=True)
 class _Entry:
-    """A line of the layout (of several lines where it is long), and the source lines it is of."""
+    """A line of the layout (several lines if it is long), and the source lines it comes from."""
 
     indent: int
     text: str
@@ -54,7 +52,7 @@ class _Entry:
     last: int
 
     def ends_at(self, line: int) -> bool:
-        """Tell whether a comment at the end of a source line can stand behind this."""
+        """Return whether a comment at the end of a source line can follow this entry."""
         return "\n" not in self.text or line >= self.last
 
     def __str__(self) -> str:
@@ -62,10 +60,10 @@ class _Entry:
 
 
 def format_tree(tree: Tree) -> str:
-    r"""Return the text of a tree, which `parse` reads back as the same tree but for line numbers.
+    r"""Return the text of a tree; `parse` returns the same tree for it, except for line numbers.
 
-    Any tree that `parse` returns can be written, and so can every other whose heads are words.
-    Raises `FlowFormatError` for the others. Takes linear time for trees that are not deeply nested;
+    Any tree that `parse` returns can be formatted, and so can others whose heads are words.
+    Raises `FlowFormatError` for all others. Takes linear time for trees that are not deeply nested;
     the indents of a tree that is d deep alone take up to d * d characters.
 
     >>> format_tree(["push", [["_att", [["l", [], 1]], 1], ["_num", 1, 2]], 1])
@@ -75,10 +73,10 @@ def format_tree(tree: Tree) -> str:
 
 
 def format_flow(text: str, *, file: str | None = None) -> str:
-    """Return a flow text in its canonical layout, with its comments and single blank lines.
+    """Return a flow text in the canonical layout, with its comments and single blank lines.
 
     A comment stays at the end of its line, or above the next. One inside a line (after a comma or
-    in a collection) moves above that line. Raises `FlowSyntaxError` for a text that is no flow.
+    in a collection) moves above that line. Raises `FlowSyntaxError` if the text is not a flow.
     """
     parser = Parser(Source(text, file))
     tree = parser.flow()
@@ -93,7 +91,7 @@ def format_flow(text: str, *, file: str | None = None) -> str:
 
 
 def _checked(tree: Tree, writers: Iterable[Callable[[], str]]) -> str:
-    """Return the first text that reads back as the tree.
+    """Return the first text that parses to the tree.
 
     The plain layout is needed for symbols that hold a slash, which may read as a regex when another
     slash follows on their line.
@@ -105,7 +103,7 @@ def _checked(tree: Tree, writers: Iterable[Callable[[], str]]) -> str:
                 return text
         except FlowSyntaxError:
             continue
-    raise FlowFormatError(f"no flow text reads as {tree!r:.80}")
+    raise FlowFormatError(f"no flow text parses to {tree!r:.80}")
 
 
 def _text(lines: Iterable[object]) -> str:
@@ -116,14 +114,14 @@ def _text(lines: Iterable[object]) -> str:
 
 
 def _roots(tree: Tree) -> Sequence[Tree]:
-    """Return what stands at the left: the root, or the lines of a flow that has none."""
+    """Return the unindented nodes: the root, or the lines of a flow without a single root."""
     below = children(tree)
     bare = tree[0] == "sequence" and tree[2] == 0 and isinstance(tree[1], list) and len(below) != 1
     return below if bare else [tree]
 
 
 def _plain_entries(tree: Tree) -> list[_Entry]:
-    """Return a line for each tree, with nothing on it but its head or literal."""
+    """Return a line for each tree that holds only its head or literal."""
     entries: list[_Entry] = []
     stack = [(root, 0) for root in reversed(_roots(tree))]
     while stack:
@@ -135,7 +133,7 @@ def _plain_entries(tree: Tree) -> list[_Entry]:
 
 
 def _entries(tree: Tree) -> list[_Entry]:
-    """Return the lines of a tree, as people write them."""
+    """Return the lines of a tree in the usual notation."""
     heights = measure(tree, lambda _, below: 1 + max(below, default=0))
 
     def is_low(part: Tree) -> bool:
@@ -164,7 +162,7 @@ def _lay_out(trees: Sequence[Tree], indent: int, is_low: Callable[[Tree], bool])
 def _groups(
     head: str, trees: Sequence[Tree], is_low: Callable[[Tree], bool]
 ) -> list[tuple[Tree, ...]]:
-    """Return the children of a node as they share lines: in pairs below a ``case`` and its like.
+    """Return the children of a node grouped by line: in pairs below ``case`` and the like.
 
     They pair when their number is even and the first of each pair has no children of its own.
     """
@@ -188,7 +186,7 @@ def _joined(entries: list[_Entry]) -> list[_Entry]:
 
 
 def _last_line(tree: Tree, line: Headline) -> int:
-    """Return the last source line of what stands on a line of the layout."""
+    """Return the last source line of the contents of a layout line."""
     parts = [piece.tree for piece in line.pieces if piece.tree is not None]
     if not line.children:
         parts = [tree]
@@ -220,7 +218,7 @@ def _fitted(piece: Piece, indent: int) -> str:
 
 
 def _broken(piece: Piece, indent: int) -> str:
-    """Return a piece on several lines if there is a way to break it."""
+    """Return a piece broken into several lines, if it can be broken."""
     tree = piece.tree
     if tree is None or not isinstance(tree[1], list) or is_symbol(tree):
         return piece.text
@@ -244,7 +242,7 @@ def _broken(piece: Piece, indent: int) -> str:
 def _weave(
     tree: Tree, entries: Sequence[_Entry], parser: Parser, *, trailing: bool = True
 ) -> list[str]:
-    """Return the lines of a layout with the comments and blank lines of its source between them.
+    """Return the lines of a layout with the comments and blank lines of the source inserted.
 
     With ``trailing``, a comment at the end of a line stays there; else all stand above their lines.
     """
@@ -290,14 +288,14 @@ def _kept_lines(tree: Tree) -> set[int]:
 
 
 class _BlankLines:
-    """Tells where the source has blank lines between what the layout keeps of it."""
+    """Finds blank lines of the source that the layout keeps."""
 
     def __init__(self, text: str) -> None:
         self._blank = [not line.strip(" \t\r") for line in text.split("\n")]
         self._last = 0
 
     def before(self, line: int) -> list[str]:
-        """Return a blank line if one stands before the line, once, and not at the beginning."""
+        """Return a blank line if the source has one before ``line``; once, and not at the start."""
         blank = 0 < self._last < line and self._blank[line - 2]
         self._last = max(self._last, line)
         return [""] if blank else []

@@ -1,7 +1,6 @@
-"""The lexemes of the flow language: the patterns a reader of the grammar steps over.
+"""The lexemes of the flow language, as regular expressions.
 
-Every repetition in them is possessive, so that matching one takes time linear in what it matches,
-whatever the text.
+Every repetition is possessive, so that matching takes time linear in the length of the match.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from typing import Final
 
 MAX_DIGITS: Final = 400
-"""How many digits a number may have; Python itself refuses to read some 4,300."""
+"""How many digits a number may have; Python itself gives up at about 4,300."""
 
 LEAST_WHOLE: Final = -(2**63)
 GREATEST_WHOLE: Final = 2**63 - 1
@@ -37,10 +36,10 @@ LINE_END: Final = re.compile(_LINE_END)
 """Spaces, a comment, newlines; not the spaces of the line after them."""
 
 COLLECTION_BLANKS: Final = re.compile(rf"(?:[ \t\r\n,]++|{_COMMENT})*+")
-"""What may stand between the elements of an array or object."""
+"""What may separate the elements of an array or object."""
 
 SEPARATOR: Final = re.compile(rf",{_BLANKS}|{_SPACES}")
-"""What may stand before an attribute: a comma lets it stand on the next line."""
+"""What may precede an attribute; after a comma it may be on the next line."""
 
 POSTFIX: Final = re.compile(rf"({'|'.join(POSTFIX_WORDS)})(?!{_SYMBOL_CHARACTER})")
 
@@ -48,7 +47,7 @@ OPERATOR: Final = re.compile(
     r"(%|\*|/(?!/)|[-+]|<=|>=|<>|<|>|==?|!=|(and|or))"
     rf"(?(2)(?:[ \t]++|(?:{_COMMENT})?+[\r\n]++)|{_LINE_END})"
 )
-"""The operand may stand at the very beginning of the next line."""
+"""The operand may be at the very beginning of the next line."""
 
 OUTDENT: Final = re.compile(
     rf"{_SPACES}(?P<first>{_JOIN}){_SPACES}(?:{_COMMENT})?+[\r\n]*+"
@@ -66,7 +65,7 @@ DIGITS: Final = re.compile(r"[0-9]++")
 SINGLE_TEXT: Final = re.compile(rf"(?:[^'\\\n\r\b\f]|{_ESCAPE})*+")
 DOUBLE_TEXT: Final = re.compile(rf"""(?:[^"$\\\n\r\b\f]|\$(?!\()|{_ESCAPE})*+""")
 REGEX_START: Final = re.compile(r"(?:r|re|rx|rex|regex)/(?!/)|/(?![/ \t])")
-"""A bare slash before a space is a division: ``(/ 6 2) (/ 8 2)`` holds no regex."""
+"""A bare slash before a space is a division: ``(/ 6 2) (/ 8 2)`` contains no regex."""
 REGEX_TEXT: Final = re.compile(r"(?:[^/$\\\n\r]|\$(?!\()|\\[^\n\r])*+")
 REGEX_OPTIONS: Final = re.compile(r"[imxouesn]*+")
 
@@ -80,7 +79,7 @@ _ESCAPED_IN_REGEX: Final = frozenset("/'\"fnrt")
 
 
 def unescape(text: str) -> str:
-    r"""Return what a text between quotes stands for. Raises ValueError for half a surrogate pair.
+    r"""Return the value of a text between quotes. Raises ValueError for half a surrogate pair.
 
     >>> unescape(r"it\'s \u00e9")
     "it's é"
@@ -89,7 +88,7 @@ def unescape(text: str) -> str:
 
 
 def unescape_regex(text: str) -> str:
-    r"""Return the text of a regex: only what stands for one character is replaced.
+    r"""Return the text of a regex; only escapes of single characters are replaced.
 
     Raises ValueError for half a surrogate pair.
 
@@ -117,7 +116,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def read_number(text: str) -> int | float:
-    """Return the value of a text that `NUMBER` matches: without a dot, an integer.
+    """Return the value of a text that `NUMBER` matches; an integer unless it has a dot.
 
     As in flor, an integer has no exponent: ``1e3`` reads as 1. Raises ValueError when the text has
     more than `MAX_DIGITS` digits, is an integer that does not fit 64 bits, or is too large for a
@@ -140,7 +139,7 @@ def read_number(text: str) -> int | float:
 
 
 def constant(word: str) -> tuple[str, object] | None:
-    """Return head and value of a word that is a number, boolean or null; None for any other.
+    """Return head and value of a word that is a number, a boolean or null, else None.
 
     >>> constant("12"), constant("null"), constant("12a")
     (('_num', 12), ('_nul', None), None)
@@ -156,7 +155,7 @@ def constant(word: str) -> tuple[str, object] | None:
 
 
 def is_word(text: str) -> bool:
-    """Tell whether a text alone reads as one symbol, and not as a constant or a regex.
+    """Return whether a text by itself is one symbol, and not a constant or a regex.
 
     >>> is_word("a-b?"), is_word("a.b"), is_word("12"), is_word("r/a/"), is_word("r/a/b")
     (True, False, False, False, True)

@@ -1,4 +1,4 @@
-"""From lines to nodes: how the parts of a line make a tree, and how indents nest lines."""
+"""From lines to trees: the parts of a line become a node, and indents nest the nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_LINE_DEPTH: Final = 10_000
-"""How deep lines may nest by their indents."""
+"""How deeply lines may be nested by their indents."""
 
 _JOIN_INDENT: Final = 2
 _COLLECTIONS: Final = ("_arr", "_obj")
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class Line:
-    """A line on its way to a node."""
+    """A line that is to become a node."""
 
     indent: int
     parts: list[Part]
@@ -60,7 +60,7 @@ class Line:
 
 
 def _conditions(parts: Sequence[Part]) -> list[int]:
-    """Return where the words stand that begin a condition."""
+    """Return the positions of the words that begin a condition."""
     found: list[int] = []
     expression_follows = False
     for index in range(len(parts) - 1, 0, -1):
@@ -96,7 +96,7 @@ def _node(parts: Sequence[Part], children: list[Tree]) -> Tree:
 def _attributes_first(elements: list[Tree], attributes: list[Tree]) -> list[Tree]:
     """Return all attributes, then the elements.
 
-    What stands in an empty collection is an attribute, too.
+    The placeholder in an empty collection is an attribute, too.
     """
     is_attribute = [one[0] == "_att" and bool(one[1]) for one in elements]
     count = next((i for i, one in enumerate(is_attribute) if not one), len(elements))
@@ -104,7 +104,7 @@ def _attributes_first(elements: list[Tree], attributes: list[Tree]) -> list[Tree
 
 
 def _sum(operator: str, line: int, parts: Sequence[Part], children: list[Tree]) -> Tree:
-    """Return a node whose head is ``+`` or ``-``: its plain attributes are operands.
+    """Return a node whose head is ``+`` or ``-``; its unkeyed attributes are operands.
 
     ``- 4`` is a number, and in ``- a + b`` the minus belongs to ``a`` alone.
     """
@@ -121,7 +121,7 @@ def _sum(operator: str, line: int, parts: Sequence[Part], children: list[Tree]) 
 
 
 class Outline:
-    """Lines nested by their indents, in the order they come.
+    """Lines nested by their indents, in order.
 
     A line is the child of the nearest line above it, going outwards, that has a smaller indent. The
     lines still open are kept on a stack, so depth costs no recursion and all lines take linear
@@ -135,7 +135,7 @@ class Outline:
         self._roots: list[Tree] = []
 
     def add(self, line: Line) -> int:
-        r"""Add the next line; return how deep it stands, from 1.
+        r"""Add the next line; return its depth, from 1.
 
         A join before it sets its indent: ``\`` makes it a child of the line before, ``;`` and ``|``
         a sibling.
@@ -149,7 +149,7 @@ class Outline:
         return len(self._open)
 
     def join(self, mark: str) -> None:
-        """Take a join that follows the last line. The first of several joins counts."""
+        """Note a join that follows the last line. The first of several joins counts."""
         if self._open and self._open[-1].join is None:
             self._open[-1].join = mark
 

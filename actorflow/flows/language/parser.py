@@ -1,13 +1,13 @@
 r"""The grammar of the flow language: text to tree.
 
-The grammar is a PEG: choices are ordered and what was read is not read again in another way, but
-for values, where the longest reading wins. Each rule is a method that takes an offset and returns
+The grammar is a PEG: choices are ordered and there is no backtracking into what was read, except
+for values, where the longest match wins. Each rule is a method that takes an offset and returns
 what it read and where it ended, or None. Where the grammar needs a nested value (brackets, ``$(``,
 an index), the rule is a generator that yields the offset of that value and is sent the answer, so
 nesting grows a list and not the stack of Python. Nested values are remembered by offset, which
 keeps the time linear: each bracket is read once as a value, whatever was tried around it.
 
-What flow texts mean that the bare grammar leaves open:
+What the bare grammar leaves open:
 
 * A value takes the spaces after it, so ``f.a[1 ]`` is an index; ``f.a[ 1 ]`` is ``f.a`` and an
   array.
@@ -16,8 +16,8 @@ What flow texts mean that the bare grammar leaves open:
 * An operator that no value follows is a symbol: ``a +`` is ``a`` with the attribute ``+``. The
   value may follow on the next line, if that is not indented.
 * ``if`` and ``unless`` must end where the word ends: ``iffy`` is a symbol.
-* Strings and regexes end on their line, but for what stands in ``$(...)``. Strings know the
-  escapes of JSON and ``\'``; a regex keeps its backslashes but for ``\/``, ``\n`` and the like.
+* Strings and regexes end on their line, except inside ``$(...)``. Strings have the escapes of JSON
+  and ``\'``; a regex keeps its backslashes except in ``\/``, ``\n`` and the like.
 * ``a <> b`` is a comparison; other chains of mixed operators: see `tree.infix`.
 """
 
@@ -68,10 +68,10 @@ if TYPE_CHECKING:
 
 
 def parse(text: str, *, file: str | None = None) -> Tree:
-    r"""Return the tree of a flow text; with ``file`` the root gets that name as fourth element.
+    r"""Return the tree of a flow text; with ``file`` the root has that name as its fourth element.
 
-    Raises `FlowSyntaxError`, also when brackets nest deeper than `MAX_DEPTH` or lines deeper than
-    `lines.MAX_LINE_DEPTH`; nothing else, whatever the text. Pure. Takes time linear in the text,
+    Raises `FlowSyntaxError`, also if brackets nest deeper than `MAX_DEPTH` or lines deeper than
+    `outline.MAX_LINE_DEPTH`; nothing else, whatever the text. Pure. Takes time linear in the text,
     and the same few frames of stack for every text.
 
     >>> parse("sequence\n  task 'alice' 'stage a'")
@@ -83,7 +83,7 @@ def parse(text: str, *, file: str | None = None) -> Tree:
 
 
 class Parser(Texts):
-    """One reading of one text. After `flow`, `comments` holds the comments by offset."""
+    """Parses one text. After `flow`, `comments` holds the comments by offset."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ class Parser(Texts):
         return tree
 
     def expression(self) -> Tree | None:
-        """Read the whole text as one expression; None when it is not one. For the formatter."""
+        """Read the whole text as one expression, or return None. For the formatter."""
         found = self.run(self._only_expression())
         return None if found is None or found[1] < len(self.text) else found[0]
 
@@ -227,7 +227,7 @@ class Parser(Texts):
             ) from None
 
     def _value(self, start: int) -> Found | Nested | None:
-        """Read a value that holds no other; tell when it needs the rules for nested ones."""
+        """Read a value without nested values; return `NESTED` if it has some."""
         self.steps += 1
         text = self.text
         match = PATH.match(text, start)
@@ -265,7 +265,7 @@ class Parser(Texts):
     def _bad_number(self, start: int) -> FlowSyntaxError:
         return self.source.error(
             start,
-            f"a number may have {MAX_DIGITS} digits; a whole one must fit 64 bits, any other a float",
+            f"a number may have {MAX_DIGITS} digits; an integer must fit 64 bits, others a float",
         )
 
     # -- brackets --------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class Parser(Texts):
     # -- references ------------------------------------------------------------------------------
 
     def _reference_or_regex(self, start: int) -> Step:
-        """Read both; the longer wins, and the regex when they are equally long."""
+        """Read both; the longer one wins, or the regex if they are equally long."""
         text = self.text
         reference = yield from self._reference(start)
         slash = REGEX_START.match(text, start)
@@ -416,12 +416,12 @@ class Parser(Texts):
         ), end
 
     def _after_comma(self, end: int) -> int:
-        """Return where the second part of an index may begin: the comma may be left out."""
+        """Return where the second part of an index may begin; the comma is optional."""
         return self.skip_blanks(LINE_END, end + self.text.startswith(",", end))
 
 
 def _nothing(line: int) -> Tree:
-    """Return the attribute that stands in an empty array or object."""
+    """Return the placeholder of an empty array or object, which is an attribute."""
     return attribute(["_", [], line])
 
 

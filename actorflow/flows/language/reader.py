@@ -1,4 +1,4 @@
-"""What every rule of the grammar stands on: nesting without recursion, blanks, and expectations."""
+"""What all rules of the grammar build on: nesting without recursion, blanks, expectations."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from actorflow.flows.language.source import FlowSyntaxError, Source
 
 MAX_DEPTH: Final = 200
-"""How deep brackets, braces, parentheses and ``$(`` may nest."""
+"""How deeply brackets, braces, parentheses and ``$(`` may nest."""
 
 A_VALUE: Final = "a value"
 
 Found: TypeAlias = tuple[Tree, int]
-"""What a rule read, and where that ends."""
+"""What a rule has read, and the offset of its end."""
 
 Step: TypeAlias = Generator[int, Found | None, Found | None]
-"""A rule on its way: it yields the offsets of nested values and is sent what stands there."""
+"""A rule in progress: it yields the offsets of nested values and is sent what was read there."""
 
 
 class Reader:
-    """The state of one reading of one text."""
+    """The state of parsing one text."""
 
     __slots__ = ("_expected", "_far", "_memo", "comments", "source", "steps", "text")
 
@@ -36,7 +36,7 @@ class Reader:
         self.comments: dict[int, str] = {}
         """The comments that were passed, by offset."""
         self.steps = 0
-        """Values looked for so far: a measure of work that does not depend on the machine."""
+        """Values tried so far: a measure of work that does not depend on the machine."""
         self._memo: dict[int, Found | None] = {}
         self._far = 0
         self._expected: list[str] = []
@@ -46,9 +46,9 @@ class Reader:
         raise NotImplementedError
 
     def run(self, rule: Step) -> Found | None:
-        """Run a rule, and the rules for the nested values it asks for, on a stack of our own.
+        """Run a rule, and the rules for the nested values it asks for, on an explicit stack.
 
-        Nested values are remembered by offset, also those that are not there.
+        Nested values are memoised by offset, including failures.
         """
         memo = self._memo
         stack = [(-1, rule)]
@@ -77,11 +77,11 @@ class Reader:
             answer = None
 
     def forget(self) -> None:
-        """Forget the nested values before a place that no rule goes back behind."""
+        """Drop memoised values before an offset that no rule will go back to."""
         self._memo.clear()
 
     def expect(self, offset: int, what: str) -> None:
-        """Note what could have stood at an offset; the furthest offset is told in the error."""
+        """Note what was expected at an offset; the error reports the furthest offset."""
         if offset > self._far:
             self._far = offset
             self._expected = [what]
@@ -89,7 +89,7 @@ class Reader:
             self._expected.append(what)
 
     def stuck(self, offset: int) -> FlowSyntaxError:
-        """Return the error for a reading that got no further than `offset`."""
+        """Return the error for a text that could not be parsed beyond `offset`."""
         self.expect(offset, A_VALUE)
         self.expect(offset, "the end of the line")
         *others, last = self._expected
@@ -100,7 +100,7 @@ class Reader:
         return self.source.error(offset, problem, expected=(*others, last), at=self._far)
 
     def skip(self, pattern: re.Pattern[str], start: int) -> int:
-        """Return the end of what the pattern matches, which may be nothing."""
+        """Return the end of the pattern's match, which may be empty."""
         match = pattern.match(self.text, start)
         return start if match is None else match.end()
 

@@ -1,4 +1,4 @@
-"""A flow text, the places in it, and the error that points at one of them."""
+"""A flow text, positions in it, and the syntax error that points at one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ _SHOWN: Final = 100
 class FlowSyntaxError(ActorflowError, ValueError):
     """The text is not a flow.
 
-    `line` and `column` (from 1) say where reading stopped: at the beginning of the outermost thing
-    that could not be read. `source` is that line. `expected` lists what could have stood at the
-    furthest place that was reached, and `at` is that place (line, column): it lies inside the thing
-    that could not be read, or is the same place. `problem` is the message without the place.
+    `line` and `column` (from 1) say where parsing stopped: at the start of the outermost construct
+    that could not be read. `source` is that line. `expected` lists what could have followed at the
+    furthest position that was reached, and `at` is that position (line, column); it is inside the
+    construct that could not be read, or the same. `problem` is the message without the position.
 
-    You do not get it for a flow that reads well but cannot run: a word without a meaning is found
-    by the execution.
+    It is not raised for a flow that parses but cannot run: an unknown word fails the execution.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ def _pointed(line: str, column: int) -> str:
 
 
 class Source:
-    """A text with the lines of its offsets. Building it takes one pass over the text."""
+    """A text that knows the lines of its offsets. Built in one pass over the text."""
 
     __slots__ = ("_starts", "file", "text")
 
@@ -100,7 +99,7 @@ class Source:
     def error(
         self, offset: int, problem: str, *, expected: tuple[str, ...] = (), at: int | None = None
     ) -> FlowSyntaxError:
-        """Return (not raise) the error at an offset; ``at`` is the furthest offset reached."""
+        """Return (do not raise) the error at an offset; ``at`` is the furthest offset reached."""
         line, column = self.place(offset)
         start = self._starts[line - 1]
         return FlowSyntaxError(

@@ -1,4 +1,4 @@
-"""The rules for strings and regexes, and for the nodes that stand in them as ``$(...)``."""
+"""The rules for strings and regexes, and for the nodes inside them: ``$(...)``."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ NESTED: Final = Nested()
 
 
 class Texts(Reader):
-    """Reads strings and regexes; `line` is the rule for what stands in ``$(...)``."""
+    """Reads strings and regexes; `line` is the rule for the contents of ``$(...)``."""
 
     __slots__ = ("_unclosed",)
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         self._unclosed = 0
-        """No regex that begins before this offset closes."""
+        """No regex that begins before this offset is closed."""
 
     def line(self, start: int) -> LineStep:
         """Return the rule for a line: a head and its attributes."""
@@ -80,7 +80,7 @@ class Texts(Reader):
     def regex(self, start: int, body: int) -> Step:
         """Read ``r/text $(...) text/options``."""
         if body <= self._unclosed:
-            return None  # what kept an earlier regex from closing keeps this one from it too
+            return None  # an earlier regex found no closing slash, so this one will not either
         found = yield from self._parts(body, REGEX_TEXT, unescape_regex)
         if found is None:
             return None
@@ -170,7 +170,7 @@ class Texts(Reader):
             return unescaped(self.text[start:end])
         except ValueError as error:
             raise self.source.error(
-                start, f"{error} is half of a surrogate pair, and no character"
+                start, f"{error} is half of a surrogate pair, not a character"
             ) from None
 
     def _expect_in_string(self, offset: int, quote: str) -> None:

@@ -1,7 +1,7 @@
-"""Trees: what a flow text is read into, and the small functions on them.
+"""Trees: what a flow text is parsed into, and small functions on them.
 
 A tree is a list ``[head, content, line]``. The content is a list of trees (the children), or, for a
-literal, its value: ``["_num", 1, 4]``. The line counts from 1; the ``sequence`` that holds several
+literal, its value: ``["_num", 1, 4]``. Lines count from 1; the ``sequence`` around several
 lines without a common root has line 0. The root of a flow that was read from a file has a fourth
 element, the name of the file.
 
@@ -50,7 +50,7 @@ def children(tree: Tree) -> Sequence[Tree]:
 
 
 def is_symbol(tree: Tree) -> bool:
-    """Tell whether a tree is a bare word.
+    """Return whether a tree is a bare word.
 
     >>> is_symbol(["a", [], 1]), is_symbol(["_sqs", "a", 1])
     (True, False)
@@ -59,7 +59,7 @@ def is_symbol(tree: Tree) -> bool:
 
 
 def is_number(tree: Tree) -> bool:
-    """Tell whether a tree is a literal number."""
+    """Return whether a tree is a literal number."""
     return tree[0] == "_num" and not isinstance(tree[1], list)
 
 
@@ -80,7 +80,7 @@ def negated(tree: Tree) -> Tree:
 
 
 def infix(operands: Sequence[Tree], operators: Sequence[str]) -> Tree:
-    """Return the tree of ``operands[0] operators[0] operands[1] ...``, by rank and from the left.
+    """Return the tree of ``operands[0] operators[0] operands[1] ...``, by rank, left to right.
 
     A run of one operator is one n-ary node. After a ``+``, each ``-`` of the same run negates its
     operand. Any other change of operator starts a new node, with what stands to its left as first
@@ -151,7 +151,7 @@ def walk(tree: Tree) -> Iterator[Tree]:
 
 
 def strays(tree: object) -> Iterator[object]:
-    """Yield what is no tree, of something that came as one: not ``[head, content, line]``.
+    """Yield the parts of a presumed tree that are not ``[head, content, line]``.
 
     >>> list(strays(["sequence", [["_num", 1, 2], ["_att"], 7], 1]))
     [7, ['_att']]
@@ -189,9 +189,9 @@ def without_lines(tree: Tree) -> Tree:
 
 
 def same(one: Tree, other: Tree, *, lines: bool = False) -> bool:
-    """Tell whether two trees are equal, up to line and file unless ``lines``.
+    """Return whether two trees are equal, up to line and file unless ``lines``.
 
-    Unlike ``==`` it takes trees of any depth, and tells 1, 1.0 and true apart. Takes linear time.
+    Unlike ``==`` it works for trees of any depth, and distinguishes 1, 1.0 and true. Linear time.
 
     >>> same(["a", [], 1], ["a", [], 7]), same(["_num", 1, 1], ["_num", 1.0, 1])
     (True, False)

@@ -1,11 +1,11 @@
-r"""The texts of trees, each on one line: tree to text, as people write it.
+r"""From tree to text on one line, in the usual notation.
 
 The *notation* of a tree is what people write: ``1 + 2``, ``f.x``, ``[ 1 ]``, ``stall _ if f.late``.
-A tree that is not of the shape that its notation reads back as (say an ``_arr`` whose elements were
-attributes) is written *plainly*: its head as a word, and its children after it.
+A tree that the notation cannot express (say an ``_arr`` whose elements are attributes) is written
+*plainly*: its head as a word, followed by its children.
 
-All functions recurse, and are meant for trees of at most `MAX_HEIGHT`, but for `headline`: it looks
-at the attributes of a node, not at the children that stand on lines of their own.
+All functions recurse and are meant for trees of at most `MAX_HEIGHT`, except for `headline`, which
+looks at the attributes of a node and not at the children on lines of their own.
 """
 
 from __future__ import annotations
@@ -17,15 +17,12 @@ from actorflow.flows.language.lexemes import (
     NUMBER,
     OPERATOR,
     POSTFIX,
-    REGEX_TEXT,
     SYMBOL,
-    is_word,
-    unescape_regex,
 )
+from actorflow.flows.language.literals import escaped, literal, regex_text, word
 from actorflow.flows.language.parser import Parser
 from actorflow.flows.language.source import FlowSyntaxError, Source
 from actorflow.flows.language.tree import RANK, Tree, is_number, is_symbol, same
-from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,16 +33,7 @@ MAX_HEIGHT: Final = 24
 _CONDITIONS: Final = {"_if": "if", "_unless": "unless"}
 BRACKETS: Final = {"_arr": ("[", "]"), "_obj": ("{", "}")}
 _SLICES: Final = (["start", "count"], ["start", "end", "step"])
-_ESCAPES: Final = str.maketrans(
-    {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    | {chr(code): f"\\u{code:04x}" for code in (*range(8), 0x0B, *range(0x0E, 0x20), 0x7F)}
-)
-_REGEX_ESCAPES: Final = str.maketrans({"\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _OPTION_LETTERS: Final = tuple("imxouesn")
-
-
-class FlowFormatError(ActorflowError, ValueError):
-    """The tree is none that a flow text can be read into, so no text can be written for it."""
 
 
 class Piece(NamedTuple):
@@ -54,7 +42,7 @@ class Piece(NamedTuple):
     text: str
     prefix: str = ""
     tree: Tree | None = None
-    """The tree whose text stands after the prefix, where that could be broken into lines."""
+    """The tree whose text follows the prefix, if that could be broken into lines."""
 
 
 class Headline(NamedTuple):
@@ -69,35 +57,6 @@ class Headline(NamedTuple):
         return " ".join(piece.text for piece in self.pieces)
 
 
-def word(head: object) -> str:
-    """Return a head as a word. Raises `FlowFormatError` when it would not read back as one."""
-    if isinstance(head, str) and is_word(head):
-        return head
-    raise FlowFormatError(f"a node cannot have the head {head!r}: it does not read as one symbol")
-
-
-def literal(tree: Tree) -> str:
-    """Return the text of a number, a boolean, null, or a plain string."""
-    match tree[0], tree[1]:
-        case "_num", int(value) if not isinstance(value, bool):
-            return str(value)
-        case "_num", float(value):
-            return _float(value)
-        case "_boo", bool(value):
-            return "true" if value else "false"
-        case "_nul", None:
-            return "null"
-        case "_sqs", str(value):
-            return "'" + value.translate(_ESCAPES).replace("'", "\\'") + "'"
-    raise FlowFormatError(f"no flow text reads as {tree!r:.80}")
-
-
-def _float(value: float) -> str:
-    """Return a float with a dot in it, without which it would read as an integer."""
-    mantissa, e, exponent = repr(value).partition("e")
-    return mantissa + ("" if "." in mantissa else ".0") + e + exponent
-
-
 # -- expressions ---------------------------------------------------------------------------------
 
 
@@ -110,7 +69,7 @@ def expression(tree: Tree) -> str:
 
 
 def argument(tree: Tree) -> str:
-    """Return a tree as an attribute: an expression that nothing before it takes for an operator."""
+    """Return a tree as an attribute: an expression that cannot be mistaken for an operator."""
     return _guarded(expression(tree))
 
 
@@ -119,7 +78,7 @@ def _guarded(text: str) -> str:
 
 
 def is_formula(tree: Tree) -> bool:
-    """Tell whether a tree is written with operators between its children."""
+    """Return whether a tree is written with operators between its children."""
     operands = tree[1]
     if tree[0] not in RANK or not isinstance(operands, list) or len(operands) < 2:  # noqa: PLR2004
         return False
@@ -141,7 +100,7 @@ def formula(tree: Tree) -> list[tuple[str, str]]:
 
 
 def _positive(tree: Tree) -> Tree | None:
-    """Return what a minus would negate to this tree; None when it is no negation."""
+    """Return the tree of which this one is the negation, or None."""
     if is_number(tree):
         return ["_num", -tree[1], tree[2]] if tree[1] < 0 else None
     if tree[0] == "-" and isinstance(tree[1], list) and len(tree[1]) == 1:
@@ -156,7 +115,7 @@ def _operand(tree: Tree, rank: int) -> str:
 
 
 def value(tree: Tree) -> str:
-    """Return a tree as one value: a literal, a word, something in brackets."""
+    """Return a tree as one value: a literal, a word, or something in brackets."""
     if not isinstance(tree[1], list):
         return literal(tree)
     if is_symbol(tree):
@@ -229,7 +188,7 @@ def _path(content: Sequence[Tree]) -> str | None:
 
 
 def _name(tree: Tree) -> str | None:
-    """Return an element of a path as it stands after a dot; None for one that needs brackets."""
+    """Return an element of a path as written after a dot, or None if it needs brackets."""
     match tree[0], tree[1]:
         case "_num", int(number) if number >= 0 and not isinstance(number, bool):
             return str(number)
@@ -267,7 +226,7 @@ def _string(parts: Sequence[Tree]) -> str | None:
     if not _alternate(parts) or all(part[0] == "_sqs" for part in parts):
         return None
     texts = [
-        part[1].translate(_ESCAPES).replace('"', '\\"').replace("$(", "\\u0024(")
+        escaped(part[1]).replace('"', '\\"').replace("$(", "\\u0024(")
         if part[0] == "_sqs"
         else _dollar(part)
         for part in parts
@@ -285,18 +244,10 @@ def _regex(parts: Sequence[Tree]) -> str | None:
         parts = parts[1:]
     if options is None or not _alternate(parts):
         return None
-    texts = [_dollar(part) if part[0] == "_dol" else _regex_text(part[1]) for part in parts]
+    texts = [_dollar(part) if part[0] == "_dol" else regex_text(part[1]) for part in parts]
     if None in texts:
         return None
     return f"r/{''.join(text or '' for text in texts)}/{options}"
-
-
-def _regex_text(text: str) -> str | None:
-    """Return how a text stands in a regex; None when it cannot."""
-    written = text.replace("/", "\\/").translate(_REGEX_ESCAPES)
-    if not REGEX_TEXT.fullmatch(written) or unescape_regex(written) != text:
-        return None
-    return written
 
 
 def _options(given: Tree) -> str | None:
@@ -316,7 +267,7 @@ def _options(given: Tree) -> str | None:
 
 
 def _alternate(parts: Sequence[Tree]) -> bool:
-    """Tell whether parts are texts and dollars as a string reads them: no two texts in a row."""
+    """Return whether parts are those of a string: texts and dollars, no two texts in a row."""
     after_text = False
     for part in parts:
         is_text = part[0] == "_sqs" and isinstance(part[1], str) and part[1] != ""
@@ -354,13 +305,13 @@ def _joined(line: Headline) -> str:
 
 
 def _unbranched(tree: Tree) -> str:
-    """Return a node that others may follow on the line: with children, it gets parentheses."""
+    """Return a node that others may follow on the line: in parentheses if it has children."""
     line = headline(tree)
     return f"({_joined(line)})" if line.children else line.text
 
 
 def headline(tree: Tree, is_low: Callable[[Tree], bool] = lambda _: True) -> Headline:
-    """Return the line of a node. Attributes for which not ``is_low`` are left to other lines."""
+    """Return the line of a node. Attributes that are not ``is_low`` are left to other lines."""
     if not isinstance(tree[1], list):
         return Headline([Piece(literal(tree))])
     if not tree[1]:
@@ -391,7 +342,7 @@ def _conditional(tree: Tree, is_low: Callable[[Tree], bool]) -> Headline | None:
 
 
 def _applied(tree: Tree, is_low: Callable[[Tree], bool]) -> Headline | None:
-    """Write a head that is an expression with its own source, which is part of the tree."""
+    """Write a head that is an expression by its source text, which is part of the tree."""
     if tree[0] != "_head" or [child[0] for child in tree[1][::2]] != ["_sqs", "__head"]:
         return None
     (_, source, _), head, (_, below, _) = (child[:3] for child in tree[1])
@@ -437,7 +388,7 @@ def _expressed(tree: Tree) -> Headline | None:
 
 
 def _plain(tree: Tree, is_low: Callable[[Tree], bool]) -> Headline:
-    """Write the head as a word, then as many of the attributes as can stand on the line."""
+    """Write the head as a word, then as many of the attributes as fit on the line."""
     head = Piece(word(tree[0]))
     if tree[0] not in ("+", "-"):
         pieces, rest = _attributes(tree[1], is_low)
@@ -453,7 +404,7 @@ def _plain(tree: Tree, is_low: Callable[[Tree], bool]) -> Headline:
 def _attributes(
     content: Sequence[Tree], is_low: Callable[[Tree], bool], *, keyed: bool = False
 ) -> tuple[list[Piece], Sequence[Tree]]:
-    """Return the pieces of the leading attributes, and the rest; with ``keyed`` only such ones."""
+    """Return the pieces of the leading (``keyed``) attributes, and the remaining children."""
     pieces: list[Piece] = []
     for index, child in enumerate(content):
         if not _is_attribute(child) or not is_low(child) or (keyed and len(child[1]) == 1):
@@ -471,5 +422,5 @@ def _is_attribute(tree: Tree) -> bool:
 
 
 def _is_nothing(tree: Tree) -> bool:
-    """Tell whether this is what stands in an empty collection."""
+    """Return whether this is the placeholder of an empty collection."""
     return _is_attribute(tree) and len(tree[1]) == 1 and same(tree[1][0], ["_", [], 0])

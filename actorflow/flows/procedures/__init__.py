@@ -1,4 +1,1 @@
-"""The procedures of the flow language, one small module per family.
-
-``registry`` finds them by name.
-"""
+"""The procedures of the flow language, one small module per family; see ``registry``."""

@@ -1,4 +1,4 @@
-"""Attributes: what stands on the line of a node, and what it does to that node."""
+"""Attributes: what follows the head on a line, and its effect on the node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reference_name(value: Value) -> str:
 
 
 def add_tags(procedure: Procedure, node: Node, value: Value) -> list[Message]:
-    """Give ``node`` tags, and tell those who watch; null is no tag."""
+    """Add tags to ``node``; return the ``entered`` message. Null is not a tag."""
     if is_reference(value):
         value = value[1].get("oref") or reference_name(value)
     wanted = value if type(value) is list else [] if value is None else [value]
@@ -42,7 +42,7 @@ def add_tags(procedure: Procedure, node: Node, value: Value) -> list[Message]:
 
 
 def flag_function(procedure: Procedure, function: Value, flag: str) -> Value:
-    """Note in a function what it was made the handler of; return the value to keep."""
+    """Record in a function what it handles; return the function to keep."""
     if type(function) is list and function and function[0] == "_func":
         if id(function) not in procedure.run.fresh_functions:
             function = [function[0], dict(function[1]), function[2]]
@@ -51,11 +51,11 @@ def flag_function(procedure: Procedure, function: Value, flag: str) -> Value:
 
 
 def store_handler(procedure: Procedure, kind: str, criteria: list[Value], function: Value) -> None:
-    """Give the parent a handler; of several with the same criteria the last one comes first.
+    """Add a handler to the parent; of several with the same criteria the last one comes first.
 
-    The parent is the nearest one that is not a postfix condition.
+    The parent is the nearest node above that is not a postfix condition.
     """
-    parent = procedure.parent_node()
+    parent = procedure.run.parent_of(procedure.node)
     while parent is not None and parent.heap in _CONDITIONS:
         parent = None if parent.parent is None else procedure.run.find(parent.parent)
     if parent is None:
@@ -80,7 +80,7 @@ class Attribute(Procedure):
             self.rewrite(["_att", [children[0], ["_boo", True, line]], *self.tree[2:]])
 
     def start(self) -> list[Message]:
-        """Evaluate the value, or the key first; ``_`` is no value at all."""
+        """Evaluate the key, if there is one, else the value; ``_`` means no value."""
         children = self.tree[1]
         if len(children) > 1:
             return self.execute_child(0, accept_symbol=True)
@@ -102,7 +102,7 @@ class Attribute(Procedure):
         if key is None:
             self._keep(None, ret)
             return self.reply()
-        handler, parent = self._HANDLERS.get(key), self.parent_node()
+        handler, parent = self._HANDLERS.get(key), self.run.parent_of(self.node)
         if handler is None or parent is None or self._is_plain(key, parent):
             self._keep(key, ret)
             self.set_ret(None)
@@ -118,12 +118,12 @@ class Attribute(Procedure):
             quote = ["_att", [["quote", [], -1], ["_sqs", "keys", -1]], -1]
             keyed = [value[0], [quote, *value[1]], *value[2:]]
             self.rewrite([self.tree[0], [self.tree[1][0], keyed], *self.tree[2:]])
-        parent = self.parent_node()
+        parent = self.run.parent_of(self.node)
         takes_words = key == "to" and parent is not None and parent.heap == "move"
         return self.execute_child(1, accept_symbol=takes_words)
 
     def _keep(self, key: str | None, value: Value) -> None:
-        parent = self.parent_node()
+        parent = self.run.parent_of(self.node)
         if parent is None:
             return
         if parent.atts is not None:
@@ -141,7 +141,7 @@ class Attribute(Procedure):
         if type(value) is dict:
             parent.vars = {**(parent.vars or {}), **value}
         elif value in ("copy", "*"):
-            parent.vars = {**names.visible_variables(self.run, parent), **(parent.vars or {})}
+            parent.vars = {**names.visible_variables(self.run.nodes, parent), **(parent.vars or {})}
         elif type(value) is list:
             self._list_variables(parent, value)
         else:
@@ -150,7 +150,7 @@ class Attribute(Procedure):
         return self.reply(ret=None)
 
     def _list_variables(self, parent: Node, listed: list[Value]) -> None:
-        """Show the parent only some variables, or hide some from it."""
+        """Set the white or black list of variables of the parent."""
         sign = "+"
         if listed and listed[0] in ("+", "-", "^", "!"):
             sign, listed = "+" if listed[0] == "+" else "-", listed[1:]

@@ -1,4 +1,4 @@
-"""Procedures that only rewrite their tree into that of another one."""
+"""Macros: procedures that rewrite their tree into that of another procedure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Macro(Procedure):
     __slots__ = ()
 
     def execute(self) -> list[Message]:
-        """Rewrite; the node is entered when the new message comes."""
+        """Emit the rewritten tree; the node is entered with the new message."""
         again = {key: value for key, value in self.message.items() if key not in ("m", "pr", "er")}
         again["tree"] = self.rewritten()
         again["rewritten"] = True

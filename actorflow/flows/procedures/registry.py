@@ -1,6 +1,6 @@
-"""The one place where procedures are found by name.
+"""The registry: procedures by name.
 
-A procedure registers itself with the decorator, under all the names it answers to::
+The decorator registers a procedure under all its names::
 
     from actorflow.flows.procedures.registry import procedure
     from actorflow.flows.execution.procedure import Procedure
@@ -25,33 +25,35 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.procedure import Procedure
 
 NAMES: dict[str, type[Procedure]] = {}
-"""Each name and its procedure. Read it freely; write through ``procedure``."""
+"""All registered procedures by name. Use ``procedure`` and ``unregister`` to change it."""
 
 _MODULES = (
-    "arithmetic",
-    "assignments",
     "attributes",
-    "c_iterators",
-    "collections",
-    "comparisons",
-    "concurrences",
-    "conditionals",
-    "controls",
-    "functions",
-    "grafts",
-    "handlers",
-    "iterators",
-    "literals",
-    "loops",
-    "patterns",
-    "schedules",
-    "sequences",
-    "signals",
-    "sorting",
-    "stamps",
-    "tasks",
-    "texts",
-    "traces",
+    "control.cancels",
+    "control.concurrences",
+    "control.concurrent_iterators",
+    "control.conditionals",
+    "control.functions",
+    "control.grafts",
+    "control.iterators",
+    "control.loops",
+    "control.match",
+    "control.parts",
+    "control.patterns",
+    "control.sequences",
+    "data.arithmetic",
+    "data.assignments",
+    "data.collections",
+    "data.comparisons",
+    "data.literals",
+    "data.sorting",
+    "data.strings",
+    "data.timestamps",
+    "events.handlers",
+    "events.schedules",
+    "events.signals",
+    "events.tasks",
+    "events.traces",
 )
 
 _loaded: list[bool] = []
@@ -59,21 +61,22 @@ P = TypeVar("P", bound="type[Procedure]")
 
 
 class NameTaken(ActorflowError):
-    """A procedure of that name is there already; unregister it first, or choose another name."""
+    """There is a procedure of that name; unregister it first, or choose another name."""
 
 
 def procedure(*names: str) -> Callable[[P], P]:
     """Register a Procedure class under ``names``.
 
-    Raises NameTaken when one of them is used already.
+    Raises NameTaken if one of them is in use.
     """
 
     def register(cls: P) -> P:
         for name in names:
             known = NAMES.get(name)
             if known is not None and known.__qualname__ != cls.__qualname__:
+                place = f"{known.__module__}.{known.__qualname__}"
                 raise NameTaken(
-                    f"procedure {name!r} is {known.__module__}.{known.__qualname__} already:"
+                    f"procedure {name!r} is already defined by {place}:"
                     f" unregister({name!r}) first, or choose another name"
                 )
             NAMES[name] = cls
@@ -83,12 +86,12 @@ def procedure(*names: str) -> Callable[[P], P]:
 
 
 def unregister(name: str) -> None:
-    """Forget the procedure called ``name``; forgetting one that is not there does nothing."""
+    """Remove the procedure called ``name``, if there is one."""
     NAMES.pop(name, None)
 
 
 def all_procedures() -> Mapping[str, type[Procedure]]:
-    """Return every procedure by name: the built-in ones, and those registered so far and later.
+    """Return all procedures by name; those registered later will be in the same mapping.
 
     The first call imports the built-in ones; later calls cost nothing.
     """

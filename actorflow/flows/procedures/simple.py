@@ -1,6 +1,4 @@
-"""Procedures that only compute a value from their arguments.
-
-A plain function is enough to write one.
+"""Simple procedures: plain functions that compute a value from their arguments.
 
 ::
 
@@ -32,10 +30,7 @@ class Simple(Procedure):
     keeps_atts = True
     function: ClassVar[Callable[[Simple], Value]]
     shows: ClassVar[bool] = False
-    """Whether the result is the ret of the last message received, too.
-
-    And not only of the reply.
-    """
+    """Whether the result is also the ret of the last message received, not only of the reply."""
 
     def receive_last(self) -> list[Message]:
         """Compute and reply."""
@@ -46,26 +41,26 @@ class Simple(Procedure):
         return self.reply(ret=result)
 
     def arguments(self) -> list[Value]:
-        """Return the values given, in order."""
+        """Return the arguments, in order."""
         if self.unatts:
             return list(self.node.rets or ())
-        return self.unkeyed() + list(self.node.rets or ())
+        return self.node.unkeyed_atts() + list(self.node.rets or ())
 
     def argument(self) -> Value:
-        """Return the last value given, or ret."""
+        """Return the last argument, or ret without any."""
         values = self.arguments()
         return values[-1] if values else self.ret0
 
     @property
     def name(self) -> str:
-        """The name the procedure was called by."""
+        """The name by which the procedure was called."""
         return self.node.heap or ""
 
 
 def simple(
     *names: str, unatts: bool = True, shows: bool = False
 ) -> Callable[[Callable[[Simple], Value]], Callable[[Simple], Value]]:
-    """Register a function of a Simple as procedure ``names``."""
+    """Register a function as a procedure; it is called with a `Simple`."""
 
     def register(function: Callable[[Simple], Value]) -> Callable[[Simple], Value]:
         body = {

@@ -1,1 +1,1 @@
-"""Flows on an engine: what users call, what is stored, and what can be seen."""
+"""Flows on an engine: what users call, and what is stored and shown."""

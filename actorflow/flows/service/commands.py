@@ -1,4 +1,4 @@
-"""The commands `actorflow flow ...`. Only loaded by the command line: it needs typer."""
+"""The commands `actorflow flow ...`. Imported by the command line only, since it needs typer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["commands"]
 
-commands = typer.Typer(no_args_is_help=True, help="Write, check, run and follow flows.")
+commands = typer.Typer(no_args_is_help=True, help="Run, check, format and trace flows.")
 
-FlowFile = Annotated[Path, typer.Argument(metavar="FILE", help="The flow; - reads the terminal.")]
+FlowFile = Annotated[Path, typer.Argument(metavar="FILE", help="The flow; - reads standard input.")]
 
 
 @commands.command()
@@ -37,12 +37,12 @@ def run(
     trace: Annotated[bool, typer.Option("--trace", help="Print every message at the end.")] = False,
 ) -> None:
     """Run a flow to its end and print its last payload."""
-    from actorflow.engine.engine import Engine  # noqa: PLC0415 - so that --help stays quick
+    from actorflow.engine.engine import Engine  # noqa: PLC0415 - keeps --help fast
     from actorflow.flows.service.front import Flows  # noqa: PLC0415
 
     tree = _parsed(file)
     first = _json(payload)
-    with _told(), Engine(store) as engine:
+    with _errors_as_text(), Engine(store) as engine:
         flows = Flows(engine)
         for text in tasker or ():
             flows.tasker(*_function(text))
@@ -68,7 +68,7 @@ def _show_end(ended: FlowExecution, *, trace: bool) -> None:
 
 @commands.command()
 def check(file: FlowFile) -> None:
-    """Tell whether a flow can be read, and where it cannot."""
+    """Check the syntax of a flow."""
     from actorflow.flows.language.tree import walk  # noqa: PLC0415
 
     tree = _parsed(file)
@@ -84,7 +84,7 @@ def format_(
     """Print a flow in the usual layout."""
     from actorflow.flows.language.formatter import format_flow  # noqa: PLC0415
 
-    with _told():
+    with _errors_as_text():
         text = format_flow(_text(file), file=str(file))
     if write and str(file) != "-":
         file.write_text(text, encoding="utf-8")
@@ -102,7 +102,7 @@ def trace(
     from actorflow.flows.service.trace import trace_lines  # noqa: PLC0415
     from actorflow.flows.service.view import FlowExecution  # noqa: PLC0415
 
-    with _told():
+    with _errors_as_text():
         opened = open_store(store, read_only=True)
         try:
             row = opened.execution(exid)
@@ -117,8 +117,8 @@ def trace(
 # -- what they share -------------------------------------------------------------------------
 
 
-class _told:  # noqa: N801 - used as a statement: with _told():
-    """Print an error of ours as one text, without a traceback."""
+class _errors_as_text:  # noqa: N801 - used as a statement: with _errors_as_text():
+    """Print errors of actorflow without a traceback, and exit."""
 
     def __enter__(self) -> None:
         """Do nothing."""
@@ -146,7 +146,7 @@ def _parsed(file: Path) -> Tree:
     from actorflow.flows.language.parser import parse  # noqa: PLC0415
 
     text = _text(file)
-    with _told():
+    with _errors_as_text():
         return parse(text, file=str(file))
 
 
@@ -165,7 +165,7 @@ def _function(text: str) -> tuple[str, Callable[..., Any]]:
     module, _, function = place.partition(":")
     if not module or not function:
         _fail(f"--tasker {text!r}: write MODULE:FN, or NAME=MODULE:FN")
-    sys.path.insert(0, "")  # modules beside the flow, as python -m does
+    sys.path.insert(0, "")  # modules in the current directory, as with python -m
     try:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:

@@ -1,7 +1,7 @@
 """Ids of executions: ``domain-unit-YYYYMMDD.HHMM.mnemonic``.
 
-The mnemonic says the rest of the moment (seconds, microseconds and a counter) in syllables that can
-be read aloud. Ids made in one process are never the same, and sort by the minute.
+The mnemonic encodes seconds, microseconds and a counter in syllables that can be read aloud. Ids
+made in one process are unique, and sort by the minute.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def mnemonic(number: int) -> str:
 
 @functools.lru_cache(maxsize=256)
 def check_domain(domain: str, unit: str) -> None:
-    """Refuse what cannot be told apart in an id."""
+    """Raise BadName for a domain or a unit that would be ambiguous in an id."""
     if not _DOMAIN.fullmatch(domain):
         msg = f"domain={domain!r}: use names of letters, digits and _, joined by dots: 'org.sales'"
         raise BadName(msg)
@@ -54,7 +54,7 @@ def check_domain(domain: str, unit: str) -> None:
 
 
 def parts_of(exid: str) -> tuple[str, str]:
-    """Return the domain and the unit of an id; both are empty for one that was made elsewhere.
+    """Return the domain and the unit of an id; both are empty if it is not one of these ids.
 
     >>> parts_of("org.sales-u0-20171021.0830.mechulorucho")
     ('org.sales', 'u0')
@@ -64,10 +64,10 @@ def parts_of(exid: str) -> tuple[str, str]:
 
 
 class ExidMaker:
-    """Makes ids. Safe in any thread."""
+    """Makes unique ids. Thread-safe."""
 
     def __init__(self) -> None:
-        """Start with no id made yet."""
+        """Start without any ids."""
         self._lock = threading.Lock()
         self._last = -1
 

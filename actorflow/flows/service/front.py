@@ -11,9 +11,9 @@ from actorflow.engine.errors import EngineClosed, StoreRefused, UnknownExecution
 from actorflow.engine.kind import Status
 from actorflow.flows.errors import FlowError, MessageRefused, check_payload
 from actorflow.flows.execution.codec import tree_bytes
+from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.execution.node import ROOT, child_id
-from actorflow.flows.execution.run import MAX_MESSAGES
-from actorflow.flows.execution.state import launch_message
+from actorflow.flows.execution.requests import launch_message
 from actorflow.flows.language.parser import parse
 from actorflow.flows.language.tree import strays
 from actorflow.flows.service.exids import ExidMaker

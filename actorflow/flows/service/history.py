@@ -1,12 +1,11 @@
-"""The history of an execution: one record per run, holding every message as it was processed.
+"""The history of an execution: one record per run, with every message as it was processed.
 
-A message is a row: its point, where it goes, where it comes from, ``sm``, ``er``, the place of its
-payload and the number of nodes after it; then, of an execute message, a digest of its tree and the
-procedure in charge; then what else there is. Its own number and its run follow from the record.
-The messages of plain attributes, of which there are many, are one row together.
+A message is a row: its point, nid, from, ``sm``, ``er``, the index of its payload and the number of
+nodes after it; for an execute message a digest of its tree and its procedure; then other fields.
+Its number and its run follow from the record. The many messages of literal attributes are one row.
 
-Payloads and their parts that messages share are written once per run; a part that is larger than a
-limit is replaced by a note, so that the history of a flow with a big payload stays small.
+Payloads and parts that messages share are written once per run. A part above a limit is replaced
+by a note, so that the history of a flow with a large payload stays small.
 """
 
 from __future__ import annotations
@@ -29,29 +28,29 @@ __all__ = ["Recorder", "messages_of"]
 _LARGEST = 16_384  # bytes of one field of a payload
 _LONGEST = 1_000  # elements of one field of a payload
 _COLUMNS = ("point", "nid", "from", "sm", "er", "payload", "nodes", "tree", "heap")
-_MORE = len(_COLUMNS)  # the place in a row of all that has no column
+_MORE = len(_COLUMNS)  # the index of the fields that have no column
 _KNOWN = frozenset((*_COLUMNS, "exid", "m", "pr", "accept_symbol"))
-_PLAIN = "plain"  # attributes whose messages stand in one row
+_LITERALS = "plain"  # literal attributes whose messages are one row; the key is stored
 _USUAL = 9  # point, exid, nid, from, sm, er, payload, m, pr
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Recorder(Observer):
-    """Watches one run. Costs about a microsecond per message, and one write of its payloads."""
+    """Records one run. Costs about a microsecond per message, and one write of its payloads."""
 
     def __init__(self, run: Run) -> None:
-        """Note where the execution stands before the run."""
+        """Remember the counters before the run."""
         self._run = run
         self._gathered = Gathered(_limited)
         self._rows: list[tuple[Any, ...]] = []
         self._payload: Any = None
         self._place: int | None = None
         self.fields: dict[str, Any] = {}
-        """More to note about the run: when it was, how long it took."""
+        """More fields of the record: when the run was, and how long it took."""
         self.before = [dict(run.counters), len(run.nodes)]
 
     def observe(self, message: Message, _emitted: list[Message], nodes: int) -> None:
-        """Note a message that has been processed; it must live on until the run is stored."""
+        """Record a processed message, which must stay alive until the run is stored."""
         get = message.get
         nid, came_from, sm, er = get("nid"), get("from"), get("sm"), get("er")
         payload, tree, heap, usual = get("payload"), get("tree"), None, _USUAL
@@ -81,22 +80,22 @@ class Recorder(Observer):
             row = (*row, tree, heap)
         self._rows.append(row)
 
-    def observe_plain(self, messages: list[Message], nodes: int) -> None:
-        """Note the first message, and of each attribute what cannot be told from it."""
+    def observe_literals(self, messages: list[Message], nodes: int) -> None:
+        """Record the first message, and the parts of each attribute."""
         self.observe(messages[0], [], nodes)
         parts: list[Any] = []
         for attribute, value in zip(messages[::EACH], messages[1::EACH], strict=True):
             place = self._gathered.place(value["payload"])
             parts += (digest(attribute["tree"]), digest(value["tree"]), place)
         row = self._rows[-1]
-        more = {**row[_MORE], _PLAIN: parts} if len(row) > _MORE else {_PLAIN: parts}
+        more = {**row[_MORE], _LITERALS: parts} if len(row) > _MORE else {_LITERALS: parts}
         parent = self._run.nodes.get(messages[0]["from"])
         if parent is not None and parent.vars:
-            more["seen"] = list(parent.vars)  # when the attributes answer
+            more["seen"] = list(parent.vars)  # the variables of the parent when attributes answer
         self._rows[-1] = (*row[:_MORE], more)
 
     def entry(self, **fields: Any) -> dict[str, Any]:
-        """Return the record of the run, plain data."""
+        """Return the record of the run as plain data."""
         return {
             "run": self._run.counters["runs"],
             "before": self.before,
@@ -120,9 +119,9 @@ def _limited(value: Any) -> Any:
 def messages_of(entry: dict[str, Any]) -> list[Message]:
     """Return the messages of a stored record, with their payloads.
 
-    The tree of an execute message is its head, its line and a short text; ``heap`` is the
-    procedure in charge, ``seen`` the names of the node's variables, ``nodes`` how many nodes there
-    were after the message.
+    The tree of an execute message is its head, its line and a short text. ``heap`` is the
+    procedure, ``seen`` the names of the variables of the node, ``nodes`` the number of nodes after
+    the message.
     """
     payloads = restored(entry["payloads"], entry["values"])
     rows, run = entry["messages"], entry["run"]
@@ -133,17 +132,17 @@ def messages_of(entry: dict[str, Any]) -> list[Message]:
         if message.get("payload") is not None:
             message["payload"] = payloads[message["payload"]]
         message["m"], message["pr"] = m, run
-        plain = message.pop(_PLAIN, None)
-        messages += (message,) if plain is None else _unfolded(message, plain, payloads)
+        literals = message.pop(_LITERALS, None)
+        messages += (message,) if literals is None else _unfolded(message, literals, payloads)
         m += _count(row)
     return messages
 
 
 def _count(row: Any) -> int:
-    """Return how many messages a row stands for."""
-    if type(row) is dict or len(row) <= _MORE or _PLAIN not in row[_MORE]:
+    """Return how many messages a row represents."""
+    if type(row) is dict or len(row) <= _MORE or _LITERALS not in row[_MORE]:
         return 1
-    return EACH * len(row[_MORE][_PLAIN]) // 3 - 1
+    return EACH * len(row[_MORE][_LITERALS]) // 3 - 1
 
 
 def _message(row: list[Any]) -> Message:
@@ -156,9 +155,11 @@ def _message(row: list[Any]) -> Message:
     return message
 
 
-def _unfolded(message: Message, plain: list[Any], payloads: list[Payload]) -> list[Message]:
-    """Return the messages of plain attributes, of the first one and what was noted of each."""
-    parts = ((plain[at], plain[at + 1], payloads[plain[at + 2]]) for at in range(0, len(plain), 3))
+def _unfolded(message: Message, stored: list[Any], payloads: list[Payload]) -> list[Message]:
+    """Return the messages of literal attributes, from the first one and the parts of each."""
+    parts = (
+        (stored[at], stored[at + 1], payloads[stored[at + 2]]) for at in range(0, len(stored), 3)
+    )
     before, seen = message["nodes"], message.pop("seen", None)
     messages = unfold({**message, "exid": None}, parts, message["m"], message["pr"])[:-1]
     for place, one in enumerate(messages):

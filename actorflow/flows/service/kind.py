@@ -14,13 +14,15 @@ from actorflow.engine.kind import NewTask, Outcome, Outgoing, SetTimer
 from actorflow.engine.kind import Status as EngineStatus
 from actorflow.flows.execution.codec import decode, encode, tree_from
 from actorflow.flows.execution.environment import NoLoader
+from actorflow.flows.execution.loop import MAX_MESSAGES, process
 from actorflow.flows.execution.messages import traps
-from actorflow.flows.execution.run import MAX_MESSAGES, Run
+from actorflow.flows.execution.names import visible_variables
+from actorflow.flows.execution.run import Run
 from actorflow.flows.execution.state import Execution, Status
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.flows.service.exids import parts_of
 from actorflow.flows.service.history import Recorder
-from actorflow.flows.service.taskers import Directory, task_body, variables_at
+from actorflow.flows.service.taskers import Directory, task_body
 from actorflow.runtime.log import log
 from behaviours import Queue
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Store
     from actorflow.flows.execution.environment import Loader
     from actorflow.flows.execution.node import Message, Node
-    from actorflow.flows.execution.outcome import Outcome as FlowOutcome
+    from actorflow.flows.execution.outcome import RunOutcome as FlowOutcome
 
 __all__ = ["KIND", "FlowKind", "FlowState", "task_id"]
 
@@ -136,7 +138,8 @@ class FlowKind:
         )
         recorder = Recorder(run) if self.keeps_history else None
         started = perf_counter()
-        out = run.go(
+        out = process(
+            run,
             messages,
             self._max_messages,
             keep_going,
@@ -245,7 +248,8 @@ class FlowKind:
                     given_back[nid] = message
             elif handed[0] == message["m"] and node.state is None:
                 wants = directory.wants_variables(found)
-                body = task_body(message, variables_at(after, nid) if wants else None)
+                variables = visible_variables(after.nodes, node) if wants else None
+                body = task_body(message, variables)
                 outcome.tasks.append(NewTask(task_id(after.exid, nid, handed[0]), found, body))
             elif handed[0] == message["m"]:
                 given_back.setdefault(nid, message)  # cancelled before anybody had it

@@ -1,4 +1,4 @@
-"""Variables and subflows of domains, kept in memory."""
+"""The library: variables and subflows by domain, in memory."""
 
 from __future__ import annotations
 
@@ -8,29 +8,35 @@ from actorflow.flows.service.taskers import domains, qualified
 from actorflow.flows.values.values import MISSING, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actorflow.flows.language.tree import Tree
 
 __all__ = ["Library"]
 
 
 class Library:
-    """A loader: what was registered for a domain is seen there and below; the deepest wins."""
+    """A loader: entries of a domain are visible there and below; the deepest one wins."""
 
-    def __init__(self) -> None:
-        """Hold nothing."""
-        self._variables: dict[str, Value] = {}
-        self._subflows: dict[str, Tree] = {}
+    def __init__(
+        self,
+        variables: Mapping[str, Value] | None = None,
+        subflows: Mapping[str, Tree] | None = None,
+    ) -> None:
+        """Start with some entries by qualified name, as in ``{"org.sales.limit": 100}``."""
+        self._variables = dict(variables or {})
+        self._subflows = dict(subflows or {})
 
     def add_variable(self, domain: str, name: str, value: Value) -> None:
-        """Make a variable known."""
+        """Add a variable."""
         self._variables[qualified(domain, name)] = value
 
     def add_subflow(self, domain: str, name: str, tree: Tree) -> None:
-        """Make a subflow known."""
+        """Add a subflow."""
         self._subflows[qualified(domain, name)] = tree
 
     def variable(self, domain: str, name: str) -> Value:
-        """Return the variable that the deepest domain has, or ``MISSING``."""
+        """Return the variable of the deepest domain, or ``MISSING``."""
         if not self._variables:
             return MISSING
         for one in domains(domain):
@@ -40,7 +46,7 @@ class Library:
         return MISSING
 
     def subflow(self, domain: str, name: str) -> Tree | None:
-        """Return the subflow that the deepest domain has."""
+        """Return the subflow of the deepest domain, or None."""
         for one in domains(domain):
             tree = self._subflows.get(qualified(one, name))
             if tree is not None:

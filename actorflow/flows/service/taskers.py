@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.flows.execution.node import Message, Payload
-    from actorflow.flows.execution.state import Execution
 
 __all__ = ["Directory", "FlowTask", "adapt", "domains", "qualified"]
 
@@ -233,16 +232,3 @@ def _routed(message: Message, router: Callable[[Message], Any]) -> Message:
     if answer != message["tasker"]:
         routed.update(tasker=answer, original_tasker=message["tasker"])
     return routed
-
-
-def variables_at(state: Execution, nid: str) -> dict[str, Any]:
-    """Return the variables seen from a node; the nearest value of each name wins."""
-    seen: dict[str, Any] = {}
-    node = state.nodes.get(nid)
-    while node is not None:
-        closure = state.nodes.get(node.cnid or "")
-        for scope in (node, closure):
-            for name, value in ((scope.vars if scope is not None else None) or {}).items():
-                seen.setdefault(name, value)
-        node = state.nodes.get(node.parent or "")
-    return seen

@@ -1,4 +1,4 @@
-r"""The log of an execution: each run in a frame, each message on a line.
+r"""The trace of an execution as text: a frame for each run, a line for each message.
 
     /--- run starts main-u0-20261021.0830.mechulorucho
     |   {counters:{},nodes:0,size:0}
@@ -10,8 +10,8 @@ r"""The log of an execution: each run in a frame, each message on a line.
     |   {counters:{runs:1,msgs:12,omsgs:0},nodes:2,size:465}
     \--- .
 
-``m5s4r1>2``: message 5, emitted while message 4 was processed, in run 1, and processed in run 2;
-``s_`` and no run: it came from outside.
+``m5s4r1>2``: message 5 was emitted by message 4 in run 1 and processed in run 2; ``s_`` and no run
+mean that it came from outside.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["trace_lines"]
 
-_TAIL = 4  # letters of the id that stand on each line
+_TAIL = 4  # characters of the id on each line
 
 
 def trace_lines(exid: str, runs: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines of a log, of the records of its runs."""
+    """Yield the lines of a trace, from the records of the runs."""
     known: dict[str, tuple[str, int, str | None]] = {}
     for entry in runs:
         yield from _run_lines(exid, entry, known)
@@ -41,7 +41,7 @@ def trace_lines(exid: str, runs: Iterable[dict[str, Any]]) -> Iterator[str]:
 def _run_lines(
     exid: str, entry: dict[str, Any], known: dict[str, tuple[str, int, str | None]]
 ) -> Iterator[str]:
-    """Yield the lines of one run; ``known`` are the nodes executed so far."""
+    """Yield the lines of one run; ``known`` has the nodes executed so far."""
     counters, nodes = entry["before"]
     size = entry.get("size_before", 0)
     yield f"    /--- run starts {exid}"
@@ -85,7 +85,7 @@ def _message_line(exid: str, message: Message, node: tuple[str, int, str | None]
 
 
 def _what(message: Message, node: tuple[str, int, str | None] | None) -> Iterator[str]:
-    """Yield the head and the line of the node, and what is executed or who is in charge."""
+    """Yield the head and the line of the node, and the tree it executes or its procedure."""
     if node is None:
         return
     head, line, heap = node

@@ -1,4 +1,4 @@
-"""An execution as its store has it: a picture of one moment, for people and programs that look."""
+"""A stored execution, as a snapshot for users."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class HeldTask:
-    """A task that is out: what a node waits for."""
+    """A dispatched task that a node waits for."""
 
     id: str
     nid: str
@@ -43,7 +43,7 @@ class HeldTask:
 
 
 class FlowExecution:
-    """An execution at one moment. Read from the store when made; the history when asked for."""
+    """A snapshot of an execution. The history is read from the store on demand."""
 
     def __init__(self, row: ExecutionRow, store: Store) -> None:
         self._store = store
@@ -57,12 +57,12 @@ class FlowExecution:
 
     @functools.cached_property
     def state(self) -> Execution:
-        """Its state, decoded when it is asked for."""
+        """The state, decoded on first use."""
         return FlowState(self._data).execution(self.exid)
 
     @property
     def payload(self) -> Payload | None:
-        """The payload with which it ended; `None` while it has not."""
+        """The payload with which it ended; `None` before that."""
         return self.state.payload
 
     @property
@@ -77,7 +77,7 @@ class FlowExecution:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Counts of runs, messages, and messages to others."""
+        """The numbers of runs, of messages, and of messages to other executions."""
         return self.state.counters
 
     @property
@@ -88,7 +88,7 @@ class FlowExecution:
 
     @property
     def tags(self) -> dict[str, list[str]]:
-        """The tags that nodes bear now, and which nodes these are."""
+        """The current tags, each with the nodes that have it."""
         found: dict[str, list[str]] = {}
         for nid, node in self.state.nodes.items():
             for tag in node.tags or ():
@@ -97,16 +97,16 @@ class FlowExecution:
 
     @property
     def timers(self) -> list[Timer]:
-        """The timers that are set, the next one first."""
+        """The timers, the next one first."""
         return sorted(self.state.timers.values(), key=lambda timer: timer.at)
 
     @property
     def failures(self) -> list[Failure]:
-        """What failed and was not repaired."""
+        """The nodes that failed and were not repaired."""
         found = []
         for node in self.state.failures():
             if node.state is not None:
-                continue  # a handler has taken care of it, or is about to
+                continue  # a handler has handled it, or is about to
             error = (node.failure or {}).get("error", {})
             kind, text = str(error.get("kla", "")), str(error.get("msg", ""))
             found.append(Failure(node.nid, kind, text, error.get("lin")))
@@ -114,7 +114,7 @@ class FlowExecution:
 
     @property
     def tasks(self) -> list[HeldTask]:
-        """The tasks that are out."""
+        """The tasks that have been dispatched and not returned."""
         return [
             HeldTask(
                 task_id(self.exid, node.nid, node.own["handed"][0]),
@@ -127,14 +127,14 @@ class FlowExecution:
         ]
 
     def statistics(self) -> Statistics:
-        """Give what there is to count."""
+        """Return counts."""
         return self.state.statistics()
 
     def runs(self) -> Iterator[dict[str, Any]]:
-        """Give the records of its runs, oldest first, as far back as the history is kept.
+        """Yield the records of its runs, oldest first, as far back as the history is kept.
 
-        Each has the `messages` of the run, the `counters`, the number of `nodes` and the `size`
-        after it, those `before` it, when it was and how long it took.
+        A record has the `messages` of the run, the `counters`, the number of `nodes` and the `size`
+        after it, the counters and nodes `before` it, the time (`at`) and the duration (`took`).
         """
         for row in self._store.rows("history", self.exid):
             entry = bodies.decode(row.body)
@@ -144,9 +144,9 @@ class FlowExecution:
                 yield {**entry, "messages": messages}
 
     def history(self) -> list[Message]:
-        """Give every message, in order, as it was after it had been processed."""
+        """Return every message, in order, as it was after processing."""
         return [message for entry in self.runs() for message in entry["messages"]]
 
     def traces(self) -> list[str]:
-        """Give what `trace` has left."""
+        """Return the texts of `trace`."""
         return [trace["text"] for entry in self.runs() for trace in entry.get("traces", ())]

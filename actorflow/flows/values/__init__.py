@@ -1,1 +1,1 @@
-"""Values of flows: what they are, paths into them, and how they read as text or as times."""
+"""The values of flows, paths into them, and values as text and as times."""

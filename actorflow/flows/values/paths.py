@@ -1,4 +1,4 @@
-"""Paths into values: reading, setting and deleting what stands at ``f.a.0`` or ``a[1:3]``."""
+"""Paths into values: reads, sets and deletes what is at ``f.a.0`` or ``a[1:3]``."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ _ENDS: Final = {"first": 0, "last": -1}
 
 
 def parse_path(text: str) -> list[Value]:
-    """Return the keys of a path that is given as a text.
-
-    Raises FlowError when the text is none.
+    """Return the keys of a path given as text. Raises FlowError if it is not a path.
 
     >>> parse_path("f.a.0"), parse_path("a['b c'][-1]")
     (['f', 'a', 0], ['a', 'b c', -1])
@@ -58,12 +56,12 @@ def _index(key: Value) -> int | None:
 
 
 def is_index(key: Value) -> bool:
-    """Tell whether a key can stand for a place in an array."""
+    """Return whether a key can be an index into an array."""
     return type(key) in (dict, list) or _index(key) is not None
 
 
 def is_many(key: Value) -> bool:
-    """Tell whether a key stands for several: a slice, or a list of keys."""
+    """Return whether a key selects several elements: a slice, or a list of keys."""
     return type(key) is dict or type(key) is list
 
 
@@ -72,7 +70,7 @@ def _bound(value: Value, default: int) -> int:
 
 
 def slice_value(value: Value, spec: dict[str, Value]) -> Value:
-    """Return the part of an array or string that a slice asks for.
+    """Return the part of an array or string that a slice selects.
 
     A slice is ``{start, count}`` or ``{start, end, step}``; its end is included, as in ``a[1:3]``
     which takes three elements.
@@ -106,7 +104,7 @@ def _inside(places: range, size: int) -> range:
 
 
 def get_key(value: Value, key: Value) -> Value:
-    """Return what stands under one key of a path, or ``MISSING``."""
+    """Return the value at one key of a path, or ``MISSING``."""
     if type(value) is dict:
         return value.get(key if type(key) is str else to_text(key), MISSING)
     if type(value) is list or type(value) is str:
@@ -121,7 +119,7 @@ def get_key(value: Value, key: Value) -> Value:
 
 
 def single_keys(value: Value, key: Value) -> list[Value]:
-    """Return the keys that a slice or a list of keys stands for in ``value``, each once."""
+    """Return the distinct keys that a slice or a list of keys selects in ``value``."""
     if type(key) is dict:
         return slice_value(list(range(len(value))), key) if type(value) is list else []
     if type(key) is not list:
@@ -135,7 +133,7 @@ def single_keys(value: Value, key: Value) -> list[Value]:
 def get_path(value: Value, path: list[Value]) -> tuple[Value, int]:
     """Follow ``path``; return what is found, or ``MISSING``, and the number of keys followed.
 
-    A path with a slice or a list of keys finds an array of what is there.
+    For a path with a slice or a list of keys, that is an array of what exists.
     """
     for depth, key in enumerate(path):
         if is_many(key):
@@ -160,8 +158,8 @@ def _get_many(value: Value, key: Value, rest: list[Value]) -> Value:
 def set_path(container: Value, path: list[Value], value: Value, limits: Limits = LIMITS) -> Value:
     """Return a copy of ``container`` with ``value`` at ``path``; only the last key may be new.
 
-    A slice or a list of keys sets each of its places. Raises FlowError when a container on the way
-    is missing, and LimitExceeded when an array would get too long.
+    A slice or a list of keys sets each element. Raises FlowError if a container on the path is
+    missing, and LimitExceeded if an array would get too long.
     """
     key, rest = path[0], path[1:]
     if not rest and type(key) is str and type(container) is dict:
@@ -203,7 +201,7 @@ def _put(container: Value, key: Value, value: Value, path: list[Value], limits: 
 
 
 def del_path(container: Value, path: list[Value]) -> Value:
-    """Return a copy without what stands at ``path``, or the same when nothing does."""
+    """Return a copy without what is at ``path``, or the container itself if there is nothing."""
     key, rest = path[0], path[1:]
     keys = single_keys(container, key) if is_many(key) else [key]
     keys = [one for one in keys if get_key(container, one) is not MISSING]

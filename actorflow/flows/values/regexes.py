@@ -196,7 +196,7 @@ def _escaped(pair: str) -> str:
 
 
 def _class_end(source: str, start: int) -> int:
-    """Return where a character class ends, such as ``[]a]``, ``[^\\]]`` or ``[[:alpha:]-]``."""
+    r"""Return where a character class ends, such as ``[]a]``, ``[^\]]`` or ``[[:alpha:]-]``."""
     at = start + 1 + source.startswith("^", start + 1)
     at += source.startswith("]", at)
     while at < len(source) and source[at] != "]":

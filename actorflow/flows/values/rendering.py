@@ -15,7 +15,7 @@ __all__ = ["as_text", "brief", "digest", "shown"]
 
 _WHOLE_MANTISSA = re.compile(r"\A(-?\d+)e")
 WIDTH = 48
-_ENOUGH = 200  # letters of a text that tell whether it needs quotes
+_ENOUGH = 200  # characters of a text that are checked for the need of quotes
 _PLAIN = re.compile(r"[^\s\"'\\\[\]{}(),:;|#.0-9+-][^\s\"'\\\[\]{}(),:;|#]*")
 _WORDS = frozenset(("null", "true", "false"))
 _KNOWN = 4096
@@ -23,7 +23,7 @@ _known: dict[int, tuple[Any, list[Any]]] = {}
 
 
 def shown(value: Value) -> str:
-    """Return a value as it is quoted in messages.
+    """Return a value as error messages quote it.
 
     >>> print(shown(["a", None, {"b": 1.5}]))
     ["a", nil, {"b"=>1.5}]
@@ -40,7 +40,7 @@ def shown(value: Value) -> str:
 
 
 def as_text(value: Value) -> str:
-    """Return a value as it reads once it is part of a string: null is empty, strings are bare.
+    """Return a value as part of a string: null is empty, strings are not quoted.
 
     >>> as_text("a"), as_text(None), as_text([1, "b"])
     ('a', '', '[1, "b"]')
@@ -51,9 +51,9 @@ def as_text(value: Value) -> str:
 
 
 def brief(value: Any, width: int | None = WIDTH) -> str:
-    """Return a value as text without spaces, cut after ``width`` letters; words without quotes.
+    """Return a value as compact text, cut after ``width`` characters; words are not quoted.
 
-    Costs O(width), however big the value is.
+    O(width), however large the value is.
 
     >>> brief(["task", {"a": 1}, "stage a", None])
     '[task,{a:1},"stage a",null]'
@@ -68,9 +68,9 @@ def brief(value: Any, width: int | None = WIDTH) -> str:
 
 
 def _write(value: Any, pieces: list[str], left: int) -> int:
-    """Add a value to ``pieces``; return how many letters are left, less than none when cut.
+    """Append a value to ``pieces``; return how many characters are left, negative if it was cut.
 
-    Each level takes a letter, so that the nesting is limited by what is left.
+    Each level takes a character, which limits the nesting.
     """
     kind = type(value)
     if kind is list:
@@ -110,9 +110,9 @@ def _atom(value: Any, left: int) -> str:
 
 
 def digest(tree: Tree) -> list[Any]:
-    """Return the head of a tree, its line, and its children or its value in few letters.
+    """Return the head of a tree, its line, and its children or its value in brief.
 
-    Those of the trees used lately are remembered, for trees never change.
+    Cached for recently used trees; trees never change.
     """
     known = _known.get(id(tree))
     if known is not None and known[0] is tree:

@@ -79,10 +79,17 @@ class Sizes:
             return Size(1, 0, 1)
         if room == 0:
             raise self._too_deep()
+        size = self._measure_parts(value, room)
+        self._known[id(value)] = value, size
+        return size
+
+    def _measure_parts(self, value: Value, room: int) -> Size:
+        parts = value
         elements, characters, depth = len(value), 0, 0
-        if kind is dict:
+        if type(value) is dict:
             characters = sum(map(len, value))
-        for one in value.values() if kind is dict else value:
+            parts = value.values()
+        for one in parts:
             if type(one) is str:
                 characters += len(one)
             elif type(one) is list or type(one) is dict:
@@ -90,9 +97,7 @@ class Sizes:
                 elements += inner.elements
                 characters += inner.characters
                 depth = max(depth, inner.depth)
-        size = Size(elements, characters, depth + 1)
-        self._known[id(value)] = value, size
-        return size
+        return Size(elements, characters, depth + 1)
 
     def check(self, value: Value) -> Value:
         """Return a value that is within the limits.

@@ -1,15 +1,17 @@
-"""Time strings: durations, points in time, cron lines; when they come due next.
+"""Durations, points in time and schedules as flows write them, and when they are next due.
 
-Times are seconds since the epoch, UTC; ``now`` is always given.
+Times are seconds since the epoch; ``now`` is always a parameter.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
+from actorflow.engine import cron
 from actorflow.flows.errors import FlowError, LimitExceeded
+from actorflow.runtime.errors import BadOption
 
 _UNITS: Final = {
     "y": 365 * 86400.0,
@@ -32,13 +34,6 @@ _UNITS: Final = {
 }
 _PART = re.compile(r"\s*(?:and\s+|,\s*)?(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 _DAYS: Final = {name: i for i, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
-_MONTHS: Final = {
-    name: i + 1
-    for i, name in enumerate(
-        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-    )
-}
-_RANGES: Final = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _NAMED_HOURS: Final = {
     "noon": 12,
     "midnight": 0,
@@ -49,17 +44,16 @@ _NAMED_HOURS: Final = {
         )
     },
 }
-_YEARS_AHEAD: Final = 9
 _LONGEST: Final = 1_000 * _UNITS["year"]
 
 
 def duration(text: str) -> float:
-    """Return the seconds that a duration says.
+    """Return a duration in seconds.
 
     >>> duration("1h30m"), duration("2 days and 1 hour"), duration("0.5s"), duration("10")
     (5400.0, 176400.0, 0.5, 10.0)
 
-    Raises FlowError when it cannot be read.
+    Raises FlowError if it is not a duration.
     """
     bare = text.strip()
     if re.fullmatch(r"\d+(\.\d+)?", bare):
@@ -91,7 +85,7 @@ def _within_reach(seconds: float, text: str) -> float:
 
 
 def point_in_time(text: str) -> float:
-    """Return the seconds since the epoch of an ISO date and time; without a zone it is UTC."""
+    """Return an ISO date and time as seconds since the epoch; without a zone it is in UTC."""
     try:
         moment = datetime.fromisoformat(text.strip().replace(" UTC", "+00:00"))
     except ValueError as error:
@@ -101,63 +95,15 @@ def point_in_time(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _field(text: str, low: int, high: int, names: dict[str, int]) -> set[int]:
-    found: set[int] = set()
-    for part in text.lower().split(","):
-        body, _, step = part.partition("/")
-        if body == "*":
-            first, last = low, high
-        else:
-            start, dash, stop = body.partition("-")
-            first = names.get(start[:3], -1) if not start.isdigit() else int(start)
-            last = (
-                first if not dash else names.get(stop[:3], -1) if not stop.isdigit() else int(stop)
-            )
-            if step and not dash:
-                last = high
-        if not low <= first <= last <= high or (step and not step.isdigit()) or step == "0":
-            raise ValueError(part)
-        found.update(range(first, last + 1, int(step) if step else 1))
-    return found
-
-
 def next_cron(line: str, now: float) -> float:
-    """Return the first time after ``now`` that fits a cron line.
+    """Return the first time after ``now`` that matches a cron line, in UTC.
 
     A line has five fields, or six with seconds in front. Raises FlowError for a bad line.
     """
-    fields = line.split()
-    if len(fields) == len(_RANGES) - 1:
-        fields.insert(0, "0")
-    if len(fields) != len(_RANGES):
-        raise FlowError(f'cannot read cron "{line}": it takes five fields, as in "0 5 * * 1,2"')
     try:
-        seconds, minutes, hours, days, months, weekdays = (
-            _field(text, low, high, names)
-            for text, (low, high), names in zip(
-                fields, _RANGES, ({}, {}, {}, {}, _MONTHS, _DAYS), strict=True
-            )
-        )
-    except ValueError as error:
-        raise FlowError(f'cannot read cron "{line}": what is "{error}"?') from error
-    weekdays = {day % 7 for day in weekdays}
-    either = fields[3] != "*" and fields[5] != "*"
-    at = datetime.fromtimestamp(now, UTC).replace(microsecond=0) + timedelta(seconds=1)
-    limit = at.year + _YEARS_AHEAD
-    while at.year < limit:
-        by_day, by_weekday = at.day in days, (at.weekday() + 1) % 7 in weekdays
-        fits = by_day or by_weekday if either else by_day and by_weekday
-        if at.month not in months or not fits:
-            at = at.replace(hour=0, minute=0, second=0) + timedelta(days=1)
-        elif at.hour not in hours:
-            at = at.replace(minute=0, second=0) + timedelta(hours=1)
-        elif at.minute not in minutes:
-            at = at.replace(second=0) + timedelta(minutes=1)
-        elif at.second not in seconds:
-            at += timedelta(seconds=1)
-        else:
-            return at.timestamp()
-    raise FlowError(f'cron "{line}" never comes due')
+        return cron.next_time(line, now)
+    except BadOption as error:
+        raise FlowError(str(error)) from error
 
 
 def _hour_and_minute(text: str) -> tuple[int, int]:
@@ -181,7 +127,7 @@ def words_to_cron(text: str) -> str:
     >>> words_to_cron("every weekday at five"), words_to_cron("wed or Monday at 5pm and 11")
     ('0 5 * * 1,2,3,4,5', '0 11,17 * * 1,3')
 
-    Raises ValueError when the words make no sense.
+    Raises ValueError for other words.
     """
     words = re.sub(r"\s+", " ", text.lower().strip()).removeprefix("every ")
     if words in ("minute", "hour", "day", "midnight", "noon"):
@@ -209,12 +155,12 @@ def words_to_cron(text: str) -> str:
 
 
 def settle(kind: str | None, text: str) -> tuple[str, str]:
-    """Return the kind of a timer, when only its text tells, and the text to go on with.
+    """Return the kind of a timer, inferred from its text if not given, and the text to use.
 
     >>> settle("in", "1h"), settle(None, "1h"), settle(None, "day at noon")
     (('in', '1h'), ('in', '1h'), ('cron', 'every day at noon'))
 
-    Raises FlowError when the text makes no sense.
+    Raises FlowError if the text is not a schedule.
     """
     if kind is not None:
         return kind, text
@@ -240,7 +186,7 @@ def _first_time(line: str) -> float:
 
 
 def _cron_line(text: str) -> str:
-    """Return the cron line that words stand for, or the line that was given."""
+    """Return the cron line for some words, or the given line itself."""
     try:
         return words_to_cron(text)
     except ValueError:
@@ -250,7 +196,7 @@ def _cron_line(text: str) -> str:
 def next_time(kind: str | None, text: str, now: float) -> float:
     """Return when a timer is due: ``in``, ``at``, ``cron`` or ``every``.
 
-    Without a kind the text has to tell.
+    Without a kind, the text is a duration or a cron line.
     """
     if kind == "in":
         return now + duration(text)

@@ -1,6 +1,4 @@
-"""Values as flows see them.
-
-Truth, type names, texts, function values, merging, and paths into them.
+"""The values of flows: truth, types, text, comparison, merging.
 
 Values are JSON values and are treated as immutable: every change returns a new container that
 shares what did not change. Functions, procedures and taskers are values too: trees whose head
@@ -13,13 +11,11 @@ import json
 import re
 from typing import Any, Final
 
-from actorflow.flows.errors import FlowError
-
 Value = Any
 
 
 class _Missing:
-    """The type of ``MISSING``, which tells "nothing there" from a null that is there."""
+    """The type of ``MISSING``, which distinguishes a missing value from null."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -33,7 +29,7 @@ _REFERENCES: Final = {"_func": 1, "_proc": 1, "_tasker": 1}
 
 
 def truthy(value: Value) -> bool:
-    """Only false and null are false.
+    """Return whether a value counts as true: only false and null do not.
 
     >>> truthy(0), truthy(""), truthy(None)
     (True, True, False)
@@ -42,14 +38,14 @@ def truthy(value: Value) -> bool:
 
 
 def is_reference(value: Value) -> bool:
-    """Tell whether ``value`` is a function, a procedure or a tasker."""
+    """Return whether ``value`` is a function, a procedure or a tasker."""
     if type(value) is not list or len(value) != 3:  # noqa: PLR2004
         return False
     return type(value[0]) is str and value[0] in _REFERENCES
 
 
 def is_function(value: Value) -> bool:
-    """Tell whether ``value`` is something that can be applied: a function or a procedure."""
+    """Return whether ``value`` can be applied: a function or a procedure."""
     return (
         type(value) is list
         and len(value) == 3  # noqa: PLR2004
@@ -66,7 +62,7 @@ def dup_function(value: Value) -> Value:
 
 
 def is_regex(value: Value) -> bool:
-    """Tell whether ``value`` is a regular expression (a ``_rxs`` tree)."""
+    """Return whether ``value`` is a regular expression (a ``_rxs`` tree)."""
     return type(value) is list and len(value) == 3 and value[0] == "_rxs"  # noqa: PLR2004
 
 
@@ -80,7 +76,7 @@ def regex_parts(text: str) -> tuple[str, str]:
 
 
 def regex_source(value: Value) -> str:
-    """Return a regular expression as it is shown inside texts: ``(?-mix:...)``."""
+    """Return a regular expression as it appears in strings: ``(?-mix:...)``."""
     source, letters = regex_parts(value[1])
     on = "".join(letter for letter in "mix" if letter in letters)
     off = "".join(letter for letter in "mix" if letter not in letters)
@@ -114,7 +110,7 @@ _KIND: Final = {"null": "NilClass", "string": "String", "array": "Array", "objec
 
 
 def kind_name(value: Value) -> str:
-    """Return the word error texts use for a kind of value: ``Integer``, ``String``..."""
+    """Return the name of a type as error messages use it: ``Integer``, ``String``..."""
     if value is True:
         return "TrueClass"
     if value is False:
@@ -134,7 +130,7 @@ def to_json(value: Value) -> str:
 def to_text(value: Value) -> str:
     """Return a value as it appears inside a string.
 
-    Null is empty, strings are themselves, the rest is JSON.
+    Null is empty, a string is itself, anything else is JSON.
     """
     if type(value) is str:
         return value
@@ -146,7 +142,7 @@ def to_text(value: Value) -> str:
 
 
 def same(left: Value, right: Value) -> bool:
-    """Compare by value; unlike Python's ``==``, a boolean is never equal to a number.
+    """Return whether two values are equal; unlike in Python, a boolean never equals a number.
 
     >>> same(1, True), same(1, 1.0), same([1], [1])
     (False, True, True)
@@ -173,7 +169,7 @@ def integral(number: Value) -> Value:
 
 
 def deep_merge(low: Value, high: Value) -> Value:
-    """Merge objects by key and arrays by index; where both have a plain value, ``high`` wins."""
+    """Merge objects by key and arrays by index; for other values, ``high`` wins."""
     if type(low) is dict and type(high) is dict:
         merged = dict(low)
         for key, value in high.items():

@@ -13,13 +13,14 @@ drain that sees no mark need not look for items.
 
 from __future__ import annotations
 
+import sys
 from _thread import allocate_lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.runtime.errors import BadBehaviour
 from actorflow.runtime.worker.batch import Batch
 from actorflow.runtime.worker.loose import Loose, displacement
-from behaviours import Queue, Stack
+from behaviours import Chunk, Queue, Stack
 from behaviours.base import Behaviour, Fate, Item, Reason, Tally
 
 if TYPE_CHECKING:
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.batch import Ticket
     from behaviours.base import Refusal
 
-__all__ = ["Accumulation", "Counts", "Shape"]
+__all__ = ["LONG", "NEVER", "Accumulation", "Counts", "Shape"]
+
+NEVER = sys.maxsize
+LONG = 1_024
+"""Raw messages from which small batches are not cut: each cut moves all that come after."""
 
 _MARKING = allocate_lock()
 
@@ -106,12 +111,16 @@ class Accumulation:
     __slots__ = (
         "_gone", "_loose", "_refusals", "_waiting", "batches", "behaviour", "dead_lettered",
         "due", "failed", "first_at", "folded", "handed", "in_flight", "lost", "marks", "oldest_at",
-        "processed", "raw", "rejected", "shape",
+        "portion", "processed", "raw", "rejected", "shape",
     )  # fmt: skip
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
         self.shape = _shape(behaviour)
+        self.portion = NEVER if self.shape.turns is not None else 0
+        """How many messages of a plain line make a batch; 0 if the behaviour is none."""
+        if type(behaviour) is Chunk:
+            self.portion = behaviour.portion or 0
         self.raw: list[Any] = []
         self.marks: list[None] | tuple[()] = ()
         """One for each item that was, or is about to be, appended to `raw`."""

@@ -29,10 +29,10 @@ from actorflow.runtime.exits import Normal
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker import runner
-from actorflow.runtime.worker.accumulation import Accumulation
+from actorflow.runtime.worker.accumulation import LONG, NEVER, Accumulation
 from actorflow.runtime.worker.batch import Batch
 from actorflow.runtime.worker.idleness import Idleness
-from actorflow.runtime.worker.intake import FOLD_AT, NEVER, Intake
+from actorflow.runtime.worker.intake import FOLD_AT, Intake
 from actorflow.runtime.worker.life import Life
 from actorflow.runtime.worker.machine import (
     CALL_ON_IDLE,
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
 __all__ = ["Accumulator"]
 
 NORMAL = Normal()
+_IDLE, _SIZE = Reason.IDLE, Reason.SIZE  # looking one up in its enum takes long
 _FOLDS = (STARTED, PUSHED, DUE, MAIL, DONE)
 
 
@@ -105,10 +106,12 @@ class Accumulator:
         "__dict__",
         "__weakref__",
         "_lead",
+        "_line",
         "_owner",
         "_plain",
         "_since",
         "_spawned",
+        "_timeless",
         "_timer",
         "active",
         "actor_ref",
@@ -162,7 +165,12 @@ class Accumulator:
         """How many messages the push that took the token has appended."""
         self._since = self._spawned = settings.clock.now()
         """When a batch was last taken, or the executor was woken since (if time plays no role)."""
+        self._line = self.core.portion > 0
+        """Whether batches are cut from `raw`, without the behaviour and the table."""
         self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
+        """Whether all that is raw is one batch, too."""
+        self._timeless = not self.core.shape.timed
+        """Whether what is held may always leave."""
         self._owner = 0
         self._timer: Timer | None = None
         if self.core.shape.folds:
@@ -318,13 +326,31 @@ class Accumulator:
         if self._seats is None:
             runner.run(self, self)
             return
+        effects = Effects()
         with self.lock:
-            effects = Effects()
-            self.schedule(PUSHED, effects)
-            seat = effects.seats.pop(0) if effects.seats else None
+            seat = self._begin_seat(effects)
         self.conclude(effects)
         if seat is not None:
             runner.run(self, seat)
+
+    def _begin_seat(self, effects: Effects) -> Seat | None:
+        """Return a free seat with something to do, where there are several. Under the lock."""
+        core = self.core
+        working = self.state is IDLE or self.state is RUNNING
+        at_rest = not (self.mail or self._exclusive or len(core.behaviour))
+        if self._line and self._seats and working and at_rest and len(core.raw) <= LONG:
+            count = NEVER if self.active else self._lead
+            self._lead = 1
+            batch = self._cut(count)
+            if batch is not None:
+                seat = self._seats.pop()
+                self._begin_line(seat, batch, self.settings.clock.now())
+                seat.first = batch
+                if self._keep_room():
+                    self._fill(effects)
+                return seat
+        self.schedule(PUSHED, effects)
+        return effects.seats.pop(0) if effects.seats else None
 
     def begin(self, seat: Any, generation: int) -> Task | None:
         """Return what the seat does first; `None` if it was submitted for nothing."""
@@ -335,38 +361,71 @@ class Accumulator:
             if task is not None or self._seats is not None:
                 seat.first = None
                 return task
-            core = self.core
-            if self._plain and self.state is IDLE and not (self.active or self.mail):
+            if self._line and self.state is IDLE and not (self.active or self.mail):
                 count, self._lead = self._lead, 1
-                raw = core.raw
-                payload = raw[:count]
-                if payload:
-                    del raw[: len(payload)]
-                    if core.shape.turns:
-                        payload.reverse()
-                    tickets = core.unwrap(payload) if core.marks else None
-                    return self._begin_line(payload, tickets)
+                batch = self._cut(count)
+                if batch is not None:
+                    self._begin_line(self, batch, self.settings.clock.now())
+                    self.idle.clear()
+                    return batch
             effects = Effects()
             task = self._next(seat, PUSHED, effects)
         self.conclude(effects)
         return task
 
-    def _begin_line(self, payload: list[Any], tickets: list[tuple[int, Ticket]] | None) -> Batch:
-        """Go from IDLE to RUNNING with messages of a plain line. Under the lock."""
-        core = self.core
-        count = len(payload)
-        core.folded += count
-        core.in_flight = count
-        core.batches += 1
-        self.active = 1
-        self.state = RUNNING
-        self.idle.clear()
+    def _begin_line(self, seat: Any, batch: Batch, now: float) -> None:
+        """Let a seat run a batch that was cut from a line, after a push. Under the lock."""
         since = self._since
-        self.span = (since, since, self.settings.clock.now())
-        self.batch = batch = Batch(payload, count, tickets)
-        return batch
+        if self.state is IDLE:  # so it has just arrived, and what comes now waits since then
+            seat.span = (since, since, now)
+            self.state = RUNNING
+        else:
+            seat.span = (since, now, now)
+            self._since = now
+        self.active += 1
+        seat.batch = batch
+        if batch.reason is not _IDLE:
+            self._count_reason(batch.reason)
 
-    def done(  # noqa: C901, PLR0915 - the hot path, inlined on purpose
+    def _cut(self, count: int) -> Batch | None:
+        """Take a batch of at most `count` messages of a line straight from `raw`. Under the lock.
+
+        Like `fold` and `take`, where the behaviour holds nothing.
+        """
+        core = self.core
+        raw, portion = core.raw, core.portion
+        payload = raw[: min(count, portion)]
+        if not payload:
+            return None
+        del raw[: len(payload)]
+        if core.shape.turns:
+            payload.reverse()
+        # Marks come before their items: looked at after the cut, none is missed.
+        return self._batch(payload, core.unwrap(payload) if core.marks else None)
+
+    def _batch(self, payload: list[Any], tickets: list[tuple[int, Ticket]] | None) -> Batch:
+        """Count messages that leave a line, and return them as a batch. Under the lock."""
+        core = self.core
+        size = len(payload)
+        core.folded += size
+        core.in_flight += size
+        core.batches += 1
+        return Batch(payload, size, tickets, _SIZE if size == core.portion else _IDLE)
+
+    def _keep_room(self) -> bool:
+        """Put the token in place if there are free seats; return whether they have work already.
+
+        Under the lock, where there are several.
+        """
+        self.idle.clear()
+        if not self._seats:
+            return False
+        if not (self.core.raw or self.mail):
+            self.idle.append(self)
+            return self._look_again() is not None
+        return True
+
+    def done(  # noqa: C901 - the hot path, inlined on purpose
         self, seat: Any, generation: int, batch: Batch, state: Any
     ) -> Task | None:
         """Account for a batch that was processed, and return what the seat does next.
@@ -382,54 +441,64 @@ class Accumulator:
             self.value = state
             core = self.core
             core.processed += batch.size
+            core.in_flight -= batch.size
             timing = self._timing
             if timing is None:
                 timing = self._timing = Timing()
             timing.finished(core.batches, batch.size, seat.span, end)
-            line = self._plain and self.state is RUNNING
-            if line and not (self.mail or len(core.behaviour)):
-                raw = core.raw
-                while True:
-                    if raw:
-                        payload = raw[:]
-                        count = len(payload)
-                        del raw[:count]
-                        if core.shape.turns:
-                            payload.reverse()
-                        core.folded += count
-                        core.in_flight = count
-                        core.batches += 1
-                        self.span = (self._since, end, end)
-                        self._since = end
-                        # Marks come before their items: looked at after the cut, none is missed.
-                        tickets = core.unwrap(payload) if core.marks else None
-                        self.batch = task = Batch(payload, count, tickets)
-                        return task
-                    core.in_flight = self.active = 0
-                    self.batch = None
-                    self.state = IDLE
-                    self.idle.append(self)
-                    if not (raw or self.mail):
-                        return None
-                    try:
-                        self.idle.pop()
-                    except IndexError:
-                        return None  # a producer has handed the token over meanwhile
-                    self._since = end  # what is there has arrived just now
-                    if self.mail:
-                        self._lead = NEVER
-                        effects = Effects()
-                        task = self._next(seat, PUSHED, effects)
-                        break
-                    self.active = 1
-                    self.state = RUNNING
-            else:
-                core.in_flight -= batch.size
+            raw = core.raw
+            if (
+                not self._line
+                or self.state is not RUNNING
+                or self.mail
+                or len(core.behaviour)
+                or (len(raw) > LONG and not self._plain)
+            ):
                 if core.shape.observed:
                     core.behaviour.observe(batch.size, end - seat.span[2])
                 task, effects = self._after(seat)
+            elif raw:
+                self._lead = 1
+                seat.batch = task = cut = self._cut(NEVER)
+                seat.span = (self._since, end, end)
+                self._since = end
+                if cut is not None and cut.reason is not _IDLE:
+                    self._count_reason(cut.reason)
+                if self._seats is None or not self._keep_room():
+                    return task
+                effects = Effects()
+                self._fill(effects)
+            else:
+                seat.batch = None
+                self._lead = 1
+                self.active -= 1
+                if not self.active:
+                    self.state = IDLE
+                if not self.idle:
+                    self.idle.append(self)
+                if not (raw or self.mail):
+                    if self._seats is not None:
+                        self._seats.append(seat)
+                    return None
+                effects = Effects()
+                task = self._resume(seat, effects)
         self.conclude(effects)
         return task
+
+    def _resume(self, seat: Any, effects: Effects) -> Task | None:
+        """Look at the inbox once more after the token was put in place. Under the lock."""
+        event = self._look_again()
+        if event is not None:
+            return self._next(seat, event, effects)
+        self._leave(seat)  # a producer has handed the token over meanwhile
+        if self._seats:
+            self._fill(effects)
+        return None
+
+    def _count_reason(self, reason: Reason) -> None:
+        if self._timing is None:
+            self._timing = Timing()
+        self._timing.count_reason(reason)
 
     # The general path.
 
@@ -641,6 +710,9 @@ class Accumulator:
         again: Event | None = event
         while again is not None:
             try:
+                if (again is DONE or again is PUSHED) and seat is not None and self._is_common():
+                    again = self._go_on(again, seat)
+                    continue
                 facts, now = self._facts(again)
                 woken = self.state is IDLE
                 transition = advance(self.state, again, facts)
@@ -649,6 +721,33 @@ class Accumulator:
             except Exception as error:  # noqa: BLE001 - of a behaviour
                 self._fail(seat, error)
                 return
+
+    def _is_common(self) -> bool:
+        """Return whether `_go_on` does what the table says after PUSHED and DONE."""
+        working = self.state is RUNNING or self.state is IDLE
+        room = self.active < self.settings.concurrency and not self._exclusive
+        return self._timeless and working and room and not self.mail
+
+    def _go_on(self, event: Event, seat: Any) -> Event | None:
+        """Apply PUSHED or DONE as the table does where nobody stops, writes mail or has to wait.
+
+        Return the event that has to be looked at next. Under the lock.
+        """
+        core = self.core
+        woken = self.state is IDLE
+        lead, self._lead = self._lead, 1
+        if lead and core.raw:
+            self._fold(0.0, lead if woken else None)
+        if event is DONE and core.shape.folds:
+            self._calm()
+        if len(core.behaviour):
+            self.state = RUNNING
+            self.idle.clear()
+            return None if self._take(seat, 0.0, woken=woken) else DONE
+        self.state = RUNNING if self.active else IDLE
+        if not self.idle:
+            self.idle.append(self)
+        return self._look_again()
 
     def _fail(self, seat: Any, error: Exception) -> None:
         """Let a seat crash with what the behaviour raised. Under the lock.
@@ -753,10 +852,8 @@ class Accumulator:
             return False
         if self.mode is StopMode.DRAIN and batch.reason in (Reason.IDLE, Reason.FLUSH):
             batch.reason = Reason.DRAIN
-        if batch.reason is not Reason.IDLE:
-            if self._timing is None:
-                self._timing = Timing()
-            self._timing.count_reason(batch.reason)
+        if batch.reason is not _IDLE:
+            self._count_reason(batch.reason)
         moment = self.settings.clock.now()
         seat.span = self._span(batch.size, moment, woken=woken)
         if not woken:  # else others may have pushed since then, and wait for the next batch
@@ -796,9 +893,10 @@ class Accumulator:
         subject = None if self._life is None else self._life.subject
         return self.settings.idle_timeout if subject is None else subject.idle_timeout
 
-    def _forget_plainness(self) -> None:
-        """Take the general path from now on: there is an idle timeout to watch."""
-        self._plain = self._plain and self._idle_timeout() is None
+    def _watch_idleness(self) -> None:
+        """Take the general path from now on if there is an idle timeout to watch."""
+        if self._idle_timeout() is not None:
+            self._plain = self._line = False
 
     def _set_timer(self) -> None:
         self._cancel_timer()
@@ -899,7 +997,7 @@ class Accumulator:
                 if self.core.raw or self.mail or self.active or len(self.core.behaviour):
                     return False
                 if (self._intake is not None and self._intake.is_blocking) or (
-                    life is not None and (life.is_watched or life.supervised)
+                    life is not None and (life.is_watched or (life.supervised and not life.durable))
                 ):
                     return False
                 self.exit_reason = NORMAL
@@ -925,8 +1023,7 @@ class Accumulator:
             life.over()
 
     def _unlink(self) -> None:
-        """Forget what refers back to this pair, which has ended."""
-        self.idle[:] = _DEAD_TOKENS
+        """Forget what refers back to this pair, which has retired."""
         self.value = self.handle = self.actor_ref = None
         self.__dict__.pop("_life", None)
 

@@ -52,9 +52,13 @@ class Batch:
 
         Each is resolved once, even if two threads do this at the same time or one splits it.
         """
-        if self.tickets:
-            for _, ticket in _popped(self.tickets):
-                ticket.resolve(error)
+        tickets = self.tickets
+        while tickets:
+            try:
+                _, ticket = tickets.pop()
+            except IndexError:
+                break
+            ticket.resolve(error)
         if self.parts:
             for part in self.parts:
                 part.resolve(error)

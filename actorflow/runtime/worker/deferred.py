@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,32 +20,34 @@ class Deferred:
     if the job had returned that.
     """
 
-    __slots__ = ("_calls", "_done", "error", "result")
+    __slots__ = ("_calls", "error", "resolved", "result")
 
     def __init__(self) -> None:
         self._calls: list[Callable[[BaseException | None, Any], None]] = []
-        self._done = False
+        self.resolved = False
+        """Whether it is resolved."""
         self.error: BaseException | None = None
         self.result: Any = None
 
-    @property
-    def resolved(self) -> bool:
-        """Whether it is resolved."""
-        return self._done
-
     def resolve(self, error: BaseException | None = None, result: Any = None) -> None:
         """Say that the batch is done, or why it failed. Thread-safe; the first call counts."""
-        if self._done:
+        if in_main_thread():
+            SHELTER.run(self._resolve, error, result)
+        else:
+            self._resolve(error, result)
+
+    def _resolve(self, error: BaseException | None, result: Any) -> None:
+        if self.resolved:
             return
         self.error = error
         self.result = result
-        self._done = True
+        self.resolved = True
         self._settle()
 
     def then(self, call: Callable[[BaseException | None, Any], None]) -> None:
         """Call `call(error, result)` once it is resolved: at once if it is already."""
         self._calls.append(call)
-        if self._done:
+        if self.resolved:
             self._settle()
 
     def _settle(self) -> None:

@@ -27,15 +27,20 @@ def help_out(pair: Accumulator, message: Any, ticket: Ticket | None) -> bool:
     """Process a message in this thread, if the executor is idle; return whether it did."""
     if in_main_thread():
         return pair._plain and _help_in_main_thread(pair, message, ticket)
-    effects = Effects()
+    effects = None
     with pair.lock:
-        pair._refuse_if_closed()
+        if pair.mode is not None or pair.exit_reason is not None:
+            raise pair.life.dead_error()
         if pair.state is not IDLE or not pair.idle or pair.core.raw or pair.mail:
             return False
-        pair._since = pair.settings.clock.now()
+        if pair._seats is not None:
+            return False
+        now = pair._since = pair.settings.clock.now()
         task: Task | None
-        if pair._plain:
-            task = pair._begin_line([message], None if ticket is None else [(0, ticket)])
+        if pair._line:
+            task = pair._batch([message], None if ticket is None else [(0, ticket)])
+            pair._begin_line(pair, task, now)
+            pair.idle.clear()
         else:
             pair._owner = get_ident()
             try:
@@ -43,12 +48,14 @@ def help_out(pair: Accumulator, message: Any, ticket: Ticket | None) -> bool:
             finally:
                 pair._owner = 0
             pair.idle.clear()
+            effects = Effects()
             pair.apply(PUSHED, effects, pair)
             task, pair.first = pair.first, None
         generation = pair.generation
     if task is not None:
         runner.help_with(pair, generation, task)
-    pair.conclude(effects)
+    if effects is not None:
+        pair.conclude(effects)
     return True
 
 

@@ -20,7 +20,9 @@ from actorflow.runtime.errors import (
 )
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.worker import runner
+from actorflow.runtime.worker.accumulation import NEVER
 from actorflow.runtime.worker.machine import IDLE, WAITING
+from actorflow.runtime.worker.seat import Effects
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.base import Item
 
@@ -30,9 +32,8 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.accumulator import Accumulator
     from actorflow.runtime.worker.batch import Ticket
 
-__all__ = ["FOLD_AT", "NEVER", "Intake"]
+__all__ = ["FOLD_AT", "Intake", "offer_line"]
 
-NEVER = sys.maxsize
 FOLD_AT = 512
 """Raw messages at which a producer has them folded, for behaviours that shrink or have a bound.
 
@@ -148,8 +149,7 @@ class Intake:
 
         """
         pair = self._pair
-        if pair._plain:
-            self._offer_line(pairs)
+        if pair._line and offer_line(pair, pairs):
             return []
         pair._refuse_own_functions()
         with pair.lock:
@@ -165,28 +165,6 @@ class Intake:
             pair._look(effects)
         pair.conclude(effects)
         return refused
-
-    def _offer_line(self, pairs: Sequence[tuple[Any, Ticket]]) -> None:
-        """Like `offer_many`, for a plain line: it refuses nothing, and folding can wait."""
-        pair = self._pair
-        core = pair.core
-        with pair.lock:
-            pair._refuse_if_closed()
-            idle = pair.state is IDLE and pair.idle and not (core.raw or pair.mail or pair.active)
-            if not idle or not pairs:
-                core.mark(len(pairs))
-                core.raw.extend([Item(message, (ticket,)) for message, ticket in pairs])
-                return
-            pair._since = pair.settings.clock.now()
-            payload = [message for message, _ in pairs]
-            tickets = list(enumerate([ticket for _, ticket in pairs]))
-            if core.shape.turns:
-                payload.reverse()
-                tickets = [(len(pairs) - 1 - at, ticket) for at, ticket in tickets]
-            else:
-                tickets.reverse()
-            pair.first = pair._begin_line(payload, tickets)
-        pair.settings.lane.submit(pair)
 
     def forget_blocked(self, waiter: Any) -> bool:
         """Leave the line of those who wait for room; return whether it was still in line."""
@@ -284,6 +262,57 @@ class Intake:
         pair = self._pair
         pair.core.note_refusal((message,), error)
         pair.life.report()
+
+
+def offer_line(pair: Accumulator, pairs: Sequence[tuple[Any, Ticket]]) -> bool:
+    """Like `Intake.offer_many`, for a line that is at rest or busy; return whether it is.
+
+    It refuses nothing, and folding can wait. Not in the main thread.
+    """
+    core = pair.core
+    effects = None
+    with pair.lock:
+        if pair.mode is not None or pair.exit_reason is not None:
+            raise pair.life.dead_error()
+        seats = pair._seats
+        if not pair.idle:
+            if pair.state is IDLE or seats:
+                return False  # it was woken, and has not begun
+            core.mark(len(pairs))
+            core.raw.extend([Item(message, (ticket,)) for message, ticket in pairs])
+            return True
+        if core.raw or pair.mail or len(core.behaviour) or not 0 < len(pairs) <= core.portion:
+            return False
+        now = pair.settings.clock.now()
+        if pair.state is IDLE:
+            pair._since = now
+        batch = pair._batch(*_as_payload(pairs, turned=bool(core.shape.turns)))
+        seat = pair if seats is None else seats.pop()
+        pair._begin_line(seat, batch, now)
+        seat.first = batch
+        if seats is None:
+            pair.idle.clear()
+        elif pair._keep_room():
+            effects = Effects()
+            pair._fill(effects)
+    pair.settings.lane.submit(seat)
+    if effects is not None:
+        pair.conclude(effects)
+    return True
+
+
+def _as_payload(
+    pairs: Sequence[tuple[Any, Ticket]], *, turned: bool
+) -> tuple[list[Any], list[tuple[int, Ticket]]]:
+    """Return messages and their tickets as a `Batch` takes them."""
+    if len(pairs) == 1:
+        message, ticket = pairs[0]
+        return [message], [(0, ticket)]
+    if turned:
+        pairs = pairs[::-1]
+    tickets = [(at, ticket) for at, (_, ticket) in enumerate(pairs)]
+    tickets.reverse()
+    return [message for message, _ in pairs], tickets
 
 
 def _in_event_loop() -> bool:

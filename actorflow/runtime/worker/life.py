@@ -155,7 +155,7 @@ class Life:
         settings = pair.settings
         self.subject = settings.make_subject(self._first_state())
         pair.handle = settings.handle_of(self.subject)
-        pair._forget_plainness()
+        pair._watch_idleness()
         if self.subject is None:
             pair.value = self._first_state()
         if self.supervised and not self.durable:

@@ -246,10 +246,12 @@ def settings_of(job: Any, options: WorkerOptions) -> Settings:
 
 def _same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Return whether options come to the same settings. By identity: users own `__eq__`."""
-    if not some and not others:
-        return True
-    if some.get("concurrency", 1) != 1 or not others.keys() <= DEFAULTS.keys():
-        return False  # the state is looked at, too; or there are options to refuse
+    if some.get("concurrency", 1) != 1:
+        return False  # the state is looked at, too
+    if some.keys() == others.keys():
+        return all(some[name] is others[name] for name in some if name not in _UNSETTLED)
+    if not others.keys() <= DEFAULTS.keys():
+        return False  # there are options to refuse
     return all(
         some.get(name, default) is others.get(name, default)
         for name, default in DEFAULTS.items()

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.worker.helping import help_out
+from actorflow.runtime.worker.intake import offer_line
 from actorflow.runtime.worker.machine import (
     ALONE,
     IDLE,
-    STOP,
     StopMode,
 )
-from actorflow.runtime.worker.seat import Effects
 from actorflow.runtime.worker.spec import launch, make
 
 if TYPE_CHECKING:
@@ -74,7 +73,12 @@ class Port:
             WorkerStopped: the worker has ended or is stopping; none was taken.
 
         """
-        return SHELTER.run(self._pair.intake.offer_many, pairs)  # type: ignore[no-any-return]
+        pair = self._pair
+        if in_main_thread():
+            return SHELTER.run(pair.intake.offer_many, pairs)  # type: ignore[no-any-return]
+        if pair._line and offer_line(pair, pairs):
+            return []
+        return pair.intake.offer_many(pairs)
 
     def help(self, message: Any) -> None:
         """Push a message; if the worker is idle, process it in this very thread.
@@ -97,15 +101,8 @@ class Port:
         each other: they go at once, not with the garbage collector.
         """
         pair = self._pair
-        with pair.lock:
-            if pair.state is not IDLE or not pair.idle or pair.active or pair.mail:
-                return False
-            if len(pair.core) or pair.settings.has_on_stop:
-                return False
-            effects = Effects()
-            pair.mode = StopMode.FINISH
-            pair.apply(STOP, effects)
-        pair.conclude(effects)
+        if not pair.retire():
+            return False
         pair._unlink()
         return True
 

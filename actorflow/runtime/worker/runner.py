@@ -80,7 +80,12 @@ def _perform(
             task = _do(pair, seat, generation, task)
             continue
         outcome = call(pair, task)
-        if isinstance(outcome, _SPECIAL) or pair.settings.checks or seat.parts is not None:
+        if type(outcome) is Deferred:
+            if not outcome.resolved:
+                outcome.then(partial(_resolved, pair, seat, generation, task))
+                return
+            outcome = _result_of(pair, outcome)  # no need to leave the loop
+        if not _is_state(pair, seat, outcome):
             task = _settle(pair, seat, generation, task, outcome)
             continue
         batch, task = task, pair.done(seat, generation, task, outcome)
@@ -88,6 +93,15 @@ def _perform(
             batch.resolve()
     if task is not None:
         pair.postpone(seat, generation, task)
+
+
+def _is_state(pair: Accumulator, seat: Any, outcome: Any) -> bool:
+    """Return whether what came of a batch is the new state, and nothing has to be checked."""
+    if outcome is None:
+        return not pair.settings.verbose and seat.parts is None
+    if isinstance(outcome, _SPECIAL) or pair.settings.checks:
+        return False
+    return seat.parts is None
 
 
 def call(pair: Accumulator, batch: Batch) -> Any:
@@ -152,9 +166,8 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
         if type(outcome) is CoroutineType and not pair.settings.asynchronous:
             outcome.close()
             outcome = _Raised(BadJob(_NEVER_AWAITED.format(pair.settings.title)))
-        elif type(outcome) is Deferred and outcome.resolved:  # no need to leave the loop
-            error, result = outcome.error, outcome.result
-            outcome = _final(pair, result) if error is None else _Raised(error)
+        elif type(outcome) is Deferred and outcome.resolved:
+            outcome = _result_of(pair, outcome)
         else:
             _wait(outcome, partial(_settled_later, pair, seat, generation, batch))
             return None
@@ -198,11 +211,42 @@ _NEVER_AWAITED = (
 )
 
 
+def _result_of(pair: Accumulator, deferred: Deferred) -> Any:
+    """Return what a `Deferred` that is resolved came to."""
+    if deferred.error is not None:
+        return _Raised(deferred.error)
+    return None if deferred.result is None else _final(pair, deferred.result)
+
+
 def _final(pair: Accumulator, outcome: Any) -> Any:
     """Return what a coroutine or a `Deferred` came to, which must not be another one."""
     if type(outcome) in (CoroutineType, Deferred):
         return _Raised(BadJob(f"the job of {pair!r} returned {brief(outcome)} in the end"))
     return outcome
+
+
+def _resolved(  # noqa: PLR0917 - the last two are what a `Deferred` passes
+    pair: Accumulator,
+    seat: Any,
+    generation: int,
+    batch: Batch,
+    error: BaseException | None,
+    result: Any,
+) -> None:
+    """Go on after a `Deferred`, in the thread that has resolved it."""
+    if error is not None or not _is_state(pair, seat, result):
+        outcome = result if error is None else _Raised(error)
+        _settled_later(pair, seat, generation, batch, outcome)
+        return
+    try:
+        task = pair.done(seat, generation, batch, result)
+        if batch.tickets is not None:
+            batch.resolve()
+    except BaseException as failure:  # noqa: BLE001 - as in `run`: a behaviour
+        pair.life.crashed(generation, failure, batch)
+        return
+    if task is not None:
+        pair.postpone(seat, generation, task)
 
 
 def _settled_later(

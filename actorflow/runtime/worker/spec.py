@@ -78,7 +78,7 @@ def launch(worker: WorkerRef) -> None:
         )
         raise BadOption(msg)
     simple = settings.name is None and settings.executor is None and settings.idle_timeout is None
-    if simple and not pair.is_supervised:
+    if simple and (not pair.is_supervised or pair.life.durable):
         pair.open()
         return
     if settings.name is not None:

@@ -1,7 +1,8 @@
 """The inlined transitions of the hot path do what the table says.
 
-Two workers get the same life: one takes the short cuts of `Accumulator.begin`, `done`, `open`,
-`retire` and `help`, its twin always goes by the table. After every step they are compared.
+Two workers get the same life: one takes the short cuts of `Accumulator.run`, `begin`, `done`,
+`open`, `retire`, of `Port.offer` and of helping, its twin always goes by the table. After every
+step they are compared.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from hypothesis import strategies as st
 import actorflow as af
 from actorflow.runtime.worker.helping import help_out
 from actorflow.runtime.worker.machine import PairState, StopMode
+from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import make
+from actorflow.runtime.worker.tickets import FutureTicket
 from actorflow.testing import ManualLane, VirtualClock
-from behaviours import Queue, Stack
+from behaviours import Bounded, Chunk, Queue, Stack, Unique
+from behaviours.base import Item
 
 
 class Racy(list[Any]):
@@ -47,7 +51,13 @@ class Twin:
     """A worker without threads whose job does what its script says."""
 
     def __init__(
-        self, behaviour: Any, *, plain: bool, script: list[str], racers: list[str]
+        self,
+        behaviour: Any,
+        *,
+        plain: bool,
+        script: list[str],
+        racers: list[str],
+        concurrency: int = 1,
     ) -> None:
         self.lane = ManualLane()
         self.clock = VirtualClock()
@@ -55,12 +65,16 @@ class Twin:
         self.batches: list[Any] = []
         self.answers: list[Any] = []
         self.futures: list[Any] = []
+        self.deferred: list[af.Deferred] = []
         self.numbers = 0
+        self.keeps_state = concurrency == 1
         self.worker = make(
             self.job,
-            {"state": 0, "behaviour": behaviour(), "executor": self.lane, "clock": self.clock,
-             "on_failure": af.Isolate()},
+            {"state": 0 if self.keeps_state else None, "behaviour": behaviour(),
+             "executor": self.lane, "clock": self.clock, "on_failure": af.Isolate(),
+             "concurrency": concurrency},
         )  # fmt: skip
+        self.port = Port(self.worker)
         self.pair = self.worker.actor
         self.pair.mail = deque()  # else the first mail waits for the lock
         self.pair.idle = self.worker._idle = Racy([], self)
@@ -68,7 +82,7 @@ class Twin:
         if plain:
             self.pair.open()
         else:
-            self.pair._plain = False
+            self.pair._plain = self.pair._line = self.pair._timeless = False
             self.pair.life.launch()
         self.pair.idle.racers = list(racers)
 
@@ -80,23 +94,27 @@ class Twin:
         self.batches.append(list(batch))
         action = self.script.pop(0) if self.script else ""
         self.clock.advance(1.0)
+        state = total + len(batch) if self.keeps_state else None
         if action == "raise":
             raise ValueError(batch[0])
         if action == "answer":
-            return af.Answers(total + len(batch), list(batch))
+            return af.Answers(state, list(batch))
         if action == "stop":
             return af.Stop()
+        if action == "defer":
+            self.deferred.append(af.Deferred())
+            return self.deferred[-1]
         if action:
             self.do(action)
-        return total + len(batch)
+        return state
 
     def mail(self) -> None:
         self.futures.append(self.worker.executor.ask("hello", block=False))
 
-    def do(self, action: str) -> None:
+    def do(self, action: str) -> None:  # noqa: C901 - one branch for each action
         """Perform one step of the common life."""
         worker = self.worker
-        if action in ("push", "many", "ask") and self.pair.mode is not None:
+        if action in ("push", "many", "ask", "offer", "offer 3") and self.pair.mode is not None:
             return
         if action == "push":
             worker.push(self.number())
@@ -106,6 +124,14 @@ class Twin:
             self.futures.append(worker.ask(self.number(), block=False))
         elif action == "mail" and worker.is_alive():
             self.mail()
+        elif action in ("offer", "offer 3"):
+            tickets = [FutureTicket() for _ in range(3 if action == "offer 3" else 1)]
+            self.port.offer([(self.number(), ticket) for ticket in tickets])
+            self.futures += [ticket.future for ticket in tickets]
+        elif action == "resolve" and self.deferred:
+            self.deferred.pop(0).resolve(None, 7 if self.keeps_state else None)
+        elif action == "fail" and self.deferred:
+            self.deferred.pop(0).resolve(ValueError("later"))
         elif action == "run":
             self.lane.step()
         elif action == "tick":
@@ -116,15 +142,26 @@ class Twin:
     def look(self) -> dict[str, Any]:
         """Return all that the twins must have in common."""
         pair, core = self.pair, self.pair.core
-        batch, timing = pair.batch, pair._timing
+        seats = [
+            {
+                "batch": batch
+                and (batch.payload, batch.size, batch.reason, len(batch.tickets or ())),
+                "parts": [part.payload for part in seat.parts or ()],
+                "first": getattr(seat.first, "payload", seat.first),
+                "span": batch and seat.span,
+            }
+            for seat in pair._every or (pair,)
+            for batch in (seat.batch,)
+        ]
+        timing = pair._timing
+        held: Any = core.behaviour if len(core.behaviour) else ()
         return {
             "state": pair.state,
             "token": bool(pair.idle),
-            "raw": [getattr(one, "message", one) for one in core.raw],
-            "marks": len(core.marks),
-            "batch": batch and (batch.payload, batch.size, batch.reason, len(batch.tickets or ())),
-            "parts": [part.payload for part in pair.parts or ()],
-            "first": getattr(pair.first, "payload", pair.first),
+            "accumulated": [getattr(one, "message", one) for one in (*held, *core.raw)],
+            "marks": len(core.marks) - sum(type(one) is Item for one in core.raw),
+            "seats": seats,
+            "free": [pair._every.index(seat) for seat in pair._seats or ()],
             "active": pair.active,
             "books": (core.processed, core.failed, core.dead_lettered, core.in_flight),
             "batches": core.batches,
@@ -134,8 +171,8 @@ class Twin:
             "mode": pair.mode,
             "ended": type(pair.exit_reason),
             "mail": len(pair.mail),
-            "times": (pair._since, pair.span),
-            "sizes": timing and timing.sizes(),
+            "since": pair._since,
+            "timing": timing and (timing.sizes(), timing.reasons, timing._samples),
             "seen": self.batches,
             "answered": [future._queue.qsize() if hasattr(future, "_queue") else None
                          for future in self.futures],
@@ -143,18 +180,33 @@ class Twin:
         }  # fmt: skip
 
 
-@pytest.mark.parametrize("behaviour", [Queue, Stack])
+def chunk(size: int) -> Any:
+    return lambda: Chunk(Queue(), size)
+
+
+LINES: dict[str, Any] = {"queue": Queue, "stack": Stack, "ones": chunk(1), "twos": chunk(2)}
+OTHERS: dict[str, Any] = {
+    "unique": lambda: Unique(lambda number: number % 3),
+    "bounded": lambda: Bounded(Queue(), 3, when_full="drop_oldest"),
+    "chunked": lambda: Chunk(Unique(lambda number: number % 3), 1),
+}
+BEHAVIOURS = LINES | OTHERS
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
 @given(
     life=st.lists(
         st.sampled_from(
-            ["push"] * 4 + ["many", "ask", "mail"] + ["run"] * 6
-            + ["tick", "drain", "finish", "now"]
+            ["push"] * 4 + ["offer"] * 3 + ["offer 3", "many", "ask", "mail"] + ["run"] * 7
+            + ["resolve"] * 3 + ["fail", "tick", "drain", "finish", "now"]
         ),
         max_size=14,
     ),
     script=st.lists(
         st.sampled_from(
-            ["", "push", "many", "ask", "mail", "raise", "answer", "stop", "drain", "finish", "now"]
+            ["", "push", "offer", "many", "ask", "mail", "raise", "answer", "stop", "drain",
+             "finish", "now", "defer", "defer", "defer"]
         ),
         max_size=6,
     ),
@@ -164,11 +216,21 @@ class Twin:
 @example(life=["push", "run", "run"], script=[], racers=["push"])
 @example(life=["push", "push", "run", "run"], script=["mail"], racers=["mail", "append"])
 @example(life=["many", "mail", "push", "run"], script=["raise"], racers=[])
-def test_begin_done_and_open_equal_the_table(
-    behaviour: Any, life: list[str], script: list[str], racers: list[str]
+@example(life=["offer 3", "run", "offer", "resolve"], script=["defer"], racers=["append"])
+@example(life=["offer", "run", "offer", "run", "resolve", "push"], script=["defer"] * 2, racers=[])
+def test_the_short_cuts_equal_the_table(
+    behaviour: str, concurrency: int, life: list[str], script: list[str], racers: list[str]
 ) -> None:
-    short = Twin(behaviour, plain=True, script=script, racers=racers)
-    by_table = Twin(behaviour, plain=False, script=script, racers=racers)
+    short, by_table = (
+        Twin(
+            BEHAVIOURS[behaviour],
+            plain=plain,
+            script=script,
+            racers=racers,
+            concurrency=concurrency,
+        )
+        for plain in (True, False)
+    )
     assert short.look() == by_table.look()
     for action in life:
         short.do(action)

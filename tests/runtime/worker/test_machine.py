@@ -178,7 +178,7 @@ def test_m1_the_state_is_assigned_where_the_table_is_applied_and_where_it_is_inl
                     owner = getattr(getattr(target, "value", None), "id", None)
                     if getattr(target, "attr", None) == "state" and owner in ("self", "pair"):
                         places.add((path.stem, function.name))
-    inlined = {"_begin_line", "done", "open", "retire", "_finish_retiring"}
+    inlined = {"_begin_line", "_go_on", "done", "open", "retire", "_finish_retiring"}
     helping = {"_begin_help", "_end_help", "_finish_help"}
     assert places == {
         ("accumulator", "__init__"),

@@ -1,1 +1,1 @@
-"""What each kind of message does to an execution."""
+"""What each kind of message does: one module per point, or per pair of points."""

@@ -1,8 +1,10 @@
-"""Cancel messages: where they go, what caused them, and what waits for their end."""
+"""``cancel``: cancels or kills a node, and records the causes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from actorflow.flows.execution.procedure import messages_of_re_apply, procedure_for, reply_cancelled
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node
@@ -11,11 +13,11 @@ if TYPE_CHECKING:
 
 
 MAX_CAUSES = 64
-"""How many causes a message remembers: a loop that goes on for ever must not grow its messages."""
+"""How many causes a message keeps, so that the messages of an endless loop do not grow."""
 
 
 def cancel(run: Run, message: Message) -> list[Message]:
-    """Cancel or kill a node; one that is gone or has ended takes no notice."""
+    """Cancel or kill a node; does nothing if it was removed or has ended."""
     node = run.find(message["nid"])
     if node is None:
         return []
@@ -25,9 +27,9 @@ def cancel(run: Run, message: Message) -> list[Message]:
         return []
     if node.heap is None:
         return _cancel_orphan(run, node, message)
-    procedure = run.procedure_for(node, message)
+    procedure = procedure_for(run, node, message)
     if message.get("flavour") == "kill":
-        return procedure.kill_message()
+        return _kill(procedure)
     out = procedure.cancel_message()
     if message.get("on_receive_last") and out and out[0]["point"] == "execute":
         message["on_receive_last"] = out
@@ -36,46 +38,35 @@ def cancel(run: Run, message: Message) -> list[Message]:
 
 
 def _cancel_orphan(run: Run, node: Node, message: Message) -> list[Message]:
-    """End a node that never had a procedure, so that its parent can go on; or apply it anew."""
+    """End a node that never had a procedure, so that its parent can continue; or re-apply it."""
     if message.get("payload") is None:
         message["payload"] = node.payload
-    waiting = waiting_messages(run, node, message)
+    waiting = messages_of_re_apply(run, node, message)
     if waiting:
         return waiting
     return [run.follow(message, "receive", node.parent, node.nid)]
 
 
-def waiting_messages(run: Run, node: Node, message: Message) -> list[Message]:
-    """Return what a re-apply asks to be emitted once the node's children are gone."""
-    waiting = []
-    for one in message.get("on_receive_last") or ():
-        copy = dict(one)
-        copy["exid"] = run.exid
-        if copy.get("from") == "parent":
-            copy["from"] = node.parent
-        if copy.get("payload") is None:
-            copy["payload"] = message.get("payload") or node.payload
-        waiting.append(copy)
-    return waiting
-
-
-def on_receive_last(run: Run, procedure: Procedure) -> list[Message]:
-    """Return what is to be emitted once all children of a cancelled node are gone."""
-    node, message = procedure.node, procedure.message
-    if message.get("on_receive_last"):
-        return waiting_messages(run, node, message)
-    known = node.handlers or {}
-    handlers = known.get("timeout") if message.get("flavour") == "timeout" else None
-    handlers = handlers or known.get("cancel")
-    if not handlers:
+def _kill(procedure: Procedure) -> list[Message]:
+    """Kill the children and reply at once; neither handlers nor taskers are involved."""
+    node = procedure.node
+    if node.state == "ended":
         return []
-    shown = {**message, "payload": procedure.payload}
-    arguments: list[list[Any]] = [["msg", shown], ["err", None]]
-    return [run.apply(procedure, handler[1], arguments, line=handler[1][2]) for handler in handlers]
+    procedure.run.close(node, procedure.message)
+    nodes = procedure.run.nodes
+    kills = [procedure.wrap("cancel", nid, flavour="kill") for nid in node.cnodes if nid in nodes]
+    if procedure.message.get("payload") is not None:
+        return kills + reply_cancelled(procedure)
+    for kill in kills:
+        kill.pop("payload")
+    kept, procedure.payload = procedure.payload, node.payload
+    replies = reply_cancelled(procedure)
+    procedure.payload = kept
+    return kills + replies
 
 
 def add_cause(run: Run, message: Message) -> None:
-    """Put a cancel or a trigger in front of the causes of its own message."""
+    """Add a cancel or a trigger to the causes of its own message, first."""
     point = message["point"]
     flavour = message.get("flavour")
     kind = (

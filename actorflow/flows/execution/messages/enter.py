@@ -1,30 +1,38 @@
-"""How a node comes to be."""
+"""``execute`` and ``add``: creates a node, and adds children to one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.errors import BadPayload
+from actorflow.flows.errors import not_an_object
 from actorflow.flows.execution.messages import resolve
-from actorflow.flows.execution.node import Node, child_id
+from actorflow.flows.execution.node import Node
+from actorflow.flows.execution.procedure import procedure_for
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
+    from actorflow.flows.execution.procedure import Procedure
     from actorflow.flows.execution.run import Run
-    from actorflow.flows.language.tree import Tree
 
 _HANDLERS = tuple((kind, f"on_{kind}_handler") for kind in ("error", "cancel", "timeout"))
 
 
+def execute(run: Run, message: Message) -> list[Message]:
+    """Enter a node."""
+    node = run.nodes[message["nid"]]
+    procedure: Procedure = run.procedures[node.heap or ""](run, node, message, message["tree"])
+    out = procedure.execute()
+    message["payload"] = procedure.payload
+    return out
+
+
 def create_node(run: Run, message: Message) -> None:
-    """Create the node an execute message is for, and find its procedure."""
+    """Create the node of an execute message, and resolve its procedure."""
     payload = message.get("payload")
     if type(payload) is not dict:
         message["payload"] = {}
         if payload is not None:
-            raise BadPayload(
-                f"a payload is a JSON object, not {type(payload).__name__}: {payload!r:.100}"
-            )
+            raise not_an_object(payload)
     nid, tree = message["nid"], message["tree"]
     parent = message.get("from")
     node = Node(nid, parent, message["payload"], tree[0])
@@ -36,7 +44,7 @@ def create_node(run: Run, message: Message) -> None:
     if "cnid" in message:
         node.cnid = message["cnid"]
     run.nodes[nid] = node
-    run.mine.add(nid)
+    run.touched.add(nid)
     run.trees[nid] = tree
     if len(run.nodes) > run.most_nodes:
         node.tree = tree
@@ -46,28 +54,14 @@ def create_node(run: Run, message: Message) -> None:
         given = message.get(key)
         if type(given) is list:
             node.handlers = {**(node.handlers or {}), kind: [given]}
-    keep_tree(run, node, tree)
+    run.keep_tree(node, tree)
     resolve.resolve(run, node, tree, message)
 
 
-def keep_tree(run: Run, node: Node, tree: Tree) -> None:
-    """Keep the tree in the node, unless the parent's tree holds the same one at its place."""
-    if node.parent is not None:
-        parent = run.nodes.get(node.parent)
-        if parent is not None:
-            children = run.tree_of(parent)[1]
-            index = child_id(node.nid)
-            if type(children) is list and index < len(children):
-                held = children[index]
-                if held is tree or (held[0] == tree[0] and held == tree):
-                    return
-    node.tree = tree
-
-
 def add(run: Run, message: Message) -> list[Message]:
-    """Let a node grow."""
+    """Add trees or elements to a node."""
     node = run.find(message["nid"])
     if node is None or node.state is not None:
         return []
-    procedure = run.procedure_for(node, message)
+    procedure = procedure_for(run, node, message)
     return procedure.add_message()

@@ -1,10 +1,11 @@
-"""``failed``: marks the node, and looks for an on_error handler from that node up."""
+"""``failed``: marks the node, and looks for an on_error handler in it and above it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.errors import FlowError, NotFound
+from actorflow.flows.errors import ERROR_NAMES, NotFound, error_dict
+from actorflow.flows.execution.procedure import procedure_for
 from actorflow.flows.values.regexes import to_regex
 from actorflow.flows.values.values import dup_function
 
@@ -13,19 +14,15 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.run import Run
 
 
-_FLOW_ERRORS = frozenset(["FlowError", *(cls.__name__ for cls in FlowError.__subclasses__())])
 _FAMILY = frozenset(("FlowError", "FlorError", "Flor::FlorError"))
-"""Names that stand for any error of the flow's own making.
-
-The last two for flows written elsewhere.
-"""
+"""Names that match any error of the flow itself; the last two for flows written for flor."""
 
 
 def matches(criteria: list[Any], error: dict[str, Any]) -> bool:
-    """Tell whether all criteria fit: ``*``, a class, a text or class, or an expression."""
+    """Return whether all criteria match: ``*``, a class, a text or class, or an expression."""
     kla, msg = str(error.get("kla", "")), str(error.get("msg", ""))
     names = {kla, kla.rpartition("::")[2]}
-    if kla in _FLOW_ERRORS:
+    if kla in ERROR_NAMES:
         names |= _FAMILY
     if kla == NotFound.__name__:
         names.add("KeyError")
@@ -41,9 +38,9 @@ def _fits(criterion: list[Any], names: set[str], text: str) -> bool:
 
 
 def find_handler(run: Run, node: Node, error: dict[str, Any]) -> tuple[Node, Any] | None:
-    """Return the nearest node, from the failed one up, that can handle ``error``, and how.
+    """Return the nearest node, from the failed one upwards, with a handler, and that handler.
 
-    A failure inside of a handler is not for that handler: the first node found is passed over.
+    A failure inside a handler is not for that handler, so the first match is skipped then.
     """
     found: Node | None = node
     inside = False
@@ -61,9 +58,9 @@ def find_handler(run: Run, node: Node, error: dict[str, Any]) -> tuple[Node, Any
 
 
 def _handle(run: Run, node: Node, message: Message) -> list[Message]:
-    """Close the node that has the handler, cancel what runs below it, then apply the handler.
+    """Close the node with the handler, cancel its children, then apply the handler.
 
-    Without a handler nothing is emitted: the branch waits for a repair (cancel, kill, re-apply).
+    Without a handler nothing is emitted; the branch waits for a repair (cancel, kill, re-apply).
     """
     error = message["error"]
     found = find_handler(run, node, error)
@@ -75,7 +72,7 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
         catcher.heap = "_err"
         run.orphans.remove(catcher.nid)
     handler = found[1]
-    procedure = run.procedure_for(catcher, message)
+    procedure = procedure_for(run, catcher, message)
     if type(handler) is dict:
         waiting = [{**handler, "exid": run.exid}]
     else:
@@ -83,15 +80,31 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
         shown = {**message, "payload": {**payload, "ret": dup_function(payload.get("ret"))}}
         arguments = [["msg", shown], ["err", error]]
         fields: dict[str, Any] = {"on_error": True} if handler[1].get("on_error") else {}
-        waiting = [run.apply(procedure, handler, arguments, line=handler[2], **fields)]
+        waiting = [procedure.apply(handler, arguments, line=handler[2], **fields)]
     run.close(catcher, message, flavour="on-error", handled=True)
     return procedure.clear(waiting)
 
 
 def failed(run: Run, message: Message) -> list[Message]:
-    """Mark the node, and look for a handler."""
+    """Mark the node as failed, and look for a handler."""
     node = run.find(message.get("nid") or "")
     if node is None:
         return []
     node.failure = {k: v for k, v in message.items() if k != "payload"}
     return _handle(run, node, message)
+
+
+def failed_message(run: Run, message: Message, error: BaseException) -> Message:
+    """Return the failed message that replaces whatever ``message`` would have emitted."""
+    emitted: Message = {"exid": run.exid}
+    for key in ("from", "nid", "sm", "payload", "tree", "tasker"):
+        if message.get(key) is not None:
+            emitted[key] = message[key]
+    node = run.nodes.get(message.get("nid") or "")
+    line = None
+    if node is not None:
+        tree = run.trees.get(node.nid) or node.tree
+        line = tree[2] if tree is not None else None
+    described = error_dict(error, procedure=None if node is None else node.heat0, line=line)
+    emitted.update(point="failed", fpoint=message["point"], fm=message["m"], error=described)
+    return emitted

@@ -14,7 +14,7 @@ from actorflow.flows.language.checking import check_tree
 from actorflow.flows.values.rendering import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from actorflow.flows.execution.node import Message
     from actorflow.flows.execution.run import Run
@@ -25,7 +25,27 @@ _checked: dict[int, Tree] = {}
 _NID = re.compile(r"\d+(?:_\d+)*(?:-\d+)?")
 
 
-def bad_point(message: Message) -> str | None:
+def accepted(run: Run, messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield copies of the messages; refuse what is not a message, or has an unknown point."""
+    for message in messages:
+        if type(message) is not dict:
+            run.refuse({"point": None, "given": message}, "it is not an object")
+        elif (why := _bad_point(message)) is not None:
+            run.refuse(message, why)
+        else:
+            yield message.copy()
+
+
+def refuses(run: Run, message: Message) -> bool:
+    """Refuse a message from outside that cannot be processed now; return whether it was refused."""
+    why = _fault(run, message)
+    if why is None:
+        return False
+    run.refuse(message, why)
+    return True
+
+
+def _bad_point(message: Message) -> str | None:
     """Return what is wrong with the point of a message, or None."""
     point = message.get("point")
     if type(point) is not str or point not in _POINTS:
@@ -35,11 +55,8 @@ def bad_point(message: Message) -> str | None:
     return None
 
 
-def fault(run: Run, message: Message) -> str | None:
-    """Return why a message from outside cannot be processed now, or None when it can.
-
-    Its point is one that can come from outside.
-    """
+def _fault(run: Run, message: Message) -> str | None:
+    """Return why a message from outside cannot be processed now, or None."""
     if message.setdefault("exid", run.exid) != run.exid:
         return f"it is for execution {brief(message['exid'])}, and this is {run.exid}"
     for field, (kinds, wanted) in _FIELDS.items():

@@ -1,4 +1,4 @@
-"""What happens when a node has replied and is left."""
+"""Leaves a node that has replied, and ``terminated``: the end of the execution."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
 
 def leave(run: Run, node: Node, message: Message) -> list[Message]:
-    """End a node that has replied.
-
-    Cancel what still runs below it, forget it, tell who watches its tags.
-    """
+    """End and remove a node that has replied; cancel its children; emit ``left`` for its tags."""
     nid = node.nid
     out: list[Message] = []
     kept = nid == ROOT or node.closures
@@ -36,7 +33,7 @@ def leave(run: Run, node: Node, message: Message) -> list[Message]:
 
 
 def _trailing(run: Run, node: Node, message: Message) -> list[Message]:
-    """Return cancels for the children that outlive a node, and let them keep their trees."""
+    """Return cancels for the remaining children, which keep their trees."""
     out = []
     procedure = run.procedures.get(node.heap or "")
     trails = procedure is None or procedure.trails
@@ -67,7 +64,7 @@ def _leave_orphans(run: Run, parent: str) -> None:
 
 
 def terminate(run: Run, message: Message) -> list[Message]:
-    """Note the end."""
+    """Record the end of the execution."""
     run.terminated = True
     run.out.payload = message.get("payload")
     run.cancelled = any(

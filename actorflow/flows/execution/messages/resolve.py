@@ -1,4 +1,4 @@
-"""Which procedure takes charge of a node: what its head stands for."""
+"""Finds the procedure of a node: what its head refers to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _tasks: dict[int, tuple[Tree, str, Tree]] = {}
 
 
 def resolve(run: Run, node: Node, tree: Tree, message: Message) -> None:
-    """Find the procedure for a node: set its heat and heap."""
+    """Find the procedure of a node; set its heat and heap."""
     head = tree[0]
     if _resolve_procedure(run, node, tree, message):
         return
@@ -49,7 +49,7 @@ def resolve(run: Run, node: Node, tree: Tree, message: Message) -> None:
 
 
 def _resolve_procedure(run: Run, node: Node, tree: Tree, message: Message) -> bool:
-    """Take a head for the name of a procedure, if it is one and no variable hides that."""
+    """Resolve a head that is the name of a procedure, unless a variable hides it."""
     head = tree[0]
     if head not in run.procedures:
         return False
@@ -68,7 +68,7 @@ def _resolve_procedure(run: Run, node: Node, tree: Tree, message: Message) -> bo
 def _task(tree: Tree, tasker: str) -> Tree:
     """Return ``task 'alice' ...`` for ``alice ...``.
 
-    Those used lately are remembered, so that executions of the same flow share them.
+    Cached, so that executions of the same flow share the trees.
     """
     known = _tasks.get(id(tree))
     if known is not None and known[0] is tree and known[1] == tasker:
@@ -82,7 +82,7 @@ def _task(tree: Tree, tasker: str) -> Tree:
 
 
 def _heat(run: Run, node: Node, tree: Tree, message: Message) -> Value:
-    """Return what the head of a tree stands for, or ``MISSING``."""
+    """Return what the head of a tree refers to, or ``MISSING``."""
     if "heat" in message:
         return message["heat"]
     if tree[0] == "_":
@@ -104,7 +104,7 @@ def _resolve_unknown(run: Run, node: Node, tree: Tree, message: Message) -> None
 
 
 def _noted(run: Run, node: Node, head: str, heat: Value, message: Message) -> Value:
-    """Note in what is called the name it is called by; it may be what the payload holds, too."""
+    """Record the name by which something is called, in the payload as well."""
     called = called_as(run, node, head, heat)
     payload = message["payload"]
     if "heat" in message and payload.get("ret") is heat:
@@ -113,7 +113,7 @@ def _noted(run: Run, node: Node, head: str, heat: Value, message: Message) -> Va
 
 
 def called_as(run: Run, node: Node, name: str, function: Value) -> Value:
-    """Note in a reference the name it is called by; return the value to go on with."""
+    """Record in a reference the name by which it is called; return the reference to use."""
     if id(function) not in run.fresh_functions:
         known = function
         function = [known[0], dict(known[1]), known[2]]

@@ -1,10 +1,10 @@
-"""``task``, ``detask`` and ``return``: work that goes out to taskers and comes back."""
+"""``task``, ``detask`` and ``return``: tasks go to taskers and come back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.errors import BadPayload, UnknownTasker
+from actorflow.flows.errors import UnknownTasker, not_an_object
 from actorflow.flows.values.rendering import shown
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def task(run: Run, message: Message) -> list[Message]:
-    """Offer a task to the taskers; what no router takes is handed out after the commit."""
+    """Offer a task to the routers; a task that none takes is dispatched after the commit."""
     node = run.find(message["nid"])
     if message.get("routed") is False:
         name = shown(message.get("tasker"))
@@ -30,10 +30,10 @@ def task(run: Run, message: Message) -> list[Message]:
 
 
 def give_back(run: Run, message: Message) -> list[Message]:
-    """Take a task back: once; a second time is refused."""
+    """Take the answer of a tasker; a second one is refused."""
     node = run.find(message["nid"])
     if node is not None and node.own.get("answered"):
-        run.refuse(message, f"the task at node {node.nid} was given back already")
+        run.refuse(message, f"the task at node {node.nid} was already returned")
         return []
     if node is None and not message.get("tasker"):
         run.refuse(message, f"there is no node {message['nid']}")
@@ -42,7 +42,7 @@ def give_back(run: Run, message: Message) -> list[Message]:
     emitted["point"] = "receive"
     emitted["exid"] = run.exid
     if type(emitted.get("payload")) is not dict:
-        raise BadPayload(f"a payload is a JSON object, not {type(emitted.get('payload')).__name__}")
+        raise not_an_object(emitted.get("payload"))
     if node is not None and "task" in node.own:
         node.own["answered"] = True
         if node.own.get("cause"):

@@ -1,4 +1,4 @@
-"""``schedule`` and ``trigger``: setting timers, and releasing what timers and traps hold back."""
+"""``schedule`` and ``trigger``: sets timers; releases the messages of timers and traps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.run import Run
 
 _LATE = 60.0
-"""Seconds after which firings that were missed, the engine being down, are left out."""
+"""Seconds after which firings that were missed while no engine ran are skipped."""
 
 
 def schedule(run: Run, message: Message) -> list[Message]:
@@ -46,7 +46,7 @@ def schedule(run: Run, message: Message) -> list[Message]:
 
 
 def trigger(run: Run, message: Message) -> list[Message]:
-    """Release what a timer or a trap held back; what a timer of a gone node held is gone, too."""
+    """Release the message of a timer or a trap, unless the node of the timer was removed."""
     if message.get("type") != "trap" and message["nid"] not in run.nodes:
         return []
     if "trap_id" in message and not traps.take_from_elsewhere(run, message):
@@ -63,7 +63,7 @@ def trigger(run: Run, message: Message) -> list[Message]:
 
 
 def _next_firing(run: Run, message: Message) -> None:
-    """Forget a timer that is done, or set it again."""
+    """Remove a timer that is done, or set it again."""
     timer = run.timers.get(message.get("timer") or "")
     if timer is None:
         return

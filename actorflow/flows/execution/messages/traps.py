@@ -1,7 +1,7 @@
-"""Traps: what watches the messages of an execution, and reacts to those that match.
+"""Traps: they watch the messages of an execution and release a message for each match.
 
 A trap is a JSON object: nid, bnid (the node it is bound to), range, points, tags, heaps, heats,
-names, count, pl and the message to release. Matching costs nothing when there is no trap.
+names, count, pl and the message to release. Without traps, matching costs nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def set_trap(run: Run, message: Message) -> list[Message]:
 
 
 def _is_below(run: Run, nid: str, top: str) -> bool:
-    """Tell whether the live node ``nid`` is ``top`` or hangs below it; ``top`` may be gone."""
+    """Return whether the live node ``nid`` is ``top`` or below it; ``top`` may be gone."""
     node = run.nodes.get(nid)
     while node is not None:
         if top in (node.nid, node.parent):
@@ -54,7 +54,7 @@ def _as_regex(wanted: Any) -> Regex | None:
 
 
 def _fits_one(wanted: Any, value: str | None) -> bool:
-    """Tell whether a word is meant: by that word, by a list with commas, or by an expression."""
+    """Return whether a word matches: the word itself, a list with commas, or an expression."""
     if wanted == value or value is None:
         return bool(wanted == value)
     if regex := _as_regex(wanted):
@@ -63,12 +63,12 @@ def _fits_one(wanted: Any, value: str | None) -> bool:
 
 
 def _fits(wanted: list[Any] | None, values: list[str | None]) -> bool:
-    """Tell whether one of ``values`` is among the ``wanted``; no wish fits all."""
+    """Return whether one of ``values`` matches one of ``wanted``; None matches everything."""
     return wanted is None or any(_fits_one(one, value) for value in values for one in wanted)
 
 
 def _fits_message(trap: dict[str, Any], message: Message) -> bool:
-    """Tell whether a message has the point, the tags and the name a trap wants."""
+    """Return whether a message has the point, the tags and the name that a trap wants."""
     point = message["point"]
     tags = trap.get("tags")
     return (
@@ -82,7 +82,7 @@ def _fits_message(trap: dict[str, Any], message: Message) -> bool:
 
 
 def _fits_node(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
-    """Tell whether the node a message is for is of the kind a trap wants."""
+    """Return whether the node of a message has the heap and heat that a trap wants."""
     if trap.get("heaps") is None and trap.get("heats") is None:
         return True
     node = run.nodes.get(nid or "")
@@ -92,9 +92,9 @@ def _fits_node(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
 
 
 def _is_in_range(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
-    """Tell whether a message for ``nid`` is near enough.
+    """Return whether a message for ``nid`` is in the range of a trap.
 
-    One for a node that is gone, or for no node, is near to the root only.
+    A message for a removed node, or for none, is only in range of the root.
     """
     if trap.get("range") in _WIDE:
         return True
@@ -115,7 +115,7 @@ def _matches(run: Run, trap: dict[str, Any], message: Message) -> bool:
 
 
 def matching(run: Run, message: Message) -> list[Message]:
-    """Return a trigger for each trap that ``message`` springs; a trap goes after its count."""
+    """Return a trigger for each trap that matches; a trap is removed after its count."""
     if message["point"] == "trigger":
         return []
     out = []
@@ -127,7 +127,7 @@ def matching(run: Run, message: Message) -> list[Message]:
 
 
 def _spend(run: Run, trap: dict[str, Any]) -> None:
-    """Count one springing of a trap; the last one removes it."""
+    """Count one match of a trap; the last one removes it."""
     left = trap.get("left", trap.get("count"))
     if left is not None:
         place = next(place for place, one in enumerate(run.traps) if one is trap)
@@ -135,10 +135,10 @@ def _spend(run: Run, trap: dict[str, Any]) -> None:
 
 
 def triggers_from_elsewhere(owner: Execution, message: Message, domain: str) -> list[Message]:
-    """Return the triggers for traps of ``owner`` that a message of another execution springs.
+    """Return the triggers for traps of ``owner`` that match a message of another execution.
 
-    Only traps with ``range: 'domain'`` or ``'subdomain'`` look that far. The engine puts the
-    triggers into the owner's inbox; whether a trap is still there is seen when they are processed.
+    Only traps with ``range: 'domain'`` or ``'subdomain'`` do. The engine sends the triggers to
+    the owner; whether the trap still exists is checked when they are processed.
     """
     out = []
     for trap in owner.traps:
@@ -153,7 +153,7 @@ def triggers_from_elsewhere(owner: Execution, message: Message, domain: str) -> 
 
 
 def take_from_elsewhere(run: Run, message: Message) -> bool:
-    """Count a springing from elsewhere; tell whether the trap was still there."""
+    """Count a match from another execution; return whether the trap still exists."""
     wanted = message["trap_id"]
     trap = next((one for one in run.traps if one["id"] == wanted), None)
     if trap is not None:

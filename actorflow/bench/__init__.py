@@ -1,1 +1,0 @@
-"""The policy lab: what would this batching policy do with your traffic."""

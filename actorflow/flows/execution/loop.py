@@ -1,0 +1,205 @@
+"""The loop of a run: messages in, a new state and messages out.
+
+Pure: no threads, no files, no clock and no randomness of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actorflow.flows.execution import garbage, literal_attributes
+from actorflow.flows.execution.environment import NoLoader, NoTaskers
+from actorflow.flows.execution.messages import (
+    cancel,
+    enter,
+    failures,
+    intake,
+    leave,
+    receive,
+    tasks,
+    timers,
+    traps,
+)
+from actorflow.flows.execution.run import Run
+from actorflow.flows.execution.state import Execution
+from actorflow.flows.limits import LIMITS, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from random import Random
+
+    from actorflow.flows.execution.environment import Loader, Observer, Taskers
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.execution.outcome import RunOutcome
+    from actorflow.flows.execution.run import Procedures
+
+MAX_MESSAGES = 77
+
+
+def run(
+    state: Execution,
+    messages: Iterable[Message],
+    *,
+    procedures: Procedures,
+    now: float,
+    max_messages: int = MAX_MESSAGES,
+    keep_going: Callable[[], bool] | None = None,
+    loader: Loader | None = None,
+    taskers: Taskers | None = None,
+    rng: Random | None = None,
+    observer: Observer | None = None,
+    limits: Limits = LIMITS,
+) -> RunOutcome:
+    """Process ``messages`` and those they emit, first in, first out; return the outcome.
+
+    Stops when no message is left, after ``max_messages``, or when ``keep_going()`` (called before
+    each message except the first) returns false; the outcome has the messages that are left over.
+    ``procedures`` maps names to procedures; ``observer`` is called after each message. Errors of
+    the flow are not raised but become ``failed`` messages, and messages that make no sense are
+    refused.
+    """
+    one = Run(
+        state,
+        procedures=procedures,
+        now=now,
+        loader=loader or NoLoader(),
+        taskers=taskers or NoTaskers(),
+        rng=rng,
+        limits=limits,
+    )
+    return process(one, messages, max_messages, keep_going, observer)
+
+
+def process(
+    run: Run,
+    messages: Iterable[Message],
+    max_messages: int,
+    keep_going: Callable[[], bool] | None,
+    observer: Observer | None,
+) -> RunOutcome:
+    """Process ``messages`` in a new run, as `run` does."""
+    queue = run.queue
+    queue.extend(intake.accepted(run, messages))
+    counters = run.counters
+    runs = counters["runs"] = max(counters.get("runs", 0), 0) + 1
+    history = run.out.messages
+    exid = run.exid
+    processed = 0
+    while queue and processed < max_messages:
+        if processed and keep_going is not None and not keep_going():
+            break
+        message = queue.popleft()
+        if queue and message["point"] == "terminated":
+            queue.append(message)
+            message = queue.popleft()
+        if "er" not in message and intake.refuses(run, message):
+            continue
+        if (
+            message["point"] == "execute"
+            and not queue
+            and (passed := _process_literals(run, message, max_messages - processed, observer))
+        ):
+            processed += passed
+            continue
+        processed += 1
+        emitted = _process_one(run, message, runs)
+        history.append(message)
+        for one in emitted:
+            one["er"] = message.get("er") if "fm" in one else runs
+            if one["exid"] == exid:
+                queue.append(one)
+            else:
+                run.out.signals.append(one)
+        if observer is not None:
+            observer.observe(message, emitted, len(run.nodes))
+    if processed:
+        counters["omsgs"] = counters.get("omsgs", 0) + len(run.out.signals)
+    return _finish(run)
+
+
+def _process_literals(run: Run, message: Message, room: int, observer: Observer | None) -> int:
+    """Process literal attributes, if ``message`` executes one; return the number of messages."""
+    if room < literal_attributes.LEAST or not literal_attributes.is_literal(message.get("tree")):
+        return 0
+    passed = literal_attributes.evaluate(run, message, room)
+    if not passed:
+        return 0
+    if observer is not None:
+        observer.observe_literals(passed, len(run.nodes) - 1)
+    run.queue.append(passed.pop())
+    run.out.messages += passed
+    return len(passed)
+
+
+def _process_one(run: Run, message: Message, runs: int) -> list[Message]:
+    """Process a message, and return the messages that it emits."""
+    counters = run.counters
+    message["m"] = counters["msgs"] = counters.get("msgs", 0) + 1
+    message["pr"] = runs
+    point = message["point"]
+    try:
+        if point == "execute":
+            enter.create_node(run, message)
+        elif point == "trigger" or point == "cancel":  # noqa: PLR1714 - faster than a tuple
+            cancel.add_cause(run, message)
+        triggered = traps.matching(run, message) if run.traps else None
+        handler = _POINTS.get(point)
+        out = handler(run, message) if handler is not None else []
+        return triggered + out if triggered else out
+    except Exception as error:  # noqa: BLE001 - any error of a procedure fails the flow, not the run
+        return _failure(run, message, error)
+
+
+def _failure(run: Run, message: Message, error: BaseException) -> list[Message]:
+    """Turn an error into a failed message; an error while handling a failure is only noted."""
+    if message["point"] != "failed":
+        return [failures.failed_message(run, message, error)]
+    message["unhandled"] = str(error)
+    return []
+
+
+def _finish(run: Run) -> RunOutcome:
+    out = run.out
+    garbage.drop_what_is_gone(run, out)
+    old = run.before
+    collect_at = garbage.collect_closures(run, old.collect_at, run.queue)
+    end = old.end
+    if run.terminated and not old.terminated:
+        end = run.now
+    start = run.now if old.start is None else old.start
+    out.state = Execution(
+        run.exid,
+        old.domain,
+        old.unit,
+        run.nodes,
+        run.counters,
+        run.traps,
+        run.timers,
+        run.orphans,
+        start,
+        end,
+        None if end is None else end - start,
+        run.terminated,
+        collect_at,
+        old.payload if out.payload is None else out.payload,
+        run.cancelled,
+    )
+    out.leftover = list(run.queue)
+    out.status = out.state.status
+    return out
+
+
+_POINTS: dict[str, Callable[[Run, Message], list[Message]]] = {
+    "execute": enter.execute,
+    "receive": receive.receive,
+    "cancel": cancel.cancel,
+    "task": tasks.task,
+    "detask": tasks.task,
+    "return": tasks.give_back,
+    "schedule": timers.schedule,
+    "trigger": timers.trigger,
+    "trap": traps.set_trap,
+    "failed": failures.failed,
+    "terminated": leave.terminate,
+    "add": enter.add,
+}

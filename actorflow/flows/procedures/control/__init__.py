@@ -1,0 +1,1 @@
+"""Procedures that control what runs when: sequences, conditions, loops, functions, branches."""

@@ -1,0 +1,127 @@
+"""``concurrence``: branches that run at the same time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actorflow.flows.execution.node import suffix_of
+from actorflow.flows.execution.procedure import attribute_count, emit_waiting
+from actorflow.flows.procedures.control.gathering import Gathering
+from actorflow.flows.procedures.macros import make_def
+from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.values.values import dup_function
+
+if TYPE_CHECKING:
+    from actorflow.flows.execution.node import Message
+    from actorflow.flows.language.tree import Tree
+
+_LINES = frozenset(("on_receive", "on_merge", "child_on_error", "children_on_error"))
+"""Lines below a concurrence that are attributes of it."""
+_DEFINITIONS = frozenset(("def", "fun", "define"))
+
+
+def _as_function(children: list[Tree], line: int) -> Tree:
+    """Return the function of a line, or a new one around its block."""
+    only = children[0] if len(children) == 1 else None
+    if only is not None and only[0] in _DEFINITIONS:
+        return only
+    if only is not None and only[0] == "_att":
+        return _as_function(only[1], line)
+    return make_def(children, line)
+
+
+@procedure("concurrence")
+class Concurrence(Gathering):
+    """Run all branches at once; reply with their merged payloads when enough have replied."""
+
+    __slots__ = ()
+    keeps_atts = True
+
+    def pre_execute(self) -> None:
+        """Take ``on_receive``, ``on_merge``... lines as attributes."""
+        children = self.tree[1]
+        if any(child[0] in _LINES for child in children):
+            atts: list[Tree] = []
+            branches: list[Tree] = []
+            for child in children:
+                if child[0] in _LINES:
+                    head, inner, line = child[:3]
+                    atts.append(["_att", [[head, [], line], _as_function(inner, line)], line])
+                else:
+                    (atts if child[0] == "_att" else branches).append(child)
+            self.rewrite([self.tree[0], atts + branches, *self.tree[2:]])
+
+    def start(self) -> list[Message]:
+        """Begin with the attributes, or the branches."""
+        return self.execute_child(0) if attribute_count(self.tree) else self.branches()
+
+    def receive_last_att(self, index: int) -> list[Message]:
+        """Start the branches."""
+        return self.branches()
+
+    def branches(self) -> list[Message]:
+        """Start all branches; without any, reply."""
+        first = attribute_count(self.tree)
+        children = self.tree[1]
+        count = len(children) - first
+        if count == 0:
+            return self.reply()
+        self.run.check_room(count)
+        self.node.own["count"] = count
+        shown, out = self.payload, []
+        for index in range(first, len(children)):
+            if "ret" in shown:
+                self.payload = {**shown, "ret": dup_function(shown["ret"])}
+            out += self.execute_child(index)
+        self.payload = shown
+        return out
+
+    def branch_count(self) -> int:
+        """Return how many branches there are."""
+        count: int = self.node.own["count"]
+        return count
+
+    def receive(self) -> list[Message]:
+        """Take an attribute, a branch's reply, or the answer of a receiver or merger function."""
+        came_from = self.message.get("from")
+        if came_from is None or "count" not in self.node.own:
+            return super().receive()
+        if suffix_of(came_from) == suffix_of(self.node.nid):
+            return self.receive_branch()
+        if self.message.get("from_on_error") == self.node.nid:
+            return self.reply()
+        if self.is_verdict():
+            return self.receive_verdict()
+        return self.receive_merged(self.payload)
+
+    def receive_when_closed(self) -> list[Message]:
+        """Wait for the branches as usual; what waits for the last one replaces the reply."""
+        node = self.node
+        if "count" not in node.own:
+            return super().receive_when_closed()
+        out = self.receive()
+        if not out and not node.own.get("over") and not self.run.has_live_children(node):
+            out = self.conclude_early()
+        if not out or not node.on_receive_last:
+            return out
+        for key in ("merged", "replied"):
+            node.own.pop(key, None)
+        return emit_waiting(self)
+
+    def add_message(self) -> list[Message]:
+        """Add branches and start them."""
+        own = self.node.own
+        trees = self.message.get("trees")
+        if trees is None or "count" not in own or own.get("over"):
+            return super().add_message()
+        head, children, *place = self.tree
+        first = len(children)
+        self.rewrite([head, children + trees, *place])
+        if self.message.get("payload") is None:
+            self.payload = self.node.payload
+        own["count"] += len(trees)
+        return [
+            message
+            for index in range(first, first + len(trees))
+            for message in self.execute_child(index)
+        ]

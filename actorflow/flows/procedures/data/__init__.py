@@ -1,0 +1,1 @@
+"""Procedures that work on values: literals, operators, variables, collections, strings."""

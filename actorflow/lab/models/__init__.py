@@ -1,0 +1,1 @@
+"""What the lab is about: traffic, service times, policies, and their notation."""

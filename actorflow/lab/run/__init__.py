@@ -1,0 +1,1 @@
+"""Running policies: simulated, measured, or searched for by goals."""
