@@ -62,9 +62,10 @@ def test_a_tree_is_checked_like_a_text() -> None:
     assert check_tree(tree) is tree
     with pytest.raises(LimitExceeded, match="deeper than 2 levels"):
         check_tree(tree, limits=Limits(tree_depth=2))
-    for stray in (7, "sequence", ["sequence", [7], 1], ["a"], None, {}):
+    strays: list[Any] = [7, "sequence", ["sequence", [7], 1], ["a"], None, {}]
+    for stray in strays:
         with pytest.raises(FlowError, match="a flow is a tree"):
-            check_tree(stray)  # type: ignore[arg-type]
+            check_tree(stray)
 
 
 # -- payloads from outside -----------------------------------------------------------------------

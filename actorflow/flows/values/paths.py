@@ -163,9 +163,7 @@ def set_path(container: Value, path: list[Value], value: Value, limits: Limits =
     """
     key, rest = path[0], path[1:]
     if not rest and type(key) is str and type(container) is dict:
-        changed = container.copy()
-        changed[key] = value
-        return changed
+        return {**container, key: value}
     if type(container) is not dict and type(container) is not list:
         if is_many(key) and not single_keys(container, key):
             return container

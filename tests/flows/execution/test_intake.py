@@ -56,7 +56,7 @@ GOOD = (
     {"point": "failed", "nid": "0_1", "error": {"kla": "E", "msg": "no"}},
 )
 
-BAD = (
+BAD: tuple[Any, ...] = (
     7,
     None,
     [],

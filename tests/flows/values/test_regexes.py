@@ -33,8 +33,9 @@ def rx(source: str, letters: str = "") -> list[Any]:
 def ends(text: str, **payload: Any) -> Any:
     """Return the result of a flow, or the text of its failure."""
     driver = drive(text, payload=payload)
-    failures = driver.state.failures()
-    return failures[0].failure["error"] if failures else (driver.payload or {}).get("ret")
+    for failed in driver.state.failures():
+        return (failed.failure or {})["error"]
+    return (driver.payload or {}).get("ret")
 
 
 # -- nothing takes for ever; with a backtracking engine each of these outlives the test run --------

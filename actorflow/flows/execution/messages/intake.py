@@ -7,7 +7,7 @@ through an engine's inbox: one that makes no sense is refused, and the rest of t
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.language.checking import check_tree
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
     from actorflow.flows.execution.run import Run
     from actorflow.flows.language.tree import Tree
+
+    _Kinds: TypeAlias = tuple[frozenset[type[Any]], str]
 
 _KNOWN = 512
 _checked: dict[int, Tree] = {}
@@ -69,10 +71,10 @@ def _fault(run: Run, message: Message) -> str | None:
 
 
 _NONE = type(None)
-_TEXT = (frozenset((str, _NONE)), "a string")
-_OBJECT = (frozenset((dict, _NONE)), "an object")
-_ARRAY = (frozenset((list, _NONE)), "an array")
-_FIELDS: dict[str, tuple[frozenset[type], str]] = {
+_TEXT: _Kinds = (frozenset((str, _NONE)), "a string")
+_OBJECT: _Kinds = (frozenset((dict, _NONE)), "an object")
+_ARRAY: _Kinds = (frozenset((list, _NONE)), "an array")
+_FIELDS: dict[str, _Kinds] = {
     "nid": _TEXT,
     "from": _TEXT,
     "flavour": _TEXT,

@@ -117,7 +117,7 @@ def split_text(text: str, by: str | Regex | None, limits: Limits = LIMITS) -> li
         pieces = text.split(None, most)
     elif by == "":
         pieces = list(text[: most + 1])
-    elif type(by) is str:
+    elif isinstance(by, str):
         pieces = text.split(by, most)
     else:
         pieces = list(islice(_pieces(text, by), most + 1))
