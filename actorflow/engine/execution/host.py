@@ -335,7 +335,7 @@ class Host:
                 if chosen:
                     live.behind = True
                     break
-                if self._core.writer.commit([Change(live.id, attempted=(row.id,))]) is not None:
+                if not self._count_attempt(live, row):
                     live.behind = True
                     self._read_later((live.id,), None)
                     return
@@ -349,6 +349,12 @@ class Host:
                 waiter.resolve(error)
         elif live.behind:
             self._core.writer.call(partial(self.catch_up, live))
+
+    def _count_attempt(self, live: Live, row: MessageRow) -> bool:
+        """Note that a run begins again after a crash; return whether that is stored."""
+        if not self._core.store.left_open:  # it was closed meanwhile: that was no crash
+            return True
+        return self._core.writer.commit([Change(live.id, attempted=(row.id,))]) is None
 
     def _bury_crasher(self, live: Live, row: MessageRow) -> None:
         live.last = row.id

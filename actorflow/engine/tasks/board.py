@@ -3,8 +3,9 @@
 A task is stored when its execution commits, handed out after, and removed in the same commit that
 stores its result: at least once, each time with the same id to deduplicate by.
 
-Attempts are counted, also those that ended with the process: a task that is read from the store may
-have been under way when an earlier process died, so before it begins again, that is noted there.
+Attempts are counted, also those that ended with the process: where a store was not closed, a task
+that is read from it may have been under way when an earlier process died. Before it begins again,
+that is noted there.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Board:
         self._of: dict[str, set[str]] = {}  # by execution: its tasks in memory
         self._held: dict[str, int] = {}  # by tasker: how many of its tasks are in memory
         self._behind: set[str] = set()  # taskers with tasks in the store that are not in memory
+        self._fresh: set[str] = set()  # tasks that are not in memory, and that nobody has begun
         self._ended: set[str] = set()  # tasks that have a result which is not committed yet
         self.done = 0
         self.failed = 0
@@ -101,11 +103,17 @@ class Board:
             if tasker is None:
                 if row.tasker not in self._behind:
                     log.warning("no such tasker; its tasks wait", tasker=row.tasker, task=row.id)
-                self._behind.add(row.tasker)
+                self._leave_behind(row)
             elif row.tasker in self._behind or self._held.get(row.tasker, 0) >= _WINDOW:
-                self._behind.add(row.tasker)
+                self._leave_behind(row)
             else:
                 self._take(tasker, _Open(row))
+
+    def _leave_behind(self, row: TaskRow) -> None:
+        """Leave a new task in the store; it is read when its tasker has room."""
+        self._behind.add(row.tasker)
+        if self._core.store.left_open:
+            self._fresh.add(row.id)
 
     def _take(self, tasker: Tasker, task: _Open) -> None:
         row = task.row
@@ -156,7 +164,11 @@ class Board:
         self._behind.add(name)
 
     def _recover(self, tasker: Tasker, row: TaskRow) -> None:
-        """Hand out a task that an earlier process may have begun."""
+        """Hand out a task that an earlier process may have begun, if that did not end well."""
+        if not self._core.store.left_open or row.id in self._fresh:
+            self._fresh.discard(row.id)
+            self._take(tasker, _Open(row))
+            return
         again = row._replace(attempts=row.attempts + 1)
         if again.attempts > max(self._retries(tasker, row), CRASHES):
             self._note(_Open(row))
@@ -261,6 +273,7 @@ class Board:
                 stored = None if task in self._ended else self._core.store.task(task)
                 if stored is None or attempts is not None:
                     return None
+                self._fresh.discard(task)
                 self._ended.add(task)
                 return stored
             if attempts is not None and found.row.attempts != attempts:
