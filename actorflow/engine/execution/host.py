@@ -157,16 +157,8 @@ class Host:
     ) -> list[tuple[Any, Exception | None]]:
         """Accumulate stored messages, or leave them in the store for later."""
         live = self._live.get(execution)
-        if not self._core.resumed:
-            for waiter in arrival.waiters.values():  # it is stored: all that will happen here
-                waiter.resolve()
-            return [(each, None) for each, _ in arrival.acks]
-        if self._core.closed:
-            if live is not None:
-                live.behind = True  # nothing may overtake these
-            error = EngineClosed("the engine has been closed; the message is stored")
-            for waiter in arrival.waiters.values():
-                waiter.resolve(error)
+        if not self._core.resumed or self._core.closed:
+            self._leave(live, arrival)
             return [(each, None) for each, _ in arrival.acks]
         if live is None or live.has_ended:
             live = self._wake(execution, arrival.kind, row)
@@ -182,6 +174,16 @@ class Host:
                 self.catch_up(live)
             return [(each, None) for each, _ in arrival.acks]
         return self._let_in(live, arrival.rows, arrival.waiters, arrival.acks)
+
+    def _leave(self, live: Live | None, arrival: _Arrival) -> None:
+        """Leave messages in the store, because nothing runs yet, or any more."""
+        error = None  # where nothing ever runs, to be stored is all that they wait for
+        if self._core.closed:
+            error = EngineClosed("the engine has been closed; the message is stored")
+        if live is not None:
+            live.behind = True  # nothing may overtake these
+        for waiter in arrival.waiters.values():
+            waiter.resolve(error)
 
     def _let_in(
         self, live: Live, rows: list[MessageRow], waiters: dict[Any, Any], acks: Sequence[Any]
