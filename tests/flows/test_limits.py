@@ -165,6 +165,8 @@ def test_what_doubles_is_an_error_before_it_is_too_large(flow: str, asked: str) 
         "set f.l[0:-1] 0",
         "del f.l[0:-1]",
         "set f.l[0;0;1;1] 7",
+        "sequence tags: f.l\n  1",
+        "sequence\n  trap signals: f.l (def m \\ 1)\n  1",
     ],
 )
 def test_what_is_within_the_limits_is_no_error(flow: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
+from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING
 
 from actorflow.flows.errors import FlowError, LimitExceeded
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _WHITE = " \t\n\v\f\r\0"
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SPACES = re.compile(r"[ \t\r\n\f\v]+")
 
 
@@ -67,8 +70,7 @@ def trim(call: Simple) -> Value:
 
 
 def _snake(text: str) -> str:
-    text = re.sub(r"([a-z])([A-Z])", r"\1_\2", text)
-    return re.sub(r"[A-Z]", lambda m: m.group(0).lower(), text)
+    return _HUMP.sub("_", text).translate(_LOWER)
 
 
 @simple("snakecase", "snake_case")
