@@ -14,7 +14,7 @@ from actorflow.engine.errors import ExecutionEnded, ExecutionFailed, KindMismatc
 from actorflow.engine.kind import NewTask, Options, Outcome, Status, TaskEnded
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.tasks.tasker import Task
-from actorflow.flows.errors import FlowError
+from actorflow.flows.language.checking import EmptyFlow
 from actorflow.flows.service.exids import ExidMaker
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.testing import VirtualClock
@@ -114,9 +114,9 @@ def test_a_clock_that_is_set_back_leads_to_no_id_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flow", ["", "\n", "   ", "# a comment\n"])
 def test_an_empty_flow_is_refused(engine: af.Engine, flow: str) -> None:
-    with pytest.raises(FlowError, match="empty"):
+    with pytest.raises(EmptyFlow, match="empty"):
         engine.launch(flow)
-    with pytest.raises(FlowError, match="empty"):
+    with pytest.raises(EmptyFlow, match="empty"):
         engine.flows.subflow("nothing", flow)
     assert list(engine.executions()) == []
 
