@@ -53,9 +53,7 @@ def test_a_message_that_ends_the_process_becomes_a_dead_letter(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("retries", [2, 5])
-def test_attempts_of_a_task_that_ends_the_process_are_counted(
-    tmp_path: Path, retries: int
-) -> None:
+def test_attempts_of_a_task_that_ends_the_process_are_counted(tmp_path: Path, retries: int) -> None:
     store = tmp_path / "s.db"
     done = run("exit_in_task", store, retries)
     for _ in range(retries + 2):

@@ -186,7 +186,6 @@ def test_a_commit_that_is_under_way_counts(reopen: Callable[..., Engine]) -> Non
         assert again.worker("w", collect).state() == [0, 1]
 
 
-
 def test_all_taskers_together_have_the_time_of_one(reopen: Callable[..., Engine]) -> None:
     engine = reopen()
     count = 60

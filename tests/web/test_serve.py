@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from actorflow.web.client import Client
+from actorflow.web.errors import ControlUnreachable
 from tests.web.test_sockets import TOKEN, free_port
 
 if TYPE_CHECKING:
@@ -225,3 +230,41 @@ def test_a_second_signal_ends_a_server_that_is_still_closing(program: Program) -
     while (program.folder / "orders.db.sock").exists():  # it is closing
         pass
     assert program.end(signal.SIGTERM)[0] == 130
+
+
+def test_acknowledged_requests_count_once_over_kills_at_any_moment(program: Program) -> None:
+    """Four clients send numbers while the server is killed again and again."""
+    acknowledged: list[int] = []
+    numbers = itertools.count()
+    chance = random.Random(7)
+    for _ in range(4):
+        program.serve()
+        client = Client(f"{program.store}.sock")
+        client.start("ledger", id="l")
+        go_on = threading.Event()
+
+        def send(client: Client = client, go_on: threading.Event = go_on) -> None:
+            while not go_on.is_set():
+                number = next(numbers)
+                try:
+                    client.send("l", number, key=str(number))
+                except ControlUnreachable:  # killed: it may be stored, or not
+                    return
+                acknowledged.append(number)
+
+        threads = [threading.Thread(target=send) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        enough = len(acknowledged) + chance.randrange(20, 80)
+        while len(acknowledged) < enough:
+            pass
+        program.end(signal.SIGKILL)
+        go_on.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+    program.serve()
+    program.run("send", "orders.db", "l", '{"end": null}')
+    noted = json.loads(program.run("wait", "orders.db", "l", "--json"))["view"]
+    counted = Counter(each for each in noted if each is not None)
+    assert [number for number in acknowledged if counted[number] != 1] == []
+    assert {number: count for number, count in counted.items() if count > 1} == {}

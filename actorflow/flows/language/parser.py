@@ -277,7 +277,8 @@ class Parser:
 
     def _bad_number(self, start: int) -> FlowSyntaxError:
         return self.source.error(
-            start, f"a number may have {MAX_DIGITS} digits and must fit a float"
+            start,
+            f"a number may have {MAX_DIGITS} digits; an integer must fit 64 bits, others a float",
         )
 
     # -- brackets --------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Flows as a kind of execution: a pure run on the engine's envelopes.
 
-Between two runs an execution is its bytes; it is decoded when messages arrive.
+Between two runs an execution is its bytes; a large one is decoded only when messages arrive.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["KIND", "FlowKind", "FlowState"]
 
 KIND = "flow"
+_SMALL = 4_096  # bytes of a state up to which the decoded form is kept as well
 
 
 class FlowState:
-    """An execution between two runs: bytes, and the decoded form only while it is busy."""
+    """An execution between two runs: bytes, and the decoded form if it is small or busy."""
 
     __slots__ = ("data", "live")
 
@@ -135,7 +136,8 @@ class FlowKind:
         if outcome.status is EngineStatus.DONE:
             after.payload = None  # it is stored as the result
         data = encode(after)
-        outcome.state = FlowState(data, after if out.leftover else None)
+        keep = len(data) <= _SMALL or out.leftover
+        outcome.state = FlowState(data, after if keep else None)
         for echo in out.echoes:
             log.info("echo", execution=after.exid, **echo)
         for text in refused:

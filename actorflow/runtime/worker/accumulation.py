@@ -66,6 +66,8 @@ class Shape(NamedTuple):
     """Nothing is ever refused or displaced, so whoever waits need not wait for a verdict."""
     folds: bool
     """It holds fewer messages than arrive, so producers fold a long `raw`."""
+    divides: bool
+    """A batch may leave others behind that came with it."""
     turns: bool | None
     """A plain line, of which a drain takes all: `False` for `Queue`, `True` for `Stack`."""
 
@@ -89,6 +91,7 @@ def _shape(behaviour: Behaviour) -> Shape:
             tracks=traits.trackable,
             accepts_all=traits.accepts_all and traits.trackable and not displaces,
             folds=traits.shrinks or traits.bounded,
+            divides=kind is Chunk,
             turns=_TURNS.get(kind),
         )
     return found

@@ -123,9 +123,7 @@ BAD_BODIES: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_BODIES)
-def test_a_body_that_cannot_be_stored_names_the_path_at_the_call(
-    engine: Engine, what: str
-) -> None:
+def test_a_body_that_cannot_be_stored_names_the_path_at_the_call(engine: Engine, what: str) -> None:
     make, match = BAD_BODIES[what]
     body = make()
     engine.register(Script())

@@ -60,9 +60,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("script", [Script, Quick])
-def test_a_kind_is_registered_while_messages_are_sent(
-    where: Any, script: type[Script]
-) -> None:
+def test_a_kind_is_registered_while_messages_are_sent(where: Any, script: type[Script]) -> None:
     for _ in range(5):
         with Engine(where, durability="off") as engine:
             sent: list[tuple[str, list[int]]] = []
@@ -186,7 +184,9 @@ def test_push_ack_with_a_key_counts_once_and_a_refusal_is_repeated(where: Any) -
         for _ in range(2):
             with pytest.raises(Rejected):
                 worker.push_ack("refused", key="c")
-        assert [type(each).__mro__[1] for each in together(4, lambda _: worker.push_ack(9, key="d"))]
+        assert [
+            type(each).__mro__[1] for each in together(4, lambda _: worker.push_ack(9, key="d"))
+        ]
         worker.push_ack("waiting", key="b")
         go.set()
         until(engine, lambda: not rows(engine, "messages"))

@@ -230,9 +230,7 @@ class Fussy:
 
 def _spoil(engine: Engine, name: str) -> None:
     row = engine.core.row(name)
-    change = Change(
-        name, kind="fussy", expected=row.revision, state=bodies.encode(["bad"]), at=1.0
-    )
+    change = Change(name, kind="fussy", expected=row.revision, state=bodies.encode(["bad"]), at=1.0)
     engine.core.writer.submit(change)
     flush(engine)
 
@@ -253,7 +251,10 @@ def test_one_state_that_cannot_be_decoded_holds_up_nobody(reopen: Callable[..., 
     found = engine.wait("x2", timeout=PATIENCE)
     assert found.status == "failed"
     assert found.failure is not None
-    assert (found.failure.type, found.failure.message) == ("ValueError", "this state cannot be read")
+    assert (found.failure.type, found.failure.message) == (
+        "ValueError",
+        "this state cannot be read",
+    )
     with pytest.raises(ExecutionFailed, match="cannot be read"):
         engine.result("x2")
     until(engine, lambda: len(rows(engine, "messages")) == 1)

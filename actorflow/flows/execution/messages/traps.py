@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.execution.node import ROOT
-from actorflow.flows.values.values import is_regex, to_regex
+from actorflow.flows.values.regexes import Regex, to_regex
+from actorflow.flows.values.values import is_regex
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
@@ -20,11 +21,15 @@ if TYPE_CHECKING:
 _ELSEWHERE = frozenset(("domain", "subdomain"))
 _WIDE = _ELSEWHERE | {"execution"}
 _COMMA = re.compile(r"\s*,\s*")
+_CRITERIA = ("points", "tags", "names", "heaps", "heats")
 _REGEX = re.compile(r"/.*/[imxouesn]*", re.DOTALL)
 
 
 def set_trap(run: Run, message: Message) -> list[Message]:
-    """Set a trap."""
+    """Set a trap. Raises FlowError when a criterion of it is no regular expression."""
+    for key in _CRITERIA:
+        for wanted in message["trap"].get(key) or ():
+            _as_regex(wanted)
     run.traps.append({**message["trap"], "id": f"{message['nid']}#{message['m']}"})
     return []
 
@@ -39,15 +44,22 @@ def _is_below(run: Run, nid: str, top: str) -> bool:
     return False
 
 
+def _as_regex(wanted: Any) -> Regex | None:
+    """Return what is wanted as an expression, if it is one or is written like one."""
+    if is_regex(wanted):
+        return to_regex(wanted)
+    if type(wanted) is str and _REGEX.fullmatch(wanted):
+        return to_regex(["_rxs", wanted, 0])
+    return None
+
+
 def _fits_one(wanted: Any, value: str | None) -> bool:
     """Return whether a word matches: the word itself, a list with commas, or an expression."""
-    if is_regex(wanted):
-        return value is not None and bool(to_regex(wanted).search(value))
-    if wanted == value or type(wanted) is not str or value is None:
+    if wanted == value or value is None:
         return bool(wanted == value)
-    if _REGEX.fullmatch(wanted):
-        return bool(to_regex(["_rxs", wanted, 0]).search(value))
-    return value in _COMMA.split(wanted)
+    if regex := _as_regex(wanted):
+        return bool(regex.search(value))
+    return type(wanted) is str and value in _COMMA.split(wanted)
 
 
 def _fits(wanted: list[Any] | None, values: list[str | None]) -> bool:
