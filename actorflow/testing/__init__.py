@@ -1,8 +1,8 @@
 """The public test kit: virtual time, a lane without threads, and conformance checks.
 
 Nothing here sleeps. `VirtualClock` moves when told, `ManualLane` runs actors when told, and
-`check_behaviour`, `check_kind` and `check_store` hold a behaviour, a kind of execution or a store of
-your own against the contract.
+`check_behaviour`, `check_kind` and `check_store` hold a behaviour, a kind of execution or a store
+of your own against the contract.
 """
 
 from __future__ import annotations

@@ -210,32 +210,34 @@ class _Check:
                 return
 
     def _envelope(self, event: _Event) -> Envelope | None:
+        """Return what happens next; `None` if there is nothing that it could happen to."""
         what, index, body = event
         number = next(self._ids)
         if what == "message":
             return Message(number, self.now, body)
-        pool: Any = {"timer": self.timers, "done child": self.children,
-                     "failed child": self.children}.get(what, self.tasks)  # fmt: skip
+        pool: Any = self.timers if what == "timer" else self.tasks
+        if what.endswith("child"):
+            pool = self.children
         if not pool:
             return None
         name = sorted(pool)[index % len(pool)]
-        failure = Failure("ValueError", "no", "a traceback")
-        if what == "timer":
-            timer = self.timers.pop(name)
-            self.now = max(self.now, timer.at)
-            return TimerFired(number, self.now, name, timer.at, _stored(timer.body))
         if what == "started":
             return TaskStarted(number, self.now, name) if self.tasks[name] else None
-        del pool[name]
+        return self._end_of(what, name, body, number, pool.pop(name))
+
+    def _end_of(self, what: str, name: str, body: Any, number: int, ended: Any) -> Envelope:
+        failure = Failure("ValueError", "no", "a traceback")
+        if what == "timer":
+            self.now = max(self.now, ended.at)
+            return TimerFired(number, self.now, name, ended.at, _stored(ended.body))
         if what == "ok":
             return TaskEnded(number, self.now, name, "ok", body)
-        if what == "failed":
-            return TaskEnded(number, self.now, name, "failed", error=failure)
-        if what == "crashed":
-            return TaskEnded(number, self.now, name, "crashed", error=failure)
         if what == "done child":
             return ChildEnded(number, self.now, name, "done", body)
-        return ChildEnded(number, self.now, name, "failed", error=failure)
+        if what == "failed child":
+            return ChildEnded(number, self.now, name, "failed", error=failure)
+        outcome: Any = what
+        return TaskEnded(number, self.now, name, outcome, error=failure)
 
     def _accumulated(self, envelopes: list[Envelope]) -> list[Any]:
         unwrapped = self.options.bodies
@@ -346,11 +348,15 @@ class _Check:
             raise _Broken("outcome", f"one of the times {times} never comes")
         self._round_trip(change.state, "the new state")
         if outcome.result is not None and outcome.status != Status.DONE:
-            raise _Broken("ended", f"it is {outcome.status}, with the result {outcome.result!r:.80}")
+            raise _Broken(
+                "ended", f"it is {outcome.status}, with the result {outcome.result!r:.80}"
+            )
         if outcome.status in ENDED:
             for name in ("timers", "tasks", "watches"):
                 if getattr(outcome, name):
-                    what = f"it is {outcome.status}, and sets {name}: {getattr(outcome, name)!r:.100}"
+                    what = (
+                        f"it is {outcome.status}, and sets {name}: {getattr(outcome, name)!r:.100}"
+                    )
                     raise _Broken("ended", what)
 
     def _look_at_tasks(self, outcome: Outcome, batch: Any, *, keep_going: bool) -> None:
@@ -380,7 +386,7 @@ class _Check:
             (outcome.cancelled_watches, self.watches),
         ):
             for name in names:
-                pool.pop(name, None)  # type: ignore[attr-defined] # all are dicts
+                pool.pop(name, None)
         self.timers.update({timer.id: timer for timer in outcome.timers})
         self.tasks.update({task.id: task.tell_start for task in outcome.tasks})
         self.used.update(task.id for task in outcome.tasks)
@@ -411,9 +417,9 @@ class _Check:
 
     def report(self, broken: _Broken) -> str:
         """Return which rule does not hold, and what led to that."""
+        name = getattr(self.kind, "name", "the kind")
         lines = [
-            f"{getattr(self.kind, 'name', 'the kind')!r} breaks the rule {broken.rule!r}: "
-            f"{RULES[broken.rule]}",
+            f"{name!r} breaks the rule {broken.rule!r}: {RULES[broken.rule]}",
             f"  {broken}",
             "  after these batches:" if self.batches else "  before any batch",
             *(f"    {each!r:.300}" for each in self.batches),

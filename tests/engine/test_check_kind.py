@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import strategies as st
 
+from actorflow import testing
 from actorflow.engine import bodies
 from actorflow.engine.kind import (
     Message,
@@ -23,8 +24,7 @@ from actorflow.engine.kind import (
 )
 from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import Job, WorkerKind
-from actorflow.testing import check_kind
-from actorflow.testing.kinds import RULES
+from actorflow.testing.kinds import RULES, check_kind
 from behaviours import Queue, Unique
 from tests.engine.kinds import Script, collect
 from tests.engine.test_errand import errand  # noqa: F401 - a fixture
@@ -44,6 +44,10 @@ def worker(**options: Any) -> WorkerKind:
 
 async def collect_later(batch: list[Any], state: list[Any]) -> list[Any]:
     return [*state, *batch]
+
+
+def test_it_is_found_under_its_public_name() -> None:
+    assert testing.check_kind is check_kind
 
 
 def test_the_durable_worker() -> None:
@@ -224,7 +228,7 @@ class StoresText(Right):
         return str(state)
 
 
-MUTANTS: list[tuple[Callable[[], Any], str]] = [
+MUTANTS: list[tuple[type[Any], str]] = [
     (AsksTheClock, "outside"),
     (RollsDice, "outside"),
     (RollsItsOwnDice, "pure"),
@@ -249,7 +253,7 @@ MUTANTS: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("mutant", "rule"), MUTANTS, ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.parametrize(("mutant", "rule"), MUTANTS, ids=[each.__name__ for each, _ in MUTANTS])
 def test_a_mutant_is_caught(mutant: Callable[[], Any], rule: str) -> None:
     with pytest.raises(AssertionError) as told:
         check_kind(mutant)

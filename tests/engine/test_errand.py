@@ -68,9 +68,7 @@ def test_tasks_that_fail_and_crash_are_told_apart(engine: Engine, errand: Any) -
     assert [rows(engine, table) for table in ("timers", "tasks", "watches", "messages")] == [[]] * 4
 
 
-def test_the_deadline_ends_what_is_out(
-    engine: Engine, errand: Any, clock: VirtualClock
-) -> None:
+def test_the_deadline_ends_what_is_out(engine: Engine, errand: Any, clock: VirtualClock) -> None:
     cancelled = threading.Semaphore(0)
     begun = threading.Semaphore(0)
 
