@@ -120,7 +120,7 @@ def change_of(live: Live, outcome: Outcome) -> Change:
 
 
 def _moment(timer: SetTimer) -> float:
-    if not isinstance(timer.at, (int, float)) or not isfinite(timer.at):
+    if not _is_moment(timer.at):
         msg = f"timer {timer.id!r} has at={timer.at!r:.40}: give a moment, as in context.now + 60"
         raise ValueError(msg)
     return float(timer.at)
@@ -128,7 +128,7 @@ def _moment(timer: SetTimer) -> float:
 
 def _task_row(execution: str, task: NewTask) -> TaskRow:
     for name, value, fits, example in (
-        ("due", task.due, isinstance(task.due, (int, float)) and isfinite(task.due), "context.now"),
+        ("due", task.due, _is_moment(task.due), "context.now"),
         ("timeout", task.timeout, _is_span(task.timeout), "60.0, or None"),
         ("retries", task.retries, task.retries is None or _is_count(task.retries), "3, or None"),
         ("priority", task.priority, isinstance(task.priority, int), "0"),
@@ -148,6 +148,10 @@ def _task_row(execution: str, task: NewTask) -> TaskRow:
         task.priority,
         task.tell_start,
     )
+
+
+def _is_moment(value: Any) -> bool:
+    return isinstance(value, (int, float)) and isfinite(value)
 
 
 def _is_span(value: Any) -> bool:
