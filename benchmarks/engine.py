@@ -154,7 +154,7 @@ def _traced(work: Callable[[], None]) -> int:
     return grown
 
 
-def population(folder: Path, _subject: str, count: int) -> Figures:
+def population(folder: Path, _subject: str, count: int) -> Figures:  # noqa: C901 - one life, in order
     """Make executions that each process one message; close; recover; wake them all."""
     from actorflow.engine.engine import Engine  # noqa: PLC0415
     from actorflow.engine.kind import Context, Options, Outcome  # noqa: PLC0415
