@@ -125,9 +125,7 @@ def change_of(live: Live, outcome: Outcome) -> Change:
             (name, check_id(watch, "a watch")) for watch in outcome.cancelled_watches
         ]
     if outcome.history:
-        change.history = [
-            bytes(entry) if type(entry) is Raw else encode(entry) for entry in outcome.history
-        ]
+        change.history = [_encode_entry(entry) for entry in outcome.history]
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
@@ -137,6 +135,11 @@ def change_of(live: Live, outcome: Outcome) -> Change:
             message_to_parent(live.parent, name, change.status, outcome.result, outcome.error),
         ]
     return change
+
+
+def _encode_entry(entry: Any) -> bytes:
+    """Return an entry of the history as bytes, which the kind may have made itself."""
+    return bytes(entry) if type(entry) is Raw else bodies.encode(entry)
 
 
 def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:
