@@ -105,9 +105,7 @@ def change_of(live: Live, outcome: Outcome) -> Change:
     if outcome.cancelled_timers or outcome.cancelled_tasks or outcome.cancelled_watches:
         _add_cancellations(name, outcome, change)
     if outcome.history:
-        change.history = [
-            bytes(entry) if type(entry) is Raw else encode(entry) for entry in outcome.history
-        ]
+        change.history = [_encode_entry(entry) for entry in outcome.history]
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
@@ -170,6 +168,9 @@ def _add_cancellations(name: str, outcome: Outcome, change: Change) -> None:
     change.cancelled_watches = [
         (name, check_id(watch, "a watch")) for watch in outcome.cancelled_watches
     ]
+def _encode_entry(entry: Any) -> bytes:
+    """Return an entry of the history as bytes, which the kind may have made itself."""
+    return bytes(entry) if type(entry) is Raw else bodies.encode(entry)
 
 
 def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:

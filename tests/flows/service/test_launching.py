@@ -147,6 +147,13 @@ def test_what_is_no_message_of_a_flow_does_no_harm(engine: af.Engine) -> None:
         engine.flows.signal(exid, "go", {})
 
 
+def test_an_execution_that_was_never_launched_has_failed(engine: af.Engine) -> None:
+    failed = engine.wait(engine.start("flow", 7).id, PATIENCE)
+    assert failed.status == "failed"
+    assert failed.failure is not None
+    assert "use the verbs of engine.flows" in failed.failure.message
+
+
 def test_flows_in_asyncio(engine: af.Engine) -> None:
     desk = Desk()
     engine.tasker("desk", desk)
