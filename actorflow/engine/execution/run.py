@@ -168,6 +168,8 @@ def _add_cancellations(name: str, outcome: Outcome, change: Change) -> None:
     change.cancelled_watches = [
         (name, check_id(watch, "a watch")) for watch in outcome.cancelled_watches
     ]
+
+
 def _encode_entry(entry: Any) -> bytes:
     """Return an entry of the history as bytes, which the kind may have made itself."""
     return bytes(entry) if type(entry) is Raw else bodies.encode(entry)
