@@ -109,7 +109,7 @@ def _check_launched(run: Run, tree: Tree) -> None:
     """Check a tree; those launched lately are remembered, for trees never change."""
     if _checked.get(id(tree)) is tree:
         return
-    check_tree(tree, limits=run.limits)
+    check_tree(tree, limits=run.sizes.limits)
     if len(_checked) >= _KNOWN:
         _checked.clear()
     _checked[id(tree)] = tree
@@ -136,7 +136,7 @@ def _cancel(run: Run, message: Message) -> str | None:
         nid = waiting.get("nid")
         if type(nid) is not str or _NID.fullmatch(nid) is None:
             return f"{brief(nid)} is not the id of a node"
-        check_tree(waiting.get("tree") or [], limits=run.limits)
+        check_tree(waiting.get("tree") or [], limits=run.sizes.limits)
         if why := _payload(waiting):
             return why
     return _at_node(run, message) or _payload(message)
@@ -190,7 +190,7 @@ def _add(run: Run, message: Message) -> str | None:
         if type(trees) is not list or type(tnid) is not str or _NID.fullmatch(tnid) is None:
             return "it needs an array of trees, and the id (tnid) of the first of them"
         for tree in trees:
-            check_tree(tree, limits=run.limits, above=tnid.count("_"))
+            check_tree(tree, limits=run.sizes.limits, above=tnid.count("_"))
     return _at_node(run, message) or _payload(message)
 
 

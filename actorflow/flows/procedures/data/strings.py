@@ -135,7 +135,7 @@ def split(call: Simple) -> Value:
     """Split the first string given, or ret, by the next string, an expression, or white space."""
     text: str | None = None
     by: str | Regex | None = None
-    limits = call.run.limits
+    limits = call.run.sizes.limits
     for value in [*call.arguments(), call.ret0]:
         if text is not None and by is not None:
             break
@@ -164,7 +164,7 @@ def _match(call: Simple) -> Match | None:
         return None
     if type(text) is not str:
         raise FlowError(f"{call.name} needs a string, not {kind_name(text)}")
-    return to_regex(pattern, call.run.limits).search(text)
+    return to_regex(pattern, call.run.sizes.limits).search(text)
 
 
 @simple("matchr", unatts=False, shows=True)
