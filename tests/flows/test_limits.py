@@ -231,7 +231,7 @@ def test_what_failed_for_want_of_room_can_be_cancelled() -> None:
 
 
 def test_a_subflow_that_grafts_itself_ends() -> None:
-    loader = Library({}, {"again": parse("sequence\n  graft 'again'")})
+    loader = Library().with_subflow("", "again", parse("sequence\n  graft 'again'"))
     outcome = run(
         Execution("x"),
         [launch_message("x", parse("graft 'again'"))],
