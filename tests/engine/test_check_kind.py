@@ -24,6 +24,7 @@ from actorflow.engine.kind import (
 )
 from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import Job, WorkerKind
+from actorflow.flows.execution import codec
 from actorflow.flows.service.front import _launch_body
 from actorflow.flows.service.kind import FlowKind
 from actorflow.flows.service.taskers import Directory
@@ -313,5 +314,6 @@ def test_flows(name: str) -> None:
         lambda: FlowKind(directory=lambda: directory),
         messages=st.just(launch) | later,
         results=st.just({"n": 2}),
+        compared=codec.decode,
         max_examples=30,
     )

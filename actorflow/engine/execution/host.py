@@ -128,12 +128,16 @@ class Host:
             if arrival.rows:
                 told += self._hand_over(execution, arrival, fetched.get(execution))
         for append, number in repeated:
-            live = self._live.get(append.execution)
-            if live is not None:
-                live.tell_outcome(append.waiting, number)
-            else:
-                told += [(each, self.refusal_of(number)) for each in append.waiting]
+            told += self._ask_outcome(append, number)
         return told
+
+    def _ask_outcome(self, append: Append, number: Any) -> list[tuple[Any, Exception | None]]:
+        """Have those told what became of a message who have sent it once more."""
+        live = self._live.get(append.execution)
+        if live is not None:
+            live.tell_outcome(append.waiting, number)
+            return []
+        return [(each, self.refusal_of(number)) for each in append.waiting]
 
     def refusal_of(self, number: Any) -> Exception | None:
         """Return why a message became a dead letter, if it did. Any thread."""
@@ -163,17 +167,8 @@ class Host:
     ) -> list[tuple[Any, Exception | None]]:
         """Accumulate stored messages, or leave them in the store for later."""
         live = self._live.get(execution)
-        if not self._core.resumed:
-            for waiter in arrival.waiters.values():  # it is stored: all that will happen here
-                waiter.resolve()
-            return [(each, None) for each, _ in arrival.acks]
-        if self._core.closed:
-            if live is not None:
-                live.behind = True  # nothing may overtake these
-            error = EngineClosed("the engine has been closed; the message is stored")
-            for waiter in arrival.waiters.values():
-                waiter.resolve(error)
-            return [(each, None) for each, _ in arrival.acks]
+        if self._core.closed or not self._core.resumed:
+            return self._leave_stored(live, arrival)
         if live is None or live.has_ended:
             live = self._wake(execution, arrival.kind, row)
             if live is None:
@@ -188,6 +183,19 @@ class Host:
                 self._catch_up_soon(live)
             return [(each, None) for each, _ in arrival.acks]
         return self._let_in(live, arrival.rows, arrival.waiters, arrival.acks)
+
+    def _leave_stored(
+        self, live: Live | None, arrival: _Arrival
+    ) -> list[tuple[Any, Exception | None]]:
+        """Leave messages to the next engine: this one is closed, or runs nothing."""
+        error = None
+        if self._core.resumed:
+            error = EngineClosed("the engine has been closed; the message is stored")
+            if live is not None:
+                live.behind = True  # nothing may overtake these
+        for waiter in arrival.waiters.values():
+            waiter.resolve(error)
+        return [(each, None) for each, _ in arrival.acks]
 
     def _let_in(
         self, live: Live, rows: list[MessageRow], waiters: dict[Any, Any], acks: Sequence[Any]

@@ -134,8 +134,8 @@ class Live:
 
     __slots__ = (
         "_door", "_gate", "behind", "broken", "core", "creates", "displaced", "fetched", "held",
-        "id", "kind", "last", "late", "loaded", "noted", "options", "parent", "port", "reading", "refusals", "revision",
-        "state", "status", "unstored",
+        "id", "kind", "last", "late", "loaded", "noted", "options", "parent", "port", "reading",
+        "refusals", "revision", "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
