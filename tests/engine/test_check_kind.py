@@ -24,6 +24,10 @@ from actorflow.engine.kind import (
 )
 from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import Job, WorkerKind
+from actorflow.flows.execution import codec
+from actorflow.flows.service.front import _launch_body
+from actorflow.flows.service.kind import FlowKind
+from actorflow.flows.service.taskers import Directory
 from actorflow.testing.kinds import RULES, check_kind
 from behaviours import Queue, Unique
 from tests.engine.kinds import Script, collect
@@ -288,3 +292,28 @@ def test_old_states_are_upgraded() -> None:
 
 def test_a_kind_may_refuse_what_it_says_it_refuses() -> None:
     check_kind(Raises, refuses=(TypeError,))
+
+
+FLOWS = {
+    "tasks": "sequence\n  task 'alice' 'a'\n  sleep '5s'\n  task 'bob' 'b'",
+    "dice": "sequence\n  set f.x (random 1 7)\n  task 'alice' 'a' timeout: '10s'",
+    "concurrence": "concurrence\n  task 'alice' 'a'\n  task 'bob' 'b'",
+    "trap": "sequence\n  trap tag: 'x'\n    def msg\n      trace 'y'\n  task 'alice' 'a' tag: 'x'",
+    "cron": "cron '* * * * *'\n  def msg\n    task 'alice' 'c'",
+    "nothing": "stall _",
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_flows(name: str) -> None:
+    directory = Directory().with_tasker("alice").with_tasker("bob")
+    launch = {**_launch_body(FLOWS[name], None, "domain", "unit"), "payload": {"n": 1}}
+    signal = {"point": "signal", "name": "s", "payload": {}}
+    later = st.sampled_from([{"point": "cancel", "nid": "0"}, signal, "nonsense"])
+    check_kind(
+        lambda: FlowKind(directory=lambda: directory),
+        messages=st.just(launch) | later,
+        results=st.just({"n": 2}),
+        compared=codec.decode,
+        max_examples=30,
+    )

@@ -252,6 +252,8 @@ class Run:
             return
         except Exception as error:  # noqa: BLE001 - this execution has failed, others go on
             live.core.host.break_off(live, error)
+            for ticket in self.tickets:
+                ticket.leave(error)
             self._done()
             return
         if live.status in ENDED:

@@ -348,3 +348,42 @@ def test_bad_options_of_an_engine_are_refused(options: dict[str, Any], tmp_path:
 def test_options_of_a_kind_are_an_object_of_their_own() -> None:
     with pytest.raises(TypeError):
         Options(behavior=Queue)  # type: ignore[call-arg]
+
+
+def test_what_is_read_from_the_store_is_not_delivered_once_more(
+    where: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is behind reads on after a commit that has stored another message for it."""
+    monkeypatch.setattr("actorflow.engine.execution.host.WINDOW", 4)
+    monkeypatch.setattr("actorflow.engine.execution.host._LOW", 2)
+    entered, go = threading.Semaphore(0), threading.Semaphore(0)
+
+    def job(batch: list[Any], state: list[Any]) -> list[Any]:
+        entered.release()
+        assert go.acquire(timeout=PATIENCE)
+        return [*state, *batch]
+
+    with Engine(where, durability="off") as engine:
+        worker = engine.worker("w", job, state=[])
+        worker.push_ack(0)
+        assert entered.acquire(timeout=PATIENCE)
+        worker.push_many(range(1, 7))
+        worker.push_ack(7)  # it is left in the store: there are enough in memory
+        go.release()
+        assert entered.acquire(timeout=PATIENCE)
+        blocked, on = threading.Event(), threading.Event()
+
+        def block() -> None:
+            blocked.set()
+            assert on.wait(PATIENCE)
+
+        engine.core.writer.call(block)
+        assert blocked.wait(PATIENCE)
+        go.release(5)
+        while not engine.core.writer.waiting:  # what the second run came to
+            pass
+        worker.push(8)
+        on.set()  # one commit takes both
+        _until_consumed(engine)
+        assert worker.state() == list(range(9))
+        assert len(worker.dead_letters) == 0
