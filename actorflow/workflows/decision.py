@@ -204,7 +204,11 @@ class DecisionSession:
     def execute(
         self, cursor: BranchCursor, calls: Sequence[WorkCall], until: Until = Until.ALL
     ) -> Answer:
-        """Ask for works: schedule those that are unknown, and answer for all.
+        """Ask for works and answer for all: `ask`, then `answer`."""
+        return self.answer(cursor, self.ask(cursor, calls), until)
+
+    def ask(self, cursor: BranchCursor, calls: Sequence[WorkCall]) -> list[str]:
+        """Schedule those works that are unknown; return the names of all.
 
         Raises:
             WorkflowModified: another work is recorded at one of these positions. None of them was
@@ -227,7 +231,7 @@ class DecisionSession:
             cursor.visited.add(call.position)
             if self._status(work) is None:
                 self._schedule(cursor, call, digest)
-        return self.answer(cursor, works, until)
+        return works
 
     def answer(
         self, cursor: BranchCursor, works: Sequence[str], until: Until = Until.ALL
@@ -268,13 +272,21 @@ class DecisionSession:
             failed=failed,
         )
 
-    def completion_of(self, works: Sequence[str], until: Until) -> int | None:
-        """Return when a call was complete, without moving on; `None` if it is not yet."""
-        ends = [self._completion(self._known(work)) for work in works]
-        complete = [end for end in ends if end is not None]
-        if until is Until.FIRST:
-            return min(complete, default=None)
-        return max(complete, default=None) if len(complete) == len(works) else None
+    def is_complete(self, work: str) -> bool:
+        """Return whether a work is complete as seen from this execution."""
+        return self._completion(self._known(work)) is not None
+
+    def completed_now(self) -> str | None:
+        """Return the work because of which the branch is executed again."""
+        if self._index == 0:
+            return None
+        before = self.branch(self._executions[self._index - 1])
+        return before.work if isinstance(before.work, str) else None
+
+    def completed_before(self, key: int) -> list[str]:
+        """Return the works of a branch that are complete, in the order in which they were."""
+        ends = [(self._completion(status), status.work) for status in self._instance.works_of(key)]
+        return [work for _, work in sorted((end, work) for end, work in ends if end is not None)]
 
     def _completion(self, status: WorkStatus) -> int | None:
         """Return when a work was complete as seen from this execution, if it was."""
@@ -318,8 +330,8 @@ class DecisionSession:
         )
 
     def leave(self, work: str, *, cancel: bool = False) -> None:
-        """Let a branch go on without one of its works."""
-        if work not in self._left:
+        """Let a branch go on without one of its works, unless it already does."""
+        if self._known(work).sync and work not in self._left:
             self._left.add(work)
             self.decisions.append(m.LeaveWork(work, cancel))
 

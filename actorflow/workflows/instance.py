@@ -4,7 +4,8 @@ There is no clock, no thread and no I/O here, and no code of the user's: the sam
 same state give the same answers. The state is changed in place.
 
 Time is measured by the *index*: the position in `executions`, which grows by one with each
-execution of a branch. A decision executes `executions[ongoing_index:]`; what happens meanwhile is buffered.
+execution of a branch. A decision executes `executions[ongoing_index:]`; what happens meanwhile is
+buffered.
 """
 
 from __future__ import annotations
@@ -320,11 +321,13 @@ class Instance:
         for action in sorted(state.buffer, key=lambda action: action.timestamp):
             index = len(state.executions)
             state.executions.append(len(state.branches))
-            state.branches.append(
-                Branch(type=action.type, at=action.timestamp, start_index=index, **action.data)
-            )
-            if action.type in _COMPLETIONS:
-                self._settle(self._works[action.data["work"]], action, index)
+            branch = Branch(type=action.type, at=action.timestamp, start_index=index, **action.data)
+            state.branches.append(branch)
+            status = self._works.get(action.data.get("work", ""))
+            if status is not None:
+                branch.task_type = status.type
+                if action.type in _COMPLETIONS:
+                    self._settle(status, action, index)
         state.buffer = []
         self._ending.clear()
 

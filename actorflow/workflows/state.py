@@ -84,6 +84,7 @@ class Branch(Struct, omit_defaults=True):
     at: float = 0
     """When that happened."""
     work: str | UnsetType = UNSET
+    task_type: WorkType | UnsetType = UNSET
     event_name: str | UnsetType = UNSET
     event_input: Any = UNSET
     task_name: str | UnsetType = UNSET

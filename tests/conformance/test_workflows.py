@@ -16,9 +16,11 @@ DATA = SHARED if SHARED.is_dir() else Path(__file__).parent / "data" / "workflow
 FILES = sorted(DATA.glob("*.json"))
 
 
+@pytest.mark.parametrize("decider", workflow_golden.DECIDERS)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_golden_history_by_replay(path: Path) -> None:
-    assert str(workflow_golden.GoldenWorkflow(path).check() or "") == ""
+def test_golden_history(path: Path, decider: str) -> None:
+    golden = workflow_golden.GoldenWorkflow(path, workflow_golden.DECIDERS[decider])
+    assert str(golden.check() or "") == ""
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def test_the_command_names_the_first_step_that_differs(
     path.write_text(json.dumps(data))
     assert conform.main(["workflows", str(golden)]) == 1
     out = capsys.readouterr().out
-    assert f"FAILED 06_usecase2_slow_decision.json: {words}" in out
+    assert f"FAILED 06_usecase2_slow_decision.json: scripted: {words}" in out
     assert out.splitlines()[-1] == "1 passed, 1 failed"
 
 
