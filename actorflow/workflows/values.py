@@ -59,7 +59,7 @@ def thaw(value: Any, hint: Any, what: str) -> Any:
     if hint is Any:
         return copy
     try:
-        return msgspec.convert(copy, hint, strict=False)
+        return msgspec.convert(copy, hint)
     except msgspec.ValidationError as error:
         raise TypeError(f"{what} is not {_named(hint)}, as it is declared: {error}") from None
     except TypeError:
