@@ -257,4 +257,4 @@ class Kind(Protocol):
         """Return a state as bytes."""
 
     def run(self, context: Context, state: Any, batch: Any) -> Any:
-        """Handle a batch of envelopes: return an `Outcome`, or an awaitable or `Deferred` of one."""
+        """Handle a batch: return an `Outcome`, or an awaitable or `Deferred` of one."""

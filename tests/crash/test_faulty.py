@@ -1,4 +1,4 @@
-"""Programs that end badly, in real processes: what was promised is there, and nothing goes on for ever."""
+"""Programs that end badly, in real processes: what was promised is there all the same."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ import pytest
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import (
     EngineClosed,
+    ExecutionEnded,
     StoreBroken,
     StoreBusy,
-    ExecutionEnded,
     StoreFull,
     UnknownExecution,
     WaitTimeout,

@@ -620,7 +620,7 @@ def test_an_answer_that_cannot_be_processed_is_a_dead_letter_and_its_task_is_ove
 ) -> None:
     def step(state: Any, message: Any) -> Any:
         if isinstance(message, TaskEnded):
-            raise ValueError("no")
+            raise ValueError("no")  # noqa: TRY004 - any error
         return asking(state, message)
 
     engine = reopen()

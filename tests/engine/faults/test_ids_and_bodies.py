@@ -30,18 +30,19 @@ BAD_IDS: list[Any] = [7, None, b"x", "", "x" * 1_001, "a\x00b", "line\nline", "\
 def test_an_id_that_cannot_be_stored_is_refused_at_the_call(engine: Engine, bad: Any) -> None:
     engine.register(Script())
     worker = engine.worker("w", collect, state=[])
+    key: Any = b"7" if bad is None else bad  # None: there is no key
     calls: list[Callable[[], Any]] = [
         lambda: engine.worker(bad, collect),
         lambda: engine.tasker(bad, len),
         lambda: engine.every(bad, "* * * * *", worker, 1),
         lambda: engine.send(bad, 1, kind="script"),
-        lambda: engine.send("x", 1, kind="script", key=b"7" if bad is None else bad),
+        lambda: engine.send("x", 1, kind="script", key=key),
         lambda: engine.execution(bad),
         lambda: engine.cancel(bad),
         lambda: engine.wait(bad, timeout=0.0),
         lambda: engine.return_task(bad, 1),
         lambda: engine.fail_task(bad, ValueError("no")),
-        lambda: worker.push_ack(1, key=b"7" if bad is None else bad),
+        lambda: worker.push_ack(1, key=key),
         lambda: engine.register(Script(name=bad)),
     ]
     if bad is not None:  # None leaves it to the engine
@@ -171,3 +172,33 @@ def test_two_hundred_levels_are_stored(engine: Engine) -> None:
     deepest = nested(MAX_DEPTH - 10)
     worker.push_block(deepest)
     assert worker.state() == [deepest]
+
+
+NUMBERS: dict[str, dict[str, Any]] = {
+    "timer at nan": {"timers": [SetTimer("t", float("nan"))]},
+    "timer at infinity": {"timers": [SetTimer("t", float("inf"))]},
+    "timer at text": {"timers": [SetTimer("t", "soon")]},  # type: ignore[arg-type]
+    "task due nan": {"tasks": [NewTask("a", "t", due=float("nan"))]},
+    "task timeout 0": {"tasks": [NewTask("a", "t", timeout=0.0)]},
+    "task timeout text": {"tasks": [NewTask("a", "t", timeout="1")]},  # type: ignore[arg-type]
+    "task retries -1": {"tasks": [NewTask("a", "t", retries=-1)]},
+    "task retries 1.5": {"tasks": [NewTask("a", "t", retries=1.5)]},  # type: ignore[arg-type]
+    "task priority text": {"tasks": [NewTask("a", "t", priority="high")]},  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("what", NUMBERS)
+def test_a_number_of_a_kind_that_makes_no_sense_fails_its_run(engine: Engine, what: str) -> None:
+    def step(state: Any, message: Any) -> Any:
+        return Outcome(state=state, **NUMBERS[what]) if message == "bad" else [*state, message]
+
+    engine.register(Script(step))
+    engine.tasker("t", lambda task: task.body)
+    for message in (1, "bad", 2):
+        engine.send("x", message, kind="script")
+    quiet(engine)
+    assert state_of(engine, "x") == [1, 2]
+    (letter,) = engine.dead_letters("x")
+    assert letter.message == "bad"
+    assert what.split()[1] in letter.error
+    assert rows(engine, "timers") == rows(engine, "tasks") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,12 +11,13 @@ import pytest
 from actorflow.engine.errors import ExecutionEnded, UnknownExecution
 from actorflow.engine.kind import NewChild, NewTask, NewWatch, Outcome, Outgoing, SetTimer, Status
 from actorflow.engine.tasks.tasker import HOLD
-from tests.engine.kinds import PATIENCE, Script, collect, quiet, rows, state_of, until
+from tests.engine.kinds import PATIENCE, Script, collect, inbox, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.engine.engine import Engine
+    from actorflow.engine.kinds.worker import DurableWorker
     from actorflow.testing import VirtualClock
 
 
@@ -93,6 +95,10 @@ def test_an_execution_that_ends_sets_nothing(engine: Engine) -> None:
     assert [rows(engine, table) for table in ("timers", "tasks", "watches")] == [[], [], []]
 
 
+def _ends_with(worker: DurableWorker, message: Any) -> bool:
+    return bool(worker.state()[-1:] == [message])
+
+
 def test_a_schedule_ticks_again_after_it_was_cancelled_and_set(
     engine: Engine, clock: VirtualClock
 ) -> None:
@@ -102,7 +108,7 @@ def test_a_schedule_ticks_again_after_it_was_cancelled_and_set(
         until(engine, lambda: rows(engine, "timers"))
         quiet(engine)
         clock.advance(60.0)
-        until(engine, lambda times=times: worker.state()[-1:] == [times])
+        until(engine, partial(_ends_with, worker, times))
         quiet(engine)
         assert engine.cancel("cron:minutely")
         assert rows(engine, "timers") == []
@@ -150,7 +156,7 @@ def test_what_was_stored_before_a_cancel_is_a_dead_letter(reopen: Callable[..., 
 
     thread = threading.Thread(target=block)
     thread.start()
-    until(engine, lambda: len(engine.core.host._live["w"].port.worker) == 2)
+    until(engine, lambda: len(inbox(engine, "w")) == 2)
     assert engine.cancel("w")
     go.set()
     thread.join(PATIENCE)

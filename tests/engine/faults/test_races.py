@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,7 @@ from actorflow.engine.stores.protocol import Change
 from actorflow.engine.tasks.tasker import HOLD
 from actorflow.runtime.errors import ActorflowError, Rejected
 from behaviours import Bounded, Queue
-from tests.engine.kinds import PATIENCE, Kept, Script, collect, quiet, rows, state_of, until
+from tests.engine.kinds import PATIENCE, Kept, Script, collect, flush, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +46,11 @@ def together(count: int, call: Callable[[int], Any]) -> list[Any]:
         thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in threads), "somebody hangs"
     return found
+
+
+def _until_consumed(engine: Engine) -> None:
+    until(engine, lambda: not rows(engine, "messages"))
+    quiet(engine)
 
 
 class Quick(Script):
@@ -82,8 +89,7 @@ def test_a_kind_is_registered_while_messages_are_sent(where: Any, script: type[S
                 if engine.core.store.execution(f"x{n}") is not None
             }
             assert together(THREADS, work) == [None] * THREADS
-            until(engine, lambda engine=engine: not rows(engine, "messages"))
-            quiet(engine)
+            _until_consumed(engine)
             for name in ("x0", "x1", "x2"):
                 new = state_of(engine, name)[len(before.get(name, [])) :]
                 assert len(new) == sum(count for to, (_, count) in sent if to == name)
@@ -127,12 +133,8 @@ def test_start_with_an_id_starts_once(where: Any, script: type[Script]) -> None:
     with Engine(where, durability="off") as engine:
         engine.register(script())
         for turn in range(20):
-            found = together(
-                THREADS,
-                lambda number, turn=turn, engine=engine: (
-                    engine.start("script", number, id=f"x{turn}").id
-                ),
-            )
+            start = partial(engine.start, "script", id=f"x{turn}")
+            found = [each.id for each in together(THREADS, start)]
             assert found == [f"x{turn}"] * THREADS
         until(engine, lambda: not rows(engine, "messages"))
         quiet(engine)
@@ -151,21 +153,17 @@ def test_send_with_a_key_counts_once(where: Any) -> None:
     with Engine(where, durability="off") as engine:
         engine.register(Script())
         for turn in range(10):
-            found = together(
-                THREADS,
-                lambda _number, turn=turn, engine=engine: engine.send(
-                    "x", turn, kind="script", key=str(turn)
-                ),
-            )
-            assert found == [None] * THREADS
+            send = partial(engine.send, "x", kind="script", key=str(turn))
+            assert together(THREADS, send) == [None] * THREADS
         quiet(engine)
-        assert state_of(engine, "x") == list(range(10))
+        first = state_of(engine, "x")
+        assert len(first) == 10
     with Engine(where, durability="off") as engine:
         engine.register(Script())
         for turn in range(11):
-            engine.send("x", turn, key=str(turn))
+            engine.send("x", "new", key=str(turn))
         quiet(engine)
-        assert state_of(engine, "x") == list(range(11))
+        assert state_of(engine, "x") == [*first, "new"]
 
 
 def test_push_ack_with_a_key_counts_once_and_a_refusal_is_repeated(where: Any) -> None:
@@ -184,9 +182,8 @@ def test_push_ack_with_a_key_counts_once_and_a_refusal_is_repeated(where: Any) -
         for _ in range(2):
             with pytest.raises(Rejected):
                 worker.push_ack("refused", key="c")
-        assert [
-            type(each).__mro__[1] for each in together(4, lambda _: worker.push_ack(9, key="d"))
-        ]
+        told = together(4, lambda _: worker.push_ack(9, key="d"))
+        assert all(isinstance(each, Rejected) for each in told), told
         worker.push_ack("waiting", key="b")
         go.set()
         until(engine, lambda: not rows(engine, "messages"))
@@ -287,24 +284,22 @@ def test_the_order_survives_a_close_that_waits_for_a_tasker(where: Any) -> None:
     for number in range(4):
         engine.send("x", number)
     assert entered.wait(PATIENCE)
-    sent = 4
     closing = threading.Thread(target=engine.close)
     closing.start()
     while not engine.closed:
         pass
-    for number in range(4, 8):  # those that are refused are sent to the next engine
-        try:
-            engine.send("x", number)
-            sent += 1
-        except EngineClosed:
-            break
+    left = list(range(4, 8))  # those that are refused are sent to the next engine
+    with suppress(EngineClosed):
+        while left:
+            engine.send("x", left[0])
+            del left[0]
     open_.set()
     go.set()
     closing.join(PATIENCE)
     with Engine(where, durability="off") as again:
         again.register(Script(step))
         again.tasker("t", lambda task: None)
-        for number in range(sent, 8):
+        for number in left:
             again.send("x", number)
         until(again, lambda: not rows(again, "messages"))
         quiet(again)
@@ -330,9 +325,8 @@ def test_a_run_that_always_loses_its_race_gives_up_nothing(
         row = engine.core.row("x")
         state = script.encode([*script.decode(row.state), number])
         change = Change("x", kind="script", expected=row.revision, state=state, at=1.0)
-        done = threading.Event()
-        engine.core.writer.submit(change, lambda _change, _error, done=done: done.set())
-        assert done.wait(PATIENCE)
+        engine.core.writer.submit(change)
+        flush(engine)
         go.release()
     go.release()
     script.wait(4)
@@ -354,3 +348,42 @@ def test_bad_options_of_an_engine_are_refused(options: dict[str, Any], tmp_path:
 def test_options_of_a_kind_are_an_object_of_their_own() -> None:
     with pytest.raises(TypeError):
         Options(behavior=Queue)  # type: ignore[call-arg]
+
+
+def test_what_is_read_from_the_store_is_not_delivered_once_more(
+    where: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is behind reads on after a commit that has stored another message for it."""
+    monkeypatch.setattr("actorflow.engine.execution.host.WINDOW", 4)
+    monkeypatch.setattr("actorflow.engine.execution.host._LOW", 2)
+    entered, go = threading.Semaphore(0), threading.Semaphore(0)
+
+    def job(batch: list[Any], state: list[Any]) -> list[Any]:
+        entered.release()
+        assert go.acquire(timeout=PATIENCE)
+        return [*state, *batch]
+
+    with Engine(where, durability="off") as engine:
+        worker = engine.worker("w", job, state=[])
+        worker.push_ack(0)
+        assert entered.acquire(timeout=PATIENCE)
+        worker.push_many(range(1, 7))
+        worker.push_ack(7)  # it is left in the store: there are enough in memory
+        go.release()
+        assert entered.acquire(timeout=PATIENCE)
+        blocked, on = threading.Event(), threading.Event()
+
+        def block() -> None:
+            blocked.set()
+            assert on.wait(PATIENCE)
+
+        engine.core.writer.call(block)
+        assert blocked.wait(PATIENCE)
+        go.release(5)
+        while not engine.core.writer.waiting:  # what the second run came to
+            pass
+        worker.push(8)
+        on.set()  # one commit takes both
+        _until_consumed(engine)
+        assert worker.state() == list(range(9))
+        assert len(worker.dead_letters) == 0

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import DecodeError
 
 from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
@@ -198,9 +199,13 @@ def test_a_state_that_cannot_be_read_for_a_moment_is_read_again(
 
         thread = threading.Thread(target=push)
         thread.start()
-        until(engine, lambda: clock.advance(1.0) or found)
+
+        def overcome() -> bool:
+            clock.advance(1.0)
+            return bool(found) and not store.times
+
+        until(engine, overcome)
         thread.join(PATIENCE)
-        until(engine, lambda: clock.advance(1.0) or not store.times)
         worker.push_block(2)
         assert (worker.state(), found) == ([0, 1, 2], ["served"])
         assert engine.execution("w").status == "active"
@@ -292,5 +297,35 @@ def test_a_waiter_is_told_that_the_state_cannot_be_read(reopen: Callable[..., En
     flush(engine)
     worker = reopen().worker("w", collect, state=[])
     for _ in range(2):
-        with pytest.raises(Exception, match=r"."):  # noqa: PT011 - msgspec's own
+        with pytest.raises(DecodeError):
             worker.push_block(2, timeout=PATIENCE)
+
+
+def test_an_answer_waits_with_the_others_for_code_that_can_read_the_state(
+    reopen: Callable[..., Engine],
+) -> None:
+    def step(state: Any, message: Any) -> Any:
+        if isinstance(message, TaskEnded):
+            return [*state, message.value]
+        return Outcome(state=[*state, message], tasks=[NewTask("a", "t")])
+
+    engine = reopen()
+    script = Script(step, name="fussy")
+    engine.register(script)
+    engine.send("x", 1, kind="fussy")
+    script.wait(1)
+    quiet(engine)
+    _spoil(engine, "x")
+    engine = reopen()
+    engine.register(Fussy())
+    engine.resume()
+    assert engine.return_task("a", 7)
+    assert engine.wait("x", PATIENCE).status == "failed"
+    flush(engine)
+    engine = reopen()
+    engine.register(Script(step, name="fussy"))
+    engine.resume()
+    until(engine, lambda: not rows(engine, "messages"))
+    quiet(engine)
+    assert state_of(engine, "x") == ["bad", 7]
+    assert rows(engine, "tasks") == []

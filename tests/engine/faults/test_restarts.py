@@ -134,6 +134,11 @@ def test_a_task_whose_tasker_comes_late_is_at_its_first_attempt(
         assert attempts == [1, 1, 1]
 
 
+def _until_not_counted(engine: Engine) -> None:
+    until(engine, lambda: rows(engine, "tasks")[0].attempts == 0)
+    quiet(engine)
+
+
 @pytest.mark.parametrize("left_open", [False, True])
 def test_a_task_that_is_held_over_many_restarts_is_held(
     left_open: bool,  # noqa: FBT001
@@ -155,8 +160,7 @@ def test_a_task_that_is_held_over_many_restarts_is_held(
                 engine.send("x", "a", kind="script")
             engine.resume()
             assert begun.wait(PATIENCE)
-            until(engine, lambda engine=engine: rows(engine, "tasks")[0].attempts == 0)
-            quiet(engine)
+            _until_not_counted(engine)
     with Engine(store) as engine:
         script = Script(_asking)
         engine.register(script)
