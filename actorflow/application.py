@@ -6,57 +6,53 @@ above them all and gives them one face.
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.clock import WALL
+from actorflow.engine.engine import RETENTION
 from actorflow.engine.engine import Engine as BareEngine
 from actorflow.flows.execution.loop import MAX_MESSAGES
-from actorflow.flows.service.front import Flows
-from actorflow.flows.service.kind import KIND as FLOW
+from actorflow.flows.service.front import DOMAIN, UNIT, Flows
+from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from actorflow.engine.stores.protocol import Change, MessageRow, Store
+    from actorflow.engine.stores.protocol import Store
+    from actorflow.flows.execution.node import Payload
+    from actorflow.flows.language.tree import Tree
 
 __all__ = ["Engine"]
 
-_NOTHING: Any = object()
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _verb(method: Callable[Concatenate[Flows, P], R]) -> Callable[Concatenate[Engine, P], R]:
-    """Return a method of the engine that is one of its flows."""
-
-    @functools.wraps(method)
-    def verb(engine: Engine, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return method(engine.flows, *args, **kwargs)
-
-    return verb
-
 
 class Engine(BareEngine):
-    """Runs durable executions: flows and durable workers. Safe in any thread.
+    """Runs durable executions: flows and durable workers. Thread-safe.
 
     Args:
         where: a file, `":memory:"`, a URL such as `"sqlite://orders.db"`, or a store of your own.
         durability: of a file: `"full"`, `"normal"` or `"off"`; see `SqliteStore`.
-        check: of a file: read and verify everything when it is opened.
-        retention: seconds that ended executions and history are kept; for ever by default.
+        check: of a file: check its structure when it is opened.
+        retention: seconds that executions are kept after they have ended; `None`: for ever.
         max_live: executions that stay in memory although they have nothing to do.
         clock: where time comes from; tests give a virtual one.
         max_messages: that one run of a flow processes, at most.
         history: whether every message of a flow is kept.
+        control: open a socket through which the engine is steered while it runs, by the commands
+            `actorflow ...` and over HTTP: `True` for `STORE.sock` beside the store, a path, or
+            `"tcp://127.0.0.1:4000"`; or a list of these. Needs the extra `web`.
+        token: what every request over TCP must bear.
 
-    Opening an engine on a store goes on with what was not finished. Flows go on at the first call
-    of one of their verbs, or of `resume`, so that their taskers can be registered before.
+    Nothing that is stored runs before `resume()`, or the first `launch`, `send`, `start`, `wait` or
+    push: so kinds, workers and taskers can be registered in any order before.
+
+    Raises:
+        StoreBusy: another process has the store open for writing.
+        StoreBroken: the file is torn, empty, not ours, or of another version.
+        BadOption: a control socket cannot be opened, or TCP was asked for without a token.
 
     """
-
-    _on_commit: Callable[[Change], None] | None = None  # commits begin before there are flows
 
     def __init__(
         self,
@@ -64,12 +60,15 @@ class Engine(BareEngine):
         *,
         durability: str = "full",
         check: bool = True,
-        retention: float | None = None,
+        retention: float | None = RETENTION,
         max_live: int = 1_000,
         clock: Any = WALL,
         max_messages: int = MAX_MESSAGES,
         history: bool = True,
+        control: bool | str | Path | Sequence[bool | str | Path] = False,
+        token: str | None = None,
     ) -> None:
+        self._controls: list[Any] = []
         super().__init__(
             where,
             durability=durability,
@@ -79,90 +78,66 @@ class Engine(BareEngine):
             clock=clock,
         )
         self.flows = Flows(self, max_messages=max_messages, history=history)
-        self._on_commit = self.flows.committed
-
-    # -- verbs of flows -----------------------------------------------------------------------
-
-    launch = _verb(Flows.launch)
-    launch_many = _verb(Flows.launch_many)
-    execution = _verb(Flows.execution)
-    resume = _verb(Flows.resume)
-    kill = _verb(Flows.kill)
-    signal = _verb(Flows.signal)
-    re_apply = _verb(Flows.re_apply)
-    add_branches = _verb(Flows.add_branches)
-    add_iterations = _verb(Flows.add_iterations)
-    tasker = _verb(Flows.tasker)
-    router = _verb(Flows.router)
-    subflow = _verb(Flows.subflow)
-    define = _verb(Flows.define)
-
-    # -- verbs that mean something for other executions, too ------------------------------------
-
-    def return_task(self, task: str, value: Any = None, payload: Any = _NOTHING) -> bool:
-        """Give the result of a task that a tasker holds.
-
-        Either `return_task(task.id, value)`, which tells whether it was still wanted; or, for a
-        flow, `return_task(exid, nid, payload)`.
-
-        Raises:
-            MessageRefused: of a flow: it was given back already, or cancelled.
-            BadPayload: of a flow: the payload is not a JSON object.
-
-        """
-        if payload is _NOTHING:
-            return super().return_task(task, value)
-        self.flows.return_task(task, value, payload)
-        return True
-
-    def wait(  # type: ignore[override] # where something is waited for, the timeout comes third
-        self,
-        execution: str,
-        until: str | float | None = None,
-        timeout: float | None = None,
-        *,
-        after: int = 0,
-    ) -> Any:
-        """Wait until an execution is done, failed or cancelled; give it as it is then.
-
-        Or, for a flow, until something happens in it: `wait(exid, "0_1 task; failed|terminated")`
-        gives the message that was waited for; see `Flows.wait_for`. A number in the place of that
-        is the timeout.
-
-        Raises:
-            UnknownExecution: there is none of that id.
-            PointMissed: it has ended, and what was waited for has not happened.
-            WaitTimeout: not in time. It goes on.
-
-        """
-        if isinstance(until, str):
-            return self.flows.wait_for(execution, until, timeout, after=after)
-        limit = timeout if until is None else until
-        row = self.row(execution)
-        if row.kind == FLOW:
-            return self.flows.wait_for_end(row, limit)
-        return super().wait(execution, limit)
-
-    def dispatch(self, change: Change, rows: Sequence[MessageRow]) -> None:
-        """Send out what a committed change says. In the writer's thread."""
-        super().dispatch(change, rows)
-        if self._on_commit is not None:
-            self._on_commit(change)
+        """The verbs of flows."""
+        if control is not False:
+            try:
+                self._controls = _open_controls(self, control, token)
+            except BaseException:
+                self.close()
+                raise
 
     def close(self, timeout: float = 5.0) -> None:
-        """Finish what is running, commit it, and let go of the store; see `engine.Engine.close`."""
-        super().close(timeout)
-        self.flows.close()
+        """Finish what is running, commit it, and let go of the store; see `engine.Engine.close`.
 
-    def cancel(self, execution: str, nid: str = "0") -> bool:
-        """Cancel an execution, or a node of a flow; tell whether it was still there.
-
-        A flow hears of it: handlers run, taskers are told, and it ends after that.
-
-        Raises:
-            UnknownExecution: there is none of that id.
-
+        The control sockets are closed first, after what was asked through them is answered.
         """
-        if self.row(execution).kind != FLOW:
-            return super().cancel(execution)
-        return self.flows.cancel(execution, nid)
+        while self._controls:
+            self._controls.pop().close()
+        super().close(timeout)
+
+    def launch(
+        self,
+        flow: str | Tree,
+        *,
+        payload: Payload | None = None,
+        vars: dict[str, Any] | None = None,  # noqa: A002 - the word of the language
+        domain: str = DOMAIN,
+        unit: str = UNIT,
+        id: str | None = None,  # noqa: A002 - as for the other kinds
+    ) -> str:
+        """Start a flow; return the id of its execution once it is stored. See `Flows.launch`."""
+        return self.flows.launch(flow, payload=payload, vars=vars, domain=domain, unit=unit, id=id)
+
+    async def alaunch(
+        self,
+        flow: str | Tree,
+        *,
+        payload: Payload | None = None,
+        vars: dict[str, Any] | None = None,  # noqa: A002 - the word of the language
+        domain: str = DOMAIN,
+        unit: str = UNIT,
+        id: str | None = None,  # noqa: A002 - as for the other kinds
+    ) -> str:
+        """Like `launch`, from a task of any event loop."""
+        return await self.flows.alaunch(
+            flow, payload=payload, vars=vars, domain=domain, unit=unit, id=id
+        )
+
+    def tasker(self, name: str, do: Callable[..., Any] | str, **options: Any) -> None:
+        """Register a tasker for all kinds of execution; see `engine.Engine.tasker`.
+
+        A task of a flow is shown to it as a `FlowTask`, and what it returns becomes the payload:
+        see `Flows.tasker`, which has more options.
+        """
+        self.flows.tasker(name, do, **options)
+
+
+def _open_controls(engine: Engine, control: Any, token: str | None) -> list[Any]:
+    """Open control sockets. What serves them stands above this module, and is an extra."""
+    try:
+        server = importlib.import_module("actorflow.web.server")
+    except ImportError as error:
+        msg = f"control= needs {error.name}: pip install 'actorflow[web]'"
+        raise BadOption(msg) from error
+    opened: list[Any] = server.open_controls(engine, control, token)
+    return opened

@@ -17,7 +17,10 @@ def application() -> typer.Typer:
 
     @app.callback()
     def actorflow() -> None:
-        """Workers that take everything that arrived while they were busy."""
+        """Workers that take everything that arrived while they were busy.
+
+        Exit codes: 0, it is done; 1, the engine or the store refused it; 2, wrong arguments.
+        """
 
     @app.command()
     def version() -> None:
@@ -49,7 +52,7 @@ def application() -> typer.Typer:
 
         commands(arguments or [], prog_name="actorflow flow")
 
-    from actorflow.engine.operations.commands import mount  # noqa: PLC0415 - only for the command line
+    from actorflow.web.commands.mounting import mount  # noqa: PLC0415 - only for the command line
 
     mount(app)
     return app

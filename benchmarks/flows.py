@@ -91,7 +91,7 @@ def sequences(count: int) -> Iterator[list[str]]:
                 engine.tasker("bob", _at_once)
                 gc.collect()
                 wall, cpu = time.perf_counter(), time.process_time()
-                for exid in engine.launch_many(SEQUENCE, ({"n": n} for n in range(count))):
+                for exid in engine.flows.launch_many(SEQUENCE, ({"n": n} for n in range(count))):
                     assert engine.wait(exid, 300).status == "done"
                 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
                 commits = engine.statistics().commits
@@ -134,7 +134,7 @@ def waiting(count: int) -> Iterator[list[str]]:
             engine.tasker("desk", held)
             engine.wait(engine.launch("1"), 60)
             before = _memory()
-            engine.launch_many("desk 'x'", ({"n": n} for n in range(count)))
+            engine.flows.launch_many("desk 'x'", ({"n": n} for n in range(count)))
             assert held.all.wait(600)
             after = _memory()
         text = subprocess.run(  # noqa: S603 - our own script

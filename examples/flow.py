@@ -33,14 +33,14 @@ with af.Engine(":memory:") as engine:
     exid = engine.launch(FLOW, payload={"order": 7})
 
     bob_was_asked.wait(10)
-    (held,) = [task for task in engine.execution(exid).tasks if task.tasker == "bob"]
+    (held,) = [task for task in engine.execution(exid).view.tasks if task.tasker == "bob"]
     print(f"bob holds the task of node {held.nid}: {held.name}")
-    engine.return_task(exid, held.nid, {"bob": "stock is fine", "order": 7})
+    engine.flows.return_task(exid, held.nid, {"bob": "stock is fine", "order": 7})
 
     done = engine.wait(exid, timeout=10)
-    history = done.history()
+    history = done.view.history()
     print(f"{done.status} after {len(history)} messages, among them")
     for message in history:
         if message["point"] in {"task", "return", "terminated"}:
             print(f"{message['m']:4} {message['point']:10} {message.get('tasker', '')}")
-    print(done.payload)
+    print(done.result)

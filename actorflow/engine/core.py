@@ -299,7 +299,7 @@ class Core:
             live = Live(self, execution, found, new_row(execution, kind, now))
             live.creates = NewExecution(execution, kind)
             envelope = Message(None, now, bodies.decode(body))
-            if self.host.begin(live, envelope, _Created(done)):
+            if self.host.begin(live, envelope, _Created(self, live, done)):
                 return
         self.create_many([(execution, message)], kind, done)
 
@@ -330,14 +330,20 @@ class Core:
                     change.rows, {name: new_row(name, kind, now) for name, _ in launches}
                 )
                 done.resolve(answer=True)
-            elif change.refusal.reason == "clash":
-                name = change.refusal.execution
-                done.resolve(KindMismatch(f"there is an execution {name!r} of another kind"))
             else:
-                done.resolve(answer=False)
+                self.resolve_existing(change.refusal.execution, kind, done)
 
         may_block = threading.current_thread() is not _MAIN
         self.writer.submit(change, committed, may_block=may_block)
+
+    def resolve_existing(self, execution: str, kind: str, done: Any) -> None:
+        """Tell somebody who wanted to create an execution that there is one of that id."""
+        row = self.store.execution(execution)
+        if row is None or row.kind == kind:
+            done.resolve(answer=False)
+            return
+        msg = f"execution {execution!r} is of kind {row.kind!r}, not {kind!r}: choose another id"
+        done.resolve(KindMismatch(msg))
 
     def wait_for(self, ticket: ThreadTicket, timeout: float | None, message: Any) -> Any:
         """Wait for a ticket; return its answer, or raise what it was resolved with."""
@@ -570,7 +576,7 @@ class Core:
         with self._lock:
             if self.closed:
                 return
-            if not self.resumed:
+            if not self.resumed and not self.passive:
                 self._warn_of_unfinished()
             self.closed = True
         self._unsubscribe()
@@ -598,17 +604,22 @@ class Core:
 class _Created:
     """Tells somebody who creates an execution that its first commit is done."""
 
-    __slots__ = ("_done",)
+    __slots__ = ("_core", "_done", "_live")
 
-    def __init__(self, done: Any) -> None:
+    def __init__(self, core: Core, live: Live, done: Any) -> None:
+        self._core = core
+        self._live = live
         self._done = done
 
     def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
         """Pass it on. An error of the run is the execution's: it has failed, but it is there."""
         if isinstance(error, (StoreRefused, EngineClosed)):
             self._done.resolve(error)
+        elif isinstance(error, AlreadyThere):
+            live = self._live
+            self._core.resolve_existing(live.id, live.kind.name, self._done)
         else:
-            self._done.resolve(answer=not isinstance(error, AlreadyThere))
+            self._done.resolve(answer=True)
 
 
 class _Said:

@@ -8,8 +8,8 @@ import os
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
+from actorflow.engine import bodies
 from actorflow.engine.clock import WALL
 from actorflow.engine.core import Core
 from actorflow.engine.cron import next_time
@@ -42,6 +42,7 @@ RETENTION = 30 * 86_400.0
 """Seconds that executions are kept after they have ended, unless told otherwise: 30 days."""
 
 _AT_EXIT = 5.0  # seconds for an engine that nobody has closed
+_STORED = 5.0  # seconds that the answer to a task may take to be stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +210,7 @@ class Engine:
         """
         core = self.core
         next_time(cron, core.clock.now(), zone)
+        bodies.encode(message)
         id_ = f"cron:{check_id(name, 'a schedule')}"
         plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": _WORKER, "body": message}
         core.reopen(id_, CronKind.name)
@@ -230,14 +232,21 @@ class Engine:
         name, done = self._begin(kind, id), ThreadTicket()
         self.core.create(name, kind, body, done)
         self.core.wait_for(done, None, body)
-        return self.execution(name)
+        return self._started(name, kind)
 
     async def astart(self, kind: str, body: Any = None, *, id: str | None = None) -> Execution:  # noqa: A002
         """Like `start`, from a task of any event loop."""
         name, done = self._begin(kind, id), AsyncTicket()
         self.core.create(name, kind, body, done)
         await self.core.await_for(done, None, body)
-        return self.execution(name)
+        return self._started(name, kind)
+
+    def _started(self, name: str, kind: str) -> Execution:
+        found = self.execution(name)
+        if found.kind != kind:
+            msg = f"execution {name!r} is of kind {found.kind!r}, not {kind!r}: choose another id"
+            raise KindMismatch(msg)
+        return found
 
     def _begin(self, kind: str, given: str | None) -> str:
         core = self.core
@@ -321,6 +330,9 @@ class Engine:
         self.core.refuse_if_closed()
         self.core.resume()
         self.core.watchers.add(execution, ticket)
+        live = self.core.host.find(execution)
+        if live is not None and live.creates is None and live.status == Status.ACTIVE:
+            return live  # its end will be told
         return self.core.row(execution)
 
     def result(self, execution: str, timeout: float | None = None) -> Any:
@@ -394,16 +406,31 @@ class Engine:
     # Tasks.
 
     def return_task(self, task: str, value: Any = None) -> bool:
-        """Give the result of a task that a tasker holds; return whether it was still wanted."""
-        self.core.refuse_if_closed()
-        self.core.resume()
-        return self.core.board.succeed(check_id(task, "a task"), value)
+        """Store the result of a task that a tasker holds; return whether it was still wanted.
+
+        Raises:
+            NotStorable: the value is not plain data.
+            StoreFull: there is no room now; it is stored once there is, if the engine runs then.
+
+        """
+        return self._answer(self.core.board.succeed, task, value)
 
     def fail_task(self, task: str, error: BaseException) -> bool:
-        """Say that a task that a tasker holds has failed; return whether it was still wanted."""
+        """Store that a task which a tasker holds has failed; return whether it was still wanted.
+
+        Raises:
+            StoreFull: as for `return_task`.
+
+        """
+        return self._answer(self.core.board.fail, task, error)
+
+    def _answer(self, give: Callable[[str, Any, ThreadTicket], bool], task: str, what: Any) -> bool:
         self.core.refuse_if_closed()
         self.core.resume()
-        return self.core.board.fail(check_id(task, "a task"), error)
+        done = ThreadTicket()
+        if not give(check_id(task, "a task"), what, done):
+            return False
+        return bool(self.core.wait_for(done, _STORED, task))
 
     def heartbeat(self, task: str) -> bool:
         """Give a task that a tasker holds its timeout again; return whether it is still wanted."""
@@ -491,7 +518,7 @@ class Engine:
 
 
 _WORKER = worker.KIND
-_OPEN: WeakSet[Engine] = WeakSet()
+_OPEN: set[Engine] = set()  # a worker's handle may be all that its user keeps
 
 
 def _close_all() -> None:

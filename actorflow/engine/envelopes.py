@@ -126,6 +126,8 @@ def pack(envelope: Envelope) -> tuple[str, bytes]:
 
     >>> pack(Message(None, 0.0, 7))
     ('message', b'\x07')
+    >>> unpack(1, 0.0, *pack(TaskEnded(None, 0.0, "t", "failed", error=Failure("E", "no")))).error
+    Failure(type='E', message='no', traceback='')
     """
     if type(envelope) is Message:
         return "message", _encode(envelope.body)
@@ -134,6 +136,8 @@ def pack(envelope: Envelope) -> tuple[str, bytes]:
         for name in envelope.__struct_fields__
         if name not in ("id", "at")
     }
+    if fields.get("error") is not None:
+        fields["error"] = msgspec.to_builtins(fields["error"])
     return _TYPES[type(envelope)], _encode(fields)
 
 

@@ -164,7 +164,8 @@ class Outcome:
     watches: list[NewWatch] = field(default_factory=list)
     cancelled_watches: list[str] = field(default_factory=list)
     history: list[Any] = field(default_factory=list)
-    """Entries that `actorflow show` prints and `store.history` returns: plain data."""
+    """Entries that `actorflow show` prints and `store.history` returns: plain data, or
+    `msgspec.Raw` of plain data that the kind has encoded itself."""
 
 
 class Context:
@@ -236,7 +237,8 @@ class Kind(Protocol):
     - `knows(execution)`: whether there is code for this one; until then its messages wait.
     - `quick(execution)`: whether its `options` and its behaviour run no code of a user, so that the
       engine need not call them in a lane.
-    - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default.
+    - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default. A
+      method `plain()` of a view returns what `actorflow show` prints of it.
     - `cancel(target) -> body | None`: the message that asks an execution to end, or the part of it
       that `target` names; `None` just ends it, which is the default.
     - `committed(change)`: called in a lane after each commit of a run.
@@ -255,4 +257,4 @@ class Kind(Protocol):
         """Return a state as bytes."""
 
     def run(self, context: Context, state: Any, batch: Any) -> Any:
-        """Handle a batch of envelopes: return an `Outcome`, or an awaitable of one."""
+        """Handle a batch: return an `Outcome`, or an awaitable or `Deferred` of one."""

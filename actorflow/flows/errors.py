@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from actorflow.flows.limits import LIMITS
 from actorflow.runtime.errors import ActorflowError
 
 
@@ -35,6 +36,10 @@ class UnknownTasker(FlowError):
 
 class BadPayload(FlowError):
     """A payload that is not a JSON object."""
+
+
+class LimitExceeded(FlowError):
+    """More than a limit allows was asked for; its text names the limit."""
 
 
 class MessageRefused(FlowError):
@@ -63,15 +68,44 @@ def not_an_object(payload: Any) -> BadPayload:
 
 
 def check_payload(payload: Any) -> dict[str, Any]:
-    """Return ``payload`` if it is a JSON object. Raises BadPayload otherwise."""
+    """Return ``payload`` if it is a JSON object.
+
+    Raises BadPayload otherwise, and if it is larger than `LIMITS.payload` or nested deeper than
+    `LIMITS.depth`.
+    """
     if type(payload) is not dict:
         raise not_an_object(payload)
     try:
-        checked = msgspec.json.decode(msgspec.json.encode(payload), type=dict[str, Any])
+        data = msgspec.json.encode(payload)
+        if len(data) > LIMITS.payload:
+            raise BadPayload(
+                f"the payload has {len(data):,} bytes, and may have {LIMITS.payload:,}: keep large"
+                " data elsewhere and send its address"
+            )
+        checked = msgspec.json.decode(data, type=dict[str, Any])
         msgspec.msgpack.encode(checked)  # raises for integers that cannot be stored
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise BadPayload(f"the payload is not JSON: {error}") from error
+    if data.count(b"[") + data.count(b"{") > LIMITS.depth:
+        _check_depth(checked)
     return checked
+
+
+def _check_depth(payload: dict[str, Any]) -> None:
+    """Refuse a payload that is nested too deep. Takes time linear in its size."""
+    level: list[Any] = [payload]
+    for _ in range(LIMITS.depth):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
+        if not level:
+            return
+    raise BadPayload(
+        f"the arrays and objects of the payload nest deeper than {LIMITS.depth} levels"
+    )
 
 
 def error_dict(error: BaseException, *, procedure: str | None, line: int | None) -> dict[str, Any]:

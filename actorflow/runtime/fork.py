@@ -6,11 +6,10 @@ marks it as dead. Callbacks run in the child, in its only thread, before `os.for
 
 from __future__ import annotations
 
-import itertools
 import os
 from types import MethodType
-from typing import TYPE_CHECKING
-from weakref import WeakMethod
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from actorflow.runtime.log import log
 from behaviours.errors import brief
@@ -20,9 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["after_fork"]
 
-_number = itertools.count()
-_early: dict[int, Callable[[], Callable[[], object] | None]] = {}
-_late: dict[int, Callable[[], Callable[[], object] | None]] = {}
+
+class _Owner(ref[Any]):
+    """A weak reference to the owner of a callback, told apart by identity."""
+
+    __slots__ = ()
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+_early: dict[object, Callable[..., object]] = {}
+_late: dict[object, Callable[..., object]] = {}
 
 
 def after_fork(callback: Callable[[], object], *, last: bool = False) -> None:
@@ -33,29 +40,24 @@ def after_fork(callback: Callable[[], object], *, last: bool = False) -> None:
     lanes and clocks being fresh. What a callback raises is logged, and the others still run.
     """
     callbacks = _late if last else _early
-    number = next(_number)
     if isinstance(callback, MethodType):
-        # `pop` is bound as a default because a weak reference may die during interpreter shutdown.
-        def forget(
-            _: object, number: int = number, pop: Callable[..., object] = callbacks.pop
-        ) -> None:
-            pop(number, None)
-
-        callbacks[number] = WeakMethod(callback, forget)
+        # A C function forgets it: an interrupt in one of Python's would vanish, because nothing
+        # that is called for a dead reference can raise.
+        callbacks[_Owner(callback.__self__, callbacks.pop)] = callback.__func__
     else:
-        callbacks[number] = lambda: callback
+        callbacks[object()] = callback
 
 
 def _run_callbacks() -> None:
     for callbacks in (_early, _late):
-        for find in list(callbacks.values()):
-            callback = find()
-            if callback is None:
+        for key, function in list(callbacks.items()):
+            owners = (key(),) if type(key) is _Owner else ()
+            if owners == (None,):
                 continue
             try:
-                callback()
+                function(*owners)
             except Exception:  # noqa: BLE001 - the other parts of the child must still work
-                log.error("callback after fork failed", callback=brief(callback), exc_info=True)
+                log.error("callback after fork failed", callback=brief(function), exc_info=True)
 
 
 if hasattr(os, "register_at_fork"):

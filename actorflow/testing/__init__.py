@@ -1,7 +1,8 @@
 """The public test kit: virtual time, a lane without threads, and conformance checks.
 
 Nothing here sleeps. `VirtualClock` moves when told, `ManualLane` runs actors when told, and
-`check_behaviour` and `check_store` hold a behaviour or a store of your own against the contract.
+`check_behaviour`, `check_kind` and `check_store` hold a behaviour, a kind of execution or a store
+of your own against the contract.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from actorflow.testing.clock import VirtualClock
 from actorflow.testing.lane import ManualLane
 
-__all__ = ["ManualLane", "VirtualClock", "check_behaviour", "check_store"]
+__all__ = ["ManualLane", "VirtualClock", "check_behaviour", "check_kind", "check_store"]
 
 
 def __getattr__(name: str) -> object:
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> object:
         from actorflow.testing.behaviours import check_behaviour  # noqa: PLC0415 - see above
 
         return check_behaviour
+    if name == "check_kind":
+        from actorflow.testing.kinds import check_kind  # noqa: PLC0415 - see above
+
+        return check_kind
     if name == "check_store":
         from actorflow.testing.stores import check_store  # noqa: PLC0415 - see above
 

@@ -1,8 +1,8 @@
-"""Drives one flow execution by hand, in memory and in virtual time, with scripted taskers.
+"""Drives one execution of a flow, in memory and in virtual time, with scripted taskers.
 
-The kinds of tasker are those of the golden data: hold, return, stamp, echo, boom, refuse, stubborn,
-route. Useful for tests of flows, too: nothing sleeps, nothing is stored, every message is kept as
-it was when it was processed.
+The kinds of taskers are those of the golden data: hold, return, stamp, echo, boom, refuse,
+stubborn, route. For tests of your own flows, too: nothing sleeps, nothing is stored, and every
+message is kept as it was when it was processed.
 """
 
 from __future__ import annotations
@@ -48,28 +48,28 @@ _ROUTERS = ("ganger", "tasker")
 
 
 class ScriptedTaskers:
-    """Taskers by name (``domain.name``) and kind; one that is called as in `_ROUTERS` routes."""
+    """Taskers by name (``domain.name``) and kind; those named in `_ROUTERS` are routers."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = dict(kinds)
         self._directory = Directory()
         for name in kinds:
-            self._directory.add(name)
+            self._directory = self._directory.with_tasker(name)
             domain, _, last = name.rpartition(".")
             if last in _ROUTERS:
-                self._directory.route(domain, _route)
+                self._directory = self._directory.with_router(domain, _route)
 
     def kind(self, domain: str, name: str) -> str | None:
-        """Return the kind of the tasker that the deepest domain knows by that name."""
+        """Return the kind of the tasker of that name in the deepest domain."""
         found = self._directory.resolve(domain, name)
         return None if found is None else self._kinds[found]
 
     def knows(self, domain: str, name: str) -> bool:
-        """Return whether such a tasker is visible; where somebody routes, anybody is."""
+        """Return whether such a tasker is visible; where there is a router, all are."""
         return self._directory.knows(domain, name)
 
     def offer(self, domain: str, message: Message) -> list[Message]:
-        """Route a task, refuse one for nobody, or raise what a broken tasker raises."""
+        """Route a task; raise UnknownTasker, or the error of a broken tasker."""
         name = message["tasker"]
         try:
             routed = self._directory.offer(domain, message)
@@ -87,7 +87,7 @@ def _route(task: Message) -> str | bool:
 
 @dataclass
 class Seen:
-    """A message as it was when processed, the number of nodes then, and what it emitted."""
+    """A processed message, the number of nodes after it, and the points it emitted."""
 
     message: Message
     nodes: int
@@ -142,11 +142,11 @@ class FlowDriver(Observer):
         raise RuntimeError(f"the flow was still busy after {limit} runs")
 
     def status(self) -> Status:
-        """Return where the execution stands."""
+        """Return the status of the execution."""
         return self.state.status
 
     def run_once(self) -> RunOutcome:
-        """Do one run with what is in the inbox."""
+        """Do one run with the messages in the inbox."""
         inbox, self.inbox = self.inbox, []
         outcome = run(
             self.state,
@@ -171,7 +171,7 @@ class FlowDriver(Observer):
         return outcome
 
     def observe(self, message: Message, emitted: list[Message], nodes: int) -> None:
-        """Keep a message as it is now."""
+        """Keep a copy of a message."""
         self.seen.append(Seen(copy.deepcopy(message), nodes, [one["point"] for one in emitted]))
 
     # -- taskers ------------------------------------------------------------------------------
@@ -243,14 +243,11 @@ class FlowDriver(Observer):
         self.inbox.append(add_branches_message(self.state.exid, parent, int(at), [tree]))
 
     def add_iteration(self, nid: str, elements: list[Any]) -> None:
-        """Give an iterator more elements."""
+        """Add elements to an iterator."""
         self.inbox.append(add_elements_message(self.state.exid, nid, elements))
 
     def fire_timers(self, *, count: int = 1, within: float = 60.0) -> int:
-        """Let time pass until timers are due.
-
-        Return how many fired, at most ``count`` rounds of them.
-        """
+        """Advance the time to the next timers, up to ``count`` times; return how many fired."""
         horizon, fired = self.now + within, 0
         for _ in range(count):
             timers = sorted(self.state.timers.values(), key=lambda timer: timer.at)

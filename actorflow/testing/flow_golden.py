@@ -1,4 +1,4 @@
-"""Golden data of flows: run a recorded flow again and compare it, message by message."""
+"""Golden data of flows: runs a recorded flow again and compares it, message by message."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ QUIRKS = {
     "failed before getting a procedure": LEFT_BEHIND,
     "compared as text": frozenset(("order",)),
 }
-"""Words of a quirk text, and what they excuse; any other quirk excuses all but soundness."""
+"""Words of a quirk text, and what they excuse; other quirks excuse everything except soundness."""
 
 
 def _give_back(driver: FlowDriver, step: Json) -> None:
@@ -96,17 +96,17 @@ _STEPS: dict[str, Callable[[FlowDriver, Json], object]] = {
     "add_iteration": lambda driver, step: driver.add_iteration(step["nid"], step["elements"]),
     "timers": lambda driver, step: driver.fire_timers(count=step.get("count", 1)),
 }
-"""What is done after the launch."""
+"""The steps after the launch."""
 
 
 # -- one flow --------------------------------------------------------------------------------
 
 
 class GoldenFlow:
-    """One golden file: runs it and tells the first difference."""
+    """One golden file: runs it and returns the first difference."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file. Raises ValueError when it is not JSON."""
+        """Read the file. Raises ValueError if it is not JSON."""
         self.path = path
         self.data = json.loads(path.read_text(encoding="utf-8"))
         self.excused: set[str] = set()
@@ -125,7 +125,7 @@ class GoldenFlow:
         return next(self.differences(self.drive()), None)
 
     def drive(self) -> FlowDriver:
-        """Launch the flow and do its steps."""
+        """Launch the flow and perform its steps."""
         data = self.data
         launch = data["launch"]
         subflows = {name: parse(text) for name, text in (data.get("subflows") or {}).items()}
@@ -159,7 +159,7 @@ class GoldenFlow:
     # -- comparing ----------------------------------------------------------------------------
 
     def differences(self, driver: FlowDriver) -> Iterator[Difference]:
-        """Yield what differs: messages first, then runs, then the end."""
+        """Yield all differences: messages first, then runs, then the end."""
         if SOUND in self.excused:
             yield from self._soundness(driver)
             return
@@ -170,7 +170,7 @@ class GoldenFlow:
 
     @staticmethod
     def _soundness(driver: FlowDriver) -> Iterator[Difference]:
-        """Yield what no sound implementation does, where the recorded one is not to be followed."""
+        """Yield what is wrong in any case, for recordings that are not to be followed."""
         nids = [task["nid"] for task in driver.held]
         if len(set(nids)) != len(nids):
             yield Difference("held tasks", "one for each node", nids)
@@ -192,7 +192,7 @@ class GoldenFlow:
             yield Difference("number of messages", len(golden), len(driver.seen))
 
     def _learn_texts(self, driver: FlowDriver) -> None:
-        """Learn which of our error texts and kinds stand for recorded ones."""
+        """Find out which of our error texts and classes correspond to recorded ones."""
         self.texts = {}
         for expected, seen in zip(self.data["messages"], driver.seen, strict=False):
             recorded, ours = expected.get("error"), seen.message.get("error")
@@ -301,7 +301,7 @@ class GoldenFlow:
 
 
 def describe(node: Node) -> Json:
-    """Return a node as run summaries show it."""
+    """Return a node as it is in the summary of a run."""
     out: Json = {"nid": node.nid, "parent": node.parent, "heat0": node.heat0, "heap": node.heap}
     if node.cnid is not None:
         out["cnid"] = node.cnid
@@ -342,7 +342,7 @@ def ending(driver: FlowDriver) -> tuple[str, Json]:
 
 
 def check_parse_cases(path: Path) -> tuple[int, list[str]]:
-    """Return how many parse cases pass, and what is wrong with the others."""
+    """Return how many parse cases pass, and the failures."""
     passed, failures = 0, []
     for number, case in enumerate(json.loads(path.read_text(encoding="utf-8"))):
         name = f"{path.name}[{number}] {case['flow']!r}"
@@ -368,11 +368,11 @@ def check_parse_cases(path: Path) -> tuple[int, list[str]]:
 
 
 def check_directory(directory: Path) -> tuple[int, list[str]]:
-    """Return how many files and parse cases of a directory pass, and what fails."""
+    """Return how many files and parse cases of a directory pass, and the failures."""
     passed, failures = 0, []
     files = sorted(directory.glob("*.json"))
     if not files:
-        raise FileNotFoundError(f"{directory} holds no golden files (*.json)")
+        raise FileNotFoundError(f"{directory} contains no golden files (*.json)")
     for path in files:
         if path.name == "parse_cases.json":
             good, bad = check_parse_cases(path)

@@ -1,4 +1,4 @@
-"""Making recorded values and ours comparable: what may differ is taken out on both sides."""
+"""Makes recorded values and ours comparable: removes what may differ."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from actorflow.flows.errors import ERROR_NAMES, NotFound
 Json = Any
 
 FLOW_ERRORS = ERROR_NAMES - {NotFound.__name__}
-"""Ours that are recorded as `RECORDED_FLOW_ERROR`; what is not found was a plain KeyError."""
+"""Our classes that were recorded as `RECORDED_FLOW_ERROR`; NotFound was a KeyError."""
 RECORDED_FLOW_ERROR = "Flor::FlorError"
 _WITH_FILE = 4
-"""Length of a tree that names its file."""
+"""Length of a tree with a file name."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Difference:
 
 
 def short(value: Json) -> str:
-    """Return a value as JSON, cut to what fits on a screen."""
+    """Return a value as JSON, cut to 300 characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 300 else f"{text[:297]}..."  # noqa: PLR2004
 
@@ -44,14 +44,14 @@ def plain_tree(tree: Json) -> Json:
 
 
 def comparable_error(error: Json) -> Json:
-    """Return what has to be equal in two errors: the kind, and texts made by flows."""
+    """Return the parts of an error that are compared: its class, and the text if a flow made it."""
     if error.get("kla") == RECORDED_FLOW_ERROR or error.get("kla") in FLOW_ERRORS:
         return {"kla": "FlowError", "msg": error.get("msg")}
     return {"kla": "other"}
 
 
 def comparable(value: Json) -> Json:
-    """Return a value with errors made comparable, times dropped, file names dropped."""
+    """Return a value with comparable errors, without times and file names."""
     if type(value) is dict:
         if "kla" in value and "msg" in value:
             return comparable_error(value)
@@ -70,14 +70,14 @@ def comparable(value: Json) -> Json:
 
 
 def subset(expected: Json, found: Json) -> Json:
-    """Return of an object only what is expected of it."""
+    """Return only those entries of an object that are expected."""
     if type(expected) is dict and type(found) is dict:
         return {key: subset(expected[key], found[key]) for key in expected if key in found}
     return found
 
 
 def same_errors(expected: Json, found: Json) -> tuple[Json, Json]:
-    """Make two errors comparable to each other: texts count only where the flow made them."""
+    """Return the comparable parts of two errors."""
     left, right = comparable_error(expected), comparable_error(found or {})
     if left["kla"] == "other":
         return {}, {}

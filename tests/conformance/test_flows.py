@@ -89,4 +89,4 @@ def test_the_command_says_why_it_cannot_start(
 
 def test_the_command_wants_golden_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert conform.main(["flows", str(tmp_path)]) == 2
-    assert "holds no golden files" in capsys.readouterr().err
+    assert "contains no golden files" in capsys.readouterr().err

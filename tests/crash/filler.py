@@ -34,6 +34,13 @@ def main(store: str) -> None:
                 refused += 1
             else:
                 acknowledged.append(number)
+        blocked = 0
+        for _ in range(5):
+            number += 1
+            try:
+                worker.push_block((number, "x" * 20_000))
+            except StoreFull:
+                blocked += 1
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         for _ in range(30):  # it goes on, without being started again
             number += 1
@@ -43,7 +50,7 @@ def main(store: str) -> None:
         acknowledged.append(number + 1)
         states = worker.state()
         threads = threading.active_count()
-    print(json.dumps([acknowledged, states, refused, threads]))  # noqa: T201
+    print(json.dumps([acknowledged, states, refused, blocked, threads]))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -49,15 +49,15 @@ def main(store: str, notes: str) -> None:
         return {**task.payload, "l": [*task.payload["l"], task.name]}
 
     with Engine(store, max_messages=20) as engine:
-        engine.tasker("alice", do)
-        engine.tasker("bob", do)
+        engine.tasker("alice", do, retries=20)  # each kill counts as an attempt
+        engine.tasker("bob", do, retries=20)
         if "launched" not in (file.read_text(encoding="utf-8") if file.exists() else ""):
-            engine.launch_many(FLOW, ({"number": number} for number in range(COUNT)))
+            engine.flows.launch_many(FLOW, ({"number": number} for number in range(COUNT)))
             note("launched")
         engine.resume()
         ended = []
-        for row in list(engine.store.rows("executions")):
-            found = engine.wait(row.id, timeout=50)
+        for row in list(engine.executions()):
+            found = engine.wait(row.id, timeout=50).view
             numbers = [message["m"] for message in found.history()]
             runs = [run["run"] for run in found.runs()]
             ended.append(
@@ -71,8 +71,9 @@ def main(store: str, notes: str) -> None:
                     "tasks": len(found.tasks),
                 }
             )
+        counts = engine.core.store.counts([one["exid"] for one in ended]).values()
         left = {
-            table: sum(1 for _ in engine.store.rows(table))
+            table: sum(getattr(each, table) for each in counts)
             for table in ("messages", "tasks", "timers", "dead")
         }
     print(json.dumps({"ended": ended, "left": left}))  # noqa: T201

@@ -24,8 +24,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    acknowledged, state, refused, _ = json.loads(done.stdout)
-    assert refused == 20
+    acknowledged, state, refused, blocked, _ = json.loads(done.stdout)
+    assert (refused, blocked) == (20, 5)
     assert state == acknowledged
     with Engine(tmp_path / "store.db") as engine:
         assert engine.worker("w", lambda batch, state: state, state=[]).state() == acknowledged

@@ -36,7 +36,10 @@ def reopen(tmp_path: Path, clock: VirtualClock) -> Iterator[Callable[..., Engine
         if made:
             made[-1].close()
         made.append(
-            Engine(tmp_path / "again.db", **{"clock": clock, "durability": "off", "retention": None, **options})
+            Engine(
+                tmp_path / "again.db",
+                **{"clock": clock, "durability": "off", "retention": None, **options},
+            )
         )
         return made[-1]
 

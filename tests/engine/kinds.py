@@ -114,6 +114,14 @@ def until(engine: Engine, happened: Callable[[], Any]) -> None:
         assert time.monotonic() < end, "it never happens"
 
 
+def inbox(engine: Engine, execution: str) -> Any:
+    """Return the worker of a live execution."""
+    live = engine.core.host.find(execution)
+    assert live is not None
+    assert live.port is not None
+    return live.port.worker
+
+
 def flush(engine: Engine) -> None:
     """Wait until the writer has done all that it has been given so far."""
     done = threading.Event()

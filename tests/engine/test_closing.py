@@ -19,7 +19,7 @@ from actorflow.engine.errors import EngineClosed
 from actorflow.engine.kind import NewTask, Outcome
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
-from tests.engine.kinds import PATIENCE, Kept, Script, collect, rows, until
+from tests.engine.kinds import PATIENCE, Kept, Script, collect, inbox, rows, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +131,7 @@ def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
             engine.core.writer._unstored.append(None)
         threads.append(threading.Thread(target=push, args=(message,)))
         threads[-1].start()
-        until(engine, lambda: len(engine.core.host._live["w"].port.worker) >= len(threads) - 1)
+        until(engine, lambda: len(inbox(engine, "w")) >= len(threads) - 1)
     engine.close(timeout=0.05)
     for thread in threads:
         thread.join(PATIENCE)
@@ -184,7 +184,6 @@ def test_a_commit_that_is_under_way_counts(reopen: Callable[..., Engine]) -> Non
     assert results == ["done"]
     with Engine(store) as again:
         assert again.worker("w", collect).state() == [0, 1]
-
 
 
 def test_all_taskers_together_have_the_time_of_one(reopen: Callable[..., Engine]) -> None:

@@ -18,7 +18,7 @@ from actorflow.runtime.errors import (
     Replaced,
 )
 from behaviours import Base, Bounded, Expire, Queue, Stack, Unique
-from tests.engine.kinds import PATIENCE, collect, quiet, until
+from tests.engine.kinds import PATIENCE, collect, inbox, quiet, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,7 +199,7 @@ def test_what_unique_replaced_is_consumed_in_the_same_commit(engine: Engine) -> 
 
     thread = threading.Thread(target=wait_in_vain)
     thread.start()
-    until(engine, lambda: len(engine.core.host._live["w"].port.worker))
+    until(engine, lambda: len(inbox(engine, "w")))
     for number in range(2, 6):
         worker.push_ack(["a", number])
     gate.opened.set()
@@ -263,7 +263,7 @@ def test_what_expires_is_consumed_although_no_run_follows(
     clock.advance(20.0)
     gate.opened.set()
     live = engine.core.host._live["w"]
-    while not live.port.is_idle or not live.displaced:
+    while not inbox(engine, "w").is_idle or not live.displaced:
         quiet(engine)
     clock.advance(1.0)  # the sweep
     quiet(engine)
@@ -376,7 +376,7 @@ def test_those_who_wait_are_told_when_the_engine_is_closed(reopen: Callable[...,
 
     thread = threading.Thread(target=wait_in_vain)
     thread.start()
-    until(engine, lambda: len(engine.core.host._live["w"].port.worker))
+    until(engine, lambda: len(inbox(engine, "w")))
     closing = threading.Thread(target=engine.close)
     closing.start()
     while not engine.closed:
@@ -399,7 +399,7 @@ def test_throttle_counts_in_the_engines_time(engine: Engine, clock: VirtualClock
     assert seen.acquire(timeout=PATIENCE)
     worker.push_ack(2)
     worker.push_ack(3)
-    live = engine.core.host._live["w"].port.worker
+    live = inbox(engine, "w")
     until(engine, lambda: live.status.value == "waiting")
     clock.advance(10.0)
     assert seen.acquire(timeout=PATIENCE)

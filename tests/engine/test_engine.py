@@ -10,9 +10,9 @@ import pytest
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import (
     EngineClosed,
+    ExecutionEnded,
     StoreBroken,
     StoreBusy,
-    ExecutionEnded,
     StoreFull,
     UnknownExecution,
     WaitTimeout,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actorflow.testing import VirtualClock
-
 
 
 def test_messages_make_an_execution_and_change_its_state(engine: Engine) -> None:
@@ -55,8 +54,6 @@ def test_emitted_messages_arrive_and_make_executions(engine: Engine) -> None:
     until(engine, lambda: engine.core.store.execution("x0"))
     assert engine.wait("x0", timeout=PATIENCE).status == "done"
     assert state_of(engine, "x3") == [3]
-
-
 
 
 def test_a_run_that_loses_the_race_is_done_again_on_the_newer_state(engine: Engine) -> None:

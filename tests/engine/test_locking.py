@@ -30,22 +30,27 @@ def test_there_is_one_owner_and_everybody_can_read_who(tmp_path: Path) -> None:
     FileLock(path).release()
 
 
-def test_a_note_is_for_the_next_owner(tmp_path: Path) -> None:
+def test_the_next_owner_is_told_whether_it_was_closed(tmp_path: Path) -> None:
     lock = FileLock(tmp_path / "s.db")
-    assert lock.note == ""
-    lock.leave_note("normal")
-    lock.leave_note("full")
+    assert not lock.left_open
+    assert not lock.needs_log
+    for is_open, has_log, note in (
+        (True, True, "open"),
+        (False, True, "logged"),
+        (False, False, "closed"),
+    ):
+        lock.mark(is_open=is_open, has_log=has_log)
+        lock.release()
+        lock = FileLock(tmp_path / "s.db")
+        assert (lock.left_open, lock.needs_log) == (is_open, has_log)
+        assert text(tmp_path / "s.db") == [str(os.getpid()), note]
     lock.release()
-    again = FileLock(tmp_path / "s.db")
-    assert again.note == "full"
-    assert text(tmp_path / "s.db") == [str(os.getpid()), "full"]
-    again.release()
 
 
-def test_a_lock_file_of_an_older_version_says_nothing(tmp_path: Path) -> None:
+def test_a_lock_file_without_a_note_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "s.db.lock").write_text("123456789", encoding="ascii")
     lock = FileLock(tmp_path / "s.db")
-    assert lock.note == ""
+    assert not lock.left_open
     lock.release()
 
 
@@ -56,17 +61,19 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_the_lock_goes_with_its_process_however_that_ends(tmp_path: Path) -> None:
     script = (
-        "import sys, time\nfrom pathlib import Path\n"
+        "import sys\nfrom pathlib import Path\n"
         "from actorflow.engine.stores.sqlite.lock import FileLock\n"
-        "lock = FileLock(Path(sys.argv[1]))\nprint('locked', flush=True)\ntime.sleep(600)\n"
+        "lock = FileLock(Path(sys.argv[1]))\nprint('locked', flush=True)\nsys.stdin.read()\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path / "s.db")],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
+    assert process.stdin is not None
     try:
         assert process.stdout.readline() == "locked\n"
         with pytest.raises(StoreBusy, match=f"process {process.pid}"):
@@ -74,6 +81,7 @@ def test_the_lock_goes_with_its_process_however_that_ends(tmp_path: Path) -> Non
     finally:
         process.kill()
         process.wait(PATIENCE)
+        process.stdin.close()
         process.stdout.close()
     FileLock(tmp_path / "s.db").release()
 
@@ -115,7 +123,7 @@ store = SqliteStore(path)
 store.commit([Change("a", kind="k", expected=0, state=b"1")])
 ((_, byte, count),) = msvcrt.held
 assert byte > 1_000 and count == 1, "the text must stay readable for others"
-assert Path(f"{path}.lock").read_text().split() == [str(os.getpid()), "full"]
+assert Path(f"{path}.lock").read_text().split() == [str(os.getpid()), "open"]
 try:
     SqliteStore(path)
 except StoreBusy as error:

@@ -270,7 +270,6 @@ def test_closing_kills_what_hangs_and_it_begins_again(tmp_path: Path, notes: Pat
         assert [row.id for row in rows(again, "tasks")] == ["a"]
 
 
-
 EXIT = """
 import sys
 from actorflow.engine.engine import Engine

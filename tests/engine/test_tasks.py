@@ -88,7 +88,10 @@ def test_a_held_task_is_answered_later_and_only_once(engine: Engine, script: Scr
     assert not engine.return_task("unknown", 2)
     script.wait(3)
     quiet(engine)
-    assert state_of(engine, "x") == [1, {"kind": "ValueError", "message": "no", "outcome": "failed"}]
+    assert state_of(engine, "x") == [
+        1,
+        {"kind": "ValueError", "message": "no", "outcome": "failed"},
+    ]
 
 
 def test_a_task_that_fails_is_tried_again_with_longer_waits(
@@ -140,7 +143,9 @@ def test_the_last_failure_is_told_to_the_execution(engine: Engine, script: Scrip
     ask(engine, "a")
     script.wait(2)
     quiet(engine)
-    assert state_of(engine, "x") == [{"kind": "ValueError", "message": "never", "outcome": "failed"}]
+    assert state_of(engine, "x") == [
+        {"kind": "ValueError", "message": "never", "outcome": "failed"}
+    ]
 
 
 def test_a_result_that_cannot_be_stored_is_a_failure(engine: Engine, script: Script) -> None:
@@ -615,7 +620,7 @@ def test_an_answer_that_cannot_be_processed_is_a_dead_letter_and_its_task_is_ove
 ) -> None:
     def step(state: Any, message: Any) -> Any:
         if isinstance(message, TaskEnded):
-            raise ValueError("no")
+            raise ValueError("no")  # noqa: TRY004 - any error
         return asking(state, message)
 
     engine = reopen()
@@ -641,7 +646,9 @@ def test_an_answer_that_is_displaced_ends_its_task() -> None:
 
     script = Script(
         step,
-        behaviour=lambda: Unique(key=lambda each: "same" if isinstance(each, TaskEnded) else id(each)),
+        behaviour=lambda: Unique(
+            key=lambda each: "same" if isinstance(each, TaskEnded) else id(each)
+        ),
     )
     with Engine() as engine:
         engine.register(script)

@@ -152,7 +152,7 @@ noise = st.lists(
 ).map("".join) | st.text(max_size=40)
 """Texts that are mostly none."""
 
-_NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+_NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 _TEXTS = st.text(max_size=8) | st.sampled_from(
     ["f", "0", "a b", "$(x)", "it's", '"', "start", "end", "step", "count", "a$", "\n"]
 )

@@ -184,6 +184,22 @@ def test_m24_locks_that_other_threads_held_are_free_in_the_child() -> None:
     )
 
 
+def test_m24_a_child_can_wait_for_messages_whatever_lock_was_held_at_the_fork() -> None:
+    in_child(
+        """
+        from actorflow.runtime.worker import accumulation
+
+        threading.Thread(target=accumulation._MARKING.acquire).start()
+
+        def check():
+            with af.spawn(lambda batch, state: state) as worker:
+                worker.push_block(1, timeout=20)
+
+        fork(check)
+        """
+    )
+
+
 def test_m24_a_thread_of_the_pool_that_forks_runs_nothing_else_in_the_child() -> None:
     in_child(
         """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import EngineClosed, UnknownKind
 from actorflow.engine.execution.live import WINDOW, Live, failure_of
+from actorflow.engine.execution.run import message_to_parent
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, Duplicate, NewDead
 from actorflow.runtime.errors import Rejected, StopTimeout, near
@@ -103,6 +104,7 @@ class Host:
     ) -> list[tuple[Any, Exception | None]]:
         """Hand messages from outside to their executions; return the callers to tell now."""
         told: list[tuple[Any, Exception | None]] = []
+        repeated: list[tuple[Append, Any]] = []
         arrived: dict[str, _Arrival] = {}
         at = 0
         for append in appends:
@@ -115,8 +117,7 @@ class Host:
             if append.keys is not None:
                 duplicate = next((row for row in some if type(row) is Duplicate), None)
                 if duplicate is not None:
-                    error = self._first_outcome(duplicate)
-                    told += [(each, error) for each in append.waiting]
+                    repeated.append((append, duplicate.id))
                     continue
             arrival.rows += some
             if append.processed is not None:
@@ -126,11 +127,21 @@ class Host:
         for execution, arrival in arrived.items():
             if arrival.rows:
                 told += self._hand_over(execution, arrival, fetched.get(execution))
+        for append, number in repeated:
+            told += self._ask_outcome(append, number)
         return told
 
-    def _first_outcome(self, duplicate: Duplicate) -> Exception | None:
-        """Return what the first message with the same key came to, as far as it failed."""
-        letter = self._core.store.dead_letter(duplicate.id)
+    def _ask_outcome(self, append: Append, number: Any) -> list[tuple[Any, Exception | None]]:
+        """Have those told what became of a message who have sent it once more."""
+        live = self._live.get(append.execution)
+        if live is not None:
+            live.tell_outcome(append.waiting, number)
+            return []
+        return [(each, self.refusal_of(number)) for each in append.waiting]
+
+    def refusal_of(self, number: Any) -> Exception | None:
+        """Return why a message became a dead letter, if it did. Any thread."""
+        letter = self._core.store.dead_letter(number)
         return None if letter is None else Rejected(letter.error)
 
     def deliver_rows(
@@ -156,14 +167,8 @@ class Host:
     ) -> list[tuple[Any, Exception | None]]:
         """Accumulate stored messages, or leave them in the store for later."""
         live = self._live.get(execution)
-        if not self._core.resumed:
-            return [(each, None) for each, _ in arrival.acks]
-        if self._core.closed:
-            if live is not None:
-                live.behind = True  # nothing may overtake these
-            error = EngineClosed("the engine has been closed; the message is stored")
-            for waiter in arrival.waiters.values():
-                waiter.resolve(error)
+        if not self._core.resumed or self._core.closed:
+            self._leave(live, arrival)
             return [(each, None) for each, _ in arrival.acks]
         if live is None or live.has_ended:
             live = self._wake(execution, arrival.kind, row)
@@ -176,9 +181,19 @@ class Host:
             live.behind = True
             live.late.update(arrival.waiters)
             if live.held < _LOW:
-                self.catch_up(live)
+                self._catch_up_soon(live)
             return [(each, None) for each, _ in arrival.acks]
         return self._let_in(live, arrival.rows, arrival.waiters, arrival.acks)
+
+    def _leave(self, live: Live | None, arrival: _Arrival) -> None:
+        """Leave messages in the store, because nothing runs yet, or any more."""
+        error = None  # where nothing ever runs, to be stored is all that they wait for
+        if self._core.closed:
+            error = EngineClosed("the engine has been closed; the message is stored")
+        if live is not None:
+            live.behind = True  # nothing may overtake these
+        for waiter in arrival.waiters.values():
+            waiter.resolve(error)
 
     def _let_in(
         self, live: Live, rows: list[MessageRow], waiters: dict[Any, Any], acks: Sequence[Any]
@@ -310,9 +325,21 @@ class Host:
         )
         self._core.writer.submit(change, None, insist=True)
 
+    def _catch_up_soon(self, live: Live) -> None:
+        """Read on in the store once all that the last commit has stored is delivered.
+
+        Otherwise what was stored by that commit would be read, and then delivered once more.
+        """
+        if not live.reading:
+            live.reading = True
+            self._core.writer.call(partial(self.catch_up, live))
+
     def catch_up(self, live: Live) -> None:
         """Read on in the store, where an execution has more there than in memory."""
         core = self._core
+        live.reading = False
+        if core.closed or live.has_ended or not live.behind:
+            return
         try:
             page = core.store.pending(execution=live.id, after=live.last, limit=WINDOW)
         except Exception as error:  # noqa: BLE001 - they are stored, and read again
@@ -332,7 +359,7 @@ class Host:
                 if chosen:
                     live.behind = True
                     break
-                if self._core.writer.commit([Change(live.id, attempted=(row.id,))]) is not None:
+                if not self._count_attempt(live, row):
                     live.behind = True
                     self._read_later((live.id,), None)
                     return
@@ -346,6 +373,12 @@ class Host:
                 waiter.resolve(error)
         elif live.behind:
             self._core.writer.call(partial(self.catch_up, live))
+
+    def _count_attempt(self, live: Live, row: MessageRow) -> bool:
+        """Note that a run begins again after a crash; return whether that is stored."""
+        if not self._core.store.left_open:  # it was closed meanwhile: that was no crash
+            return True
+        return self._core.writer.commit([Change(live.id, attempted=(row.id,))]) is None
 
     def _bury_crasher(self, live: Live, row: MessageRow) -> None:
         live.last = row.id
@@ -412,12 +445,13 @@ class Host:
                 waiter.resolve(error)
             try:
                 row = core.store.execution(live.id)
-            except Exception as failure:  # noqa: BLE001 - it stays as it is
-                log.error("the store cannot be read", exc_info=failure)
+            except Exception as unread:  # noqa: BLE001 - it stays as it is
+                log.error("the store cannot be read", exc_info=unread)
                 return
             if row is None or row.status != Status.ACTIVE:
                 core.watchers.tell(live.id)
                 return
+            failure = failure_of(error)
             change = Change(
                 live.id,
                 kind=row.kind,
@@ -425,17 +459,25 @@ class Host:
                 state=row.state,
                 version=row.version,
                 status=Status.FAILED,
-                error=core.encode_failure(failure_of(error)),
+                error=core.encode_failure(failure),
                 at=core.clock.now(),
             )
-            core.writer.submit(change, lambda change, _: core.watchers.tell(change.execution))
+            if row.parent is not None:
+                change.messages = (
+                    message_to_parent(row.parent, live.id, Status.FAILED, error=failure),
+                )
+            core.writer.submit(change, left)
+
+        def left(change: Change, _error: Exception | None) -> None:
+            self.deliver_rows(change.rows)
+            core.watchers.tell(live.id)
 
         core.writer.call(leave)
 
     def settle(self, live: Live) -> None:
         """Retire an execution that has ended, or read on; note one that may retire soon."""
         if live.behind and live.held < _LOW and not self._core.closed:
-            self.catch_up(live)
+            self._catch_up_soon(live)
             return
         over = live.status in ENDED
         if over and not live.displaced and self._retire(live):
@@ -507,12 +549,16 @@ class Host:
         return False
 
     def forget(self, live: Live) -> None:
-        """Let go of an execution that came to nothing: there is one of that id already."""
+        """Let go of an execution that came to nothing: there is one of that id already.
+
+        What was handed to it meanwhile is stored, and goes to the other one.
+        """
+        if live.port is not None:
+            live.port.finish()
         if self._live.get(live.id) is live:
             del self._live[live.id]
             self._unread.add(live.id)
-        if live.port is not None:
-            live.port.finish()
+            self._core.writer.call(partial(self._read_again, [live.id]))
 
     def keep_waiting(self, ticket: Ticket) -> None:
         """Keep a message that is not processed because the engine is being closed.

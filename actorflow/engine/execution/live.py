@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import Failure, Message, pack, unpack
 from actorflow.engine.errors import EngineClosed, text_of
-from actorflow.engine.execution.run import AlreadyThere, Run, RunFailed, answered
+from actorflow.engine.execution.run import (
+    AlreadyThere,
+    Run,
+    RunFailed,
+    answered,
+    message_to_parent,
+)
 from actorflow.engine.kind import Options, Status
 from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead
 from actorflow.runtime.errors import Displaced, WorkerStopped
@@ -91,6 +97,14 @@ class Ticket:
             self.waiter.resolve(error)
             self.waiter = None
 
+    def leave(self, error: BaseException) -> None:
+        """Leave it in the store, for code that can read the execution. In the lane's thread."""
+        if self.task is not None:  # only the task is stored
+            self.live.core.board.store_answer(self.task, *self.packed())
+        if self.waiter is not None:
+            self.waiter.resolve(error)
+            self.waiter = None
+
     def packed(self) -> tuple[str, bytes]:
         """Return the type and body under which it is stored."""
         item = self.item
@@ -120,8 +134,8 @@ class Live:
 
     __slots__ = (
         "_door", "_gate", "behind", "broken", "core", "creates", "displaced", "fetched", "held",
-        "id", "kind", "last", "late", "loaded", "noted", "options", "parent", "port", "revision",
-        "state", "status", "unstored",
+        "id", "kind", "last", "late", "loaded", "noted", "options", "parent", "port", "reading",
+        "refusals", "revision", "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -131,6 +145,10 @@ class Live:
         self.kind = kind
         self.loaded = False
         self.noted = False
+        self.reading = False
+        """Somebody is about to read its messages from the store."""
+        self.refusals: dict[Any, BaseException] = {}
+        """Messages that were given up, until their dead letters are stored."""
         self.revision: Any = NEVER_RUN
         self.state: Any = None
         self.status = Status.ACTIVE if row is None else Status(row.status)
@@ -250,6 +268,7 @@ class Live:
         assert door is not None  # noqa: S101 - only those with a door submit themselves
         while door:
             pairs, acks = door.popleft()
+            told: Sequence[tuple[Any, BaseException | None]]
             try:
                 if self.port is None:
                     self._open()
@@ -257,7 +276,10 @@ class Live:
                         pairs = self._unwrapped(pairs)
                         for at, (more, others) in enumerate(door):
                             door[at] = self._unwrapped(more), others
-                told = self._offer(pairs, acks)
+                if pairs:
+                    told = self._offer(pairs, acks)
+                else:  # they ask what became of an earlier one
+                    told = [(each, self._outcome_of(number)) for each, number in acks]
             except BaseException as error:  # noqa: BLE001 - a user's code: others go on
                 log.error("messages refused", execution=self.id, exc_info=error)
                 self._refuse(pairs, acks, error)
@@ -297,6 +319,22 @@ class Live:
             found[given.id] = refusal
             self.give_up(given, refusal)
         return [(waiter, found.get(number)) for waiter, number in acks]
+
+    def tell_outcome(self, waiting: Sequence[Any], number: Any) -> None:
+        """Tell those who have sent a message once more what became of it. Writer's thread.
+
+        Where it waits at the door, nobody knows yet: then they wait there, too.
+        """
+        if self._door is not None and (self._door or not self._gate):
+            self._door.append(([], [(each, number) for each in waiting]))
+            self._enter()
+            return
+        error = self._outcome_of(number)
+        for each in waiting:
+            each.resolve(error)
+
+    def _outcome_of(self, number: Any) -> BaseException | None:
+        return self.refusals.get(number) or self.core.host.refusal_of(number)
 
     def _refuse(
         self, pairs: list[tuple[Any, Ticket]], acks: Sequence[Any], error: BaseException
@@ -364,6 +402,8 @@ class Live:
             dead=(NewDead(ticket.id, self.id, kind, body, text),),
             finished_tasks=answered((ticket,)),
         )
+        if ticket.id is not None:
+            self.refusals[ticket.id] = error
         self.submit_letter(change, error, ticket)
 
     def submit_letter(
@@ -379,7 +419,12 @@ class Live:
             change.expected = NEVER_RUN
             change.version = getattr(self.kind, "version", 1)
             change.status = Status.FAILED
-            change.error = core.encode_failure(failure_of(error))
+            failure = failure_of(error)
+            change.error = core.encode_failure(failure)
+            if self.parent is not None:
+                change.messages = (
+                    message_to_parent(self.parent, self.id, Status.FAILED, error=failure),
+                )
             self.add_creation(change)
 
         def committed(change: Change, failure: Exception | None) -> None:
@@ -389,14 +434,16 @@ class Live:
                     ticket.consume(AlreadyThere(self.id))
                 return
             if change.refusal is not None:  # it has run meanwhile: only the letter counts
-                change.expected, change.refusal = None, None
+                change.expected, change.refusal, change.messages = None, None, ()
                 core.writer.submit(change, committed, insist=True)
                 return
             if ticket is not None:
+                self.refusals.pop(ticket.id, None)
                 ticket.consume(failure or error)
             if change.expected is not None and failure is None:
                 self.creates = None
                 self.loaded = False
+                core.host.deliver_rows(change.rows)
                 core.watchers.tell(self.id)
             core.host.settle(self)
 

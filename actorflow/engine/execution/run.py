@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
+from math import inf, isfinite
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw
+
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import ChildEnded, Message, pack
-from actorflow.engine.errors import ExecutionEnded, KindMismatch
+from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Context, Outcome, Status
@@ -28,15 +31,18 @@ from actorflow.engine.stores.protocol import (
 )
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
+from actorflow.runtime.log import log
 from actorflow.runtime.worker.deferred import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from actorflow.engine.execution.live import Live, Ticket
+    from actorflow.engine.kind import NewTask, SetTimer
 
 __all__ = ["BUDGET", "AlreadyThere", "Run", "RunFailed", "answered", "change_of"]
 
+_AGAIN = 1.0  # seconds after which a state is read again that could not be
 BUDGET = 0.5
 """Seconds that one run may take before it has to leave the rest for the next."""
 
@@ -86,37 +92,20 @@ def change_of(live: Live, outcome: Outcome) -> Change:
         _add_messages(live, outcome, change)
     if outcome.timers:
         change.timers = [
-            TimerRow(name, check_id(timer.id, "a timer"), float(timer.at), encode(timer.body))
+            TimerRow(name, check_id(timer.id, "a timer"), _moment(timer), encode(timer.body))
             for timer in outcome.timers
         ]
-    if outcome.cancelled_timers:
-        change.cancelled_timers = [(name, timer) for timer in outcome.cancelled_timers]
     if outcome.tasks:
-        change.tasks = [
-            TaskRow(
-                check_id(task.id, "a task"),
-                name,
-                check_id(task.tasker, "a tasker"),
-                encode(task.body),
-                0,
-                float(task.due),
-                task.timeout,
-                task.retries,
-                task.priority,
-                task.tell_start,
-            )
-            for task in outcome.tasks
-        ]
-    change.finished_tasks = outcome.cancelled_tasks
+        change.tasks = [_task_row(name, task) for task in outcome.tasks]
     if outcome.watches:
         change.watches = [
             WatchRow(name, check_id(watch.id, "a watch"), kind.name, encode(watch.body))
             for watch in outcome.watches
         ]
-    if outcome.cancelled_watches:
-        change.cancelled_watches = [(name, watch) for watch in outcome.cancelled_watches]
+    if outcome.cancelled_timers or outcome.cancelled_tasks or outcome.cancelled_watches:
+        _add_cancellations(name, outcome, change)
     if outcome.history:
-        change.history = [encode(entry) for entry in outcome.history]
+        change.history = [_encode_entry(entry) for entry in outcome.history]
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
@@ -126,6 +115,64 @@ def change_of(live: Live, outcome: Outcome) -> Change:
             message_to_parent(live.parent, name, change.status, outcome.result, outcome.error),
         ]
     return change
+
+
+def _moment(timer: SetTimer) -> float:
+    if not _is_moment(timer.at):
+        msg = f"timer {timer.id!r} has at={timer.at!r:.40}: give a moment, as in context.now + 60"
+        raise ValueError(msg)
+    return float(timer.at)
+
+
+def _task_row(execution: str, task: NewTask) -> TaskRow:
+    for name, value, fits, example in (
+        ("due", task.due, _is_moment(task.due), "context.now"),
+        ("timeout", task.timeout, _is_span(task.timeout), "60.0, or None"),
+        ("retries", task.retries, task.retries is None or _is_count(task.retries), "3, or None"),
+        ("priority", task.priority, isinstance(task.priority, int), "0"),
+    ):
+        if not fits:
+            msg = f"task {task.id!r} has {name}={value!r:.40}: give a number, as in {example}"
+            raise ValueError(msg)
+    return TaskRow(
+        check_id(task.id, "a task"),
+        execution,
+        check_id(task.tasker, "a tasker"),
+        bodies.encode(task.body),
+        0,
+        float(task.due),
+        task.timeout,
+        task.retries,
+        task.priority,
+        task.tell_start,
+    )
+
+
+def _is_moment(value: Any) -> bool:
+    return isinstance(value, (int, float)) and isfinite(value)
+
+
+def _is_span(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and 0 < value < inf)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _add_cancellations(name: str, outcome: Outcome, change: Change) -> None:
+    change.cancelled_timers = [
+        (name, check_id(timer, "a timer")) for timer in outcome.cancelled_timers
+    ]
+    change.finished_tasks = [check_id(task, "a task") for task in outcome.cancelled_tasks]
+    change.cancelled_watches = [
+        (name, check_id(watch, "a watch")) for watch in outcome.cancelled_watches
+    ]
+
+
+def _encode_entry(entry: Any) -> bytes:
+    """Return an entry of the history as bytes, which the kind may have made itself."""
+    return bytes(entry) if type(entry) is Raw else bodies.encode(entry)
 
 
 def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:
@@ -139,7 +186,10 @@ def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:
             NewMessage(check_id(child.id, "a child"), "message", encode(child.body))
             for child in outcome.children
         ),
-        *(NewMessage(child, "cancel", b"\xc0") for child in outcome.cancelled_children),
+        *(
+            NewMessage(check_id(child, "a child"), "cancel", b"\xc0")
+            for child in outcome.cancelled_children
+        ),
     ]
     change.creates = [
         *(
@@ -197,8 +247,13 @@ class Run:
         failpoint("run.fetch")
         try:
             live.load()
+        except StoreRefused as error:  # it is there, and is read again
+            self._start_later(error)
+            return
         except Exception as error:  # noqa: BLE001 - this execution has failed, others go on
             live.core.host.break_off(live, error)
+            for ticket in self.tickets:
+                ticket.leave(error)
             self._done()
             return
         if live.status in ENDED:
@@ -219,10 +274,25 @@ class Run:
             if type(outcome) is not Outcome and inspect.isawaitable(outcome):
                 LOOP.call_soon(partial(LOOP.spawn, lambda: self._await(outcome)))
                 return
+            if type(outcome) is Deferred:
+                outcome.then(self._resume)
+                return
             self._conclude(outcome)
         except BaseException as error:
             live.loaded = False  # it may have changed the state in place
             raise RunFailed(error) from error
+
+    def _start_later(self, error: StoreRefused) -> None:
+        """Start again when the store can perhaps be read."""
+        live = self.live
+        core = live.core
+        log.error("the state cannot be read; trying again", execution=live.id, error=str(error))
+
+        def again() -> None:
+            if live.port is not None:
+                live.port.submit(self)
+
+        core.clock.call_at(core.clock.now() + _AGAIN, again)
 
     def run(self) -> None:
         """Run again, after a lost race."""
@@ -236,6 +306,17 @@ class Run:
         try:
             self._conclude(await outcome, may_block=False)
         except BaseException as error:  # noqa: BLE001 - goes to the executor
+            self.live.loaded = False
+            self._done(RunFailed(error))
+
+    def _resume(self, error: BaseException | None, outcome: Any) -> None:
+        """Go on with what a kind has deferred. In the thread that resolves it."""
+        try:
+            if error is None:
+                self._conclude(outcome, may_block=False)
+        except BaseException as failure:  # noqa: BLE001 - goes to the executor
+            error = failure
+        if error is not None:
             self.live.loaded = False
             self._done(RunFailed(error))
 
@@ -312,10 +393,13 @@ class Run:
         elif error is not None:
             self._done(RunFailed(error))
         elif refusal is not None and refusal.reason == "exists":
-            live.core.host.forget(live)
+            host = live.core.host
+            host.forget(live)
             for ticket in self.tickets:
                 ticket.consume(AlreadyThere(live.id))
             self._done()
+            if live.held or live.behind:  # messages for the one that is there
+                host.read_now(live.id)
         elif refusal is not None and refusal.reason == "clash":
             self._done(RunFailed(_mismatch(refusal.execution)))
         elif live.port is not None:  # somebody else has written: run on the newer state

@@ -16,6 +16,7 @@ from actorflow.engine import bodies
 from actorflow.engine.kind import Options, Outcome
 from actorflow.engine.operations.dead_letters import Letters
 from actorflow.runtime.errors import BadOption
+from actorflow.runtime.worker.deferred import Deferred
 from actorflow.runtime.worker.failure import failure_policy
 from actorflow.runtime.worker.jobs import kind_of
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
@@ -129,7 +130,19 @@ class WorkerKind:
             state = bodies.decode(job.first)
         if job.asynchronous:
             return self._run_async(job, state, batch)
-        return Outcome(state=job.do(batch, state))
+        result = job.do(batch, state)
+        if type(result) is Deferred:
+            return self._run_later(result)
+        return Outcome(state=result)
+
+    def _run_later(self, result: Deferred) -> Deferred:
+        made = Deferred()
+
+        def go_on(error: BaseException | None, state: Any) -> None:
+            made.resolve(error, None if error is not None else Outcome(state=state))
+
+        result.then(go_on)
+        return made
 
     async def _run_async(self, job: Job, state: Any, batch: Any) -> Outcome:
         return Outcome(state=await job.do(batch, state))

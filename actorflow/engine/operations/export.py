@@ -7,13 +7,20 @@ is lost by that, else as base64 of the stored bytes.
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import StoreBroken
-from actorflow.engine.stores.protocol import Change, DeadRow, TaskRow, TimerRow
+from actorflow.engine.errors import StoreBroken, StoreConflict
+from actorflow.engine.stores.protocol import (
+    DeadRow,
+    ExecutionRow,
+    HistoryRow,
+    MessageRow,
+    TaskRow,
+    TimerRow,
+    WatchRow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,13 +29,27 @@ if TYPE_CHECKING:
 
 __all__ = ["export_lines", "import_lines", "readable"]
 
-_FORMAT = 1
-_TABLES = ("executions", "messages", "timers", "tasks", "history", "dead")
-_AT_ONCE = 1_000
+_FORMAT = 2
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "meta": ("name", "value"),
+    "executions": ExecutionRow._fields,
+    "messages": MessageRow._fields,
+    "timers": TimerRow._fields,
+    "tasks": TaskRow._fields,
+    "watches": WatchRow._fields,
+    "history": HistoryRow._fields,
+    "dead": DeadRow._fields,
+    "keys": ("execution", "key", "message", "at"),
+}
+_BYTES = {"state", "body", "result"}  # and the error of an execution; that of a letter is text
+
+
+def _is_bytes(table: str, field: str) -> bool:
+    return field in _BYTES or (table, field) == ("executions", "error")
 
 
 def readable(data: bytes | None) -> Any:
-    """Give bytes as plain data that JSON can show, or as base64."""
+    """Return bytes as plain data that JSON can show, or as base64."""
     if data is None:
         return None
     try:
@@ -47,64 +68,45 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def export_lines(store: Store) -> Iterator[str]:
-    """Give a store as lines of JSON, without line ends."""
+    """Return a store as lines of JSON, without line ends: all rows of one moment, one at a time."""
+    rows = store.snapshot()
     yield json.dumps({"actorflow": _FORMAT})
-    for table in _TABLES:
-        for row in store.rows(table):
-            fields = {
-                name: readable(value) if name in {"state", "body"} else value
-                for name, value in row._asdict().items()
-            }
-            yield json.dumps({"table": table, **fields})
+    for table, row in rows:
+        fields = {
+            field: readable(value) if _is_bytes(table, field) else value
+            for field, value in zip(_FIELDS[table], row, strict=True)
+        }
+        yield json.dumps({"table": table, **fields})
 
 
 def import_lines(store: Store, lines: Iterable[str]) -> int:
-    """Put what was exported into a new store; give the number of rows.
-
-    Messages keep their order and get new numbers; executions begin at revision 1.
+    """Put what was exported into a new store, all of it or nothing; return the number of rows.
 
     Raises:
-        StoreBroken: the lines are not what `export_lines` gives, or the store is not empty.
+        StoreBroken: the lines are not what `export_lines` returns, or the store is not empty.
 
     """
-    if next(store.rows("executions", limit=1), None) is not None:
-        msg = "only an empty store can take an import: name a new file"
-        raise StoreBroken(msg)
-    rows = iter(lines)
+    given = iter(lines)
     try:
-        header = json.loads(next(rows, "null"))
+        header = json.loads(next(given, "null"))
         if not isinstance(header, dict) or header.get("actorflow") != _FORMAT:
             msg = f"the first line must be {json.dumps({'actorflow': _FORMAT})}"
             raise StoreBroken(msg)
-        count = 0
-        while part := [_change(json.loads(line)) for line in itertools.islice(rows, _AT_ONCE)]:
-            store.commit(part)
-            count += len(part)
-    except (ValueError, KeyError, TypeError) as error:
+        return store.restore(_row(json.loads(line)) for line in given)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         msg = f"not an export of a store: {error!r}"
         raise StoreBroken(msg) from error
-    return count
+    except StoreConflict as error:
+        msg = f"cannot be imported: {error}; name a new file"
+        raise StoreBroken(msg) from error
 
 
-def _change(row: dict[str, Any]) -> Change:
-    table, name = row["table"], row.get("execution", "")
-    body = _bytes(row.get("body")) or b""
-    if table == "executions":
-        change = Change(row["id"], kind=row["kind"], status=row["status"], at=row["updated"])
-        if row["revision"]:
-            change.expected, change.state = 0, _bytes(row["state"])
-        else:
-            change.creates = [(row["id"], row["kind"])]
-        return change
-    if table == "messages":
-        return Change(name, messages=[(name, body)], at=row["at"])
-    if table == "timers":
-        return Change(name, timers=[TimerRow(name, row["id"], row["due"], body)])
-    if table == "tasks":
-        task = TaskRow(row["id"], name, row["tasker"], body, row["attempts"], row["due"])
-        return Change(name, tasks=[task])
-    if table == "history":
-        return Change(name, history=[body], at=row["at"])
-    if table == "dead":
-        return Change(name, dead=[DeadRow(0, name, body, row["error"], row["at"])])
-    raise KeyError(table)
+def _row(fields: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    table = fields.pop("table")
+    if set(fields) != set(_FIELDS[table]):
+        msg = f"a row of {table} has {sorted(fields)} and not {sorted(_FIELDS[table])}"
+        raise ValueError(msg)
+    return table, tuple(
+        _bytes(fields[field]) if _is_bytes(table, field) else fields[field]
+        for field in _FIELDS[table]
+    )

@@ -32,7 +32,7 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)  # C://orders.db is 
 
 
 def scheme_of(where: Any) -> str | None:
-    """Give the scheme of a URL; `None` for a file.
+    """Return the scheme of a URL; `None` for a file.
 
     >>> scheme_of("nats://one,two/orders"), scheme_of("orders.db"), scheme_of("C://orders.db")
     ('nats', None, None)
@@ -51,9 +51,9 @@ def open_store(
     """Open a store.
 
     Args:
-        where: a file, `":memory:"`, a URL, or a store, which is given back as it is.
+        where: a file, `":memory:"`, a URL, or a store, which is returned as it is.
         durability: what a commit has outlived when it returns; see `SqliteStore`.
-        check: verify what is there, as far as the store can.
+        check: verify what is there, as far as the store can; `False` accepts the loss of a log.
         read_only: look, while another process may be writing.
 
     Raises:

@@ -409,7 +409,10 @@ class Store(Protocol):
     def history(
         self, execution: str, *, after: Cursor | None = None, limit: int = 1_000
     ) -> Page[HistoryRow]:
-        """Return what happened to an execution, oldest first."""
+        """Return what happened to an execution, oldest first.
+
+        `after` may also be the id of an entry: what follows it.
+        """
 
     def dead(
         self, *, execution: str | None = None, after: Cursor | None = None, limit: int = 1_000

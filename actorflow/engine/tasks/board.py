@@ -3,8 +3,9 @@
 A task is stored when its execution commits, handed out after, and removed in the same commit that
 stores its result: at least once, each time with the same id to deduplicate by.
 
-Attempts are counted, also those that ended with the process: a task that is read from the store may
-have been under way when an earlier process died, so before it begins again, that is noted there.
+Attempts are counted, also those that ended with the process: where a store was not closed, a task
+that is read from it may have been under way when an earlier process died. Before it begins again,
+that is noted there.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Board:
         self._of: dict[str, set[str]] = {}  # by execution: its tasks in memory
         self._held: dict[str, int] = {}  # by tasker: how many of its tasks are in memory
         self._behind: set[str] = set()  # taskers with tasks in the store that are not in memory
+        self._fresh: set[str] = set()  # tasks that are not in memory, and that nobody has begun
         self._ended: set[str] = set()  # tasks that have a result which is not committed yet
         self.done = 0
         self.failed = 0
@@ -101,11 +103,17 @@ class Board:
             if tasker is None:
                 if row.tasker not in self._behind:
                     log.warning("no such tasker; its tasks wait", tasker=row.tasker, task=row.id)
-                self._behind.add(row.tasker)
+                self._leave_behind(row)
             elif row.tasker in self._behind or self._held.get(row.tasker, 0) >= _WINDOW:
-                self._behind.add(row.tasker)
+                self._leave_behind(row)
             else:
                 self._take(tasker, _Open(row))
+
+    def _leave_behind(self, row: TaskRow) -> None:
+        """Leave a new task in the store; it is read when its tasker has room."""
+        self._behind.add(row.tasker)
+        if self._core.store.left_open:
+            self._fresh.add(row.id)
 
     def _take(self, tasker: Tasker, task: _Open) -> None:
         row = task.row
@@ -156,7 +164,11 @@ class Board:
         self._behind.add(name)
 
     def _recover(self, tasker: Tasker, row: TaskRow) -> None:
-        """Hand out a task that an earlier process may have begun."""
+        """Hand out a task that an earlier process may have begun, if that did not end well."""
+        if not self._core.store.left_open or row.id in self._fresh:
+            self._fresh.discard(row.id)
+            self._take(tasker, _Open(row))
+            return
         again = row._replace(attempts=row.attempts + 1)
         if again.attempts > max(self._retries(tasker, row), CRASHES):
             self._note(_Open(row))
@@ -261,6 +273,7 @@ class Board:
                 stored = None if task in self._ended else self._core.store.task(task)
                 if stored is None or attempts is not None:
                     return None
+                self._fresh.discard(task)
                 self._ended.add(task)
                 return stored
             if attempts is not None and found.row.attempts != attempts:
@@ -279,8 +292,10 @@ class Board:
             self._core.writer.call(lambda: self._catch_up(row.tasker))
         return row
 
-    def succeed(self, task: str, value: Any) -> bool:
+    def succeed(self, task: str, value: Any, done: Any = None) -> bool:
         """Store the result of a task as a message to its execution; return whether it counts.
+
+        `done` is resolved when it is stored, if it counts.
 
         Raises:
             NotStorable: the value is not plain data; the task stays open.
@@ -291,18 +306,22 @@ class Board:
         if row is None:
             return False
         self.done += 1
-        self._end(row, TaskEnded(None, self._core.clock.now(), task, "ok", bodies.decode(data)))
+        ended = TaskEnded(None, self._core.clock.now(), task, "ok", bodies.decode(data))
+        self._end(row, ended, done)
         return True
 
-    def fail(self, task: str, error: BaseException) -> bool:
-        """Store the failure of a task as a message to its execution; return whether it counts."""
+    def fail(self, task: str, error: BaseException, done: Any = None) -> bool:
+        """Store the failure of a task as a message to its execution; return whether it counts.
+
+        `done` is resolved when it is stored, if it counts.
+        """
         row = self._close_task(task)
         if row is None:
             return False
-        self._end_failed(row, error)
+        self._end_failed(row, error, done)
         return True
 
-    def _end_failed(self, row: TaskRow, error: BaseException) -> None:
+    def _end_failed(self, row: TaskRow, error: BaseException, done: Any = None) -> None:
         self.failed += 1
         crashed = isinstance(error, (TaskCrashed, TaskTimeout))
         failure = Failure(type(error).__name__, text_of(error))
@@ -315,18 +334,19 @@ class Board:
                 "crashed" if crashed else "failed",
                 error=failure,
             ),
+            done,
         )
 
-    def _end(self, row: TaskRow, ended: TaskEnded) -> None:
-        """Deliver the answer to its execution, or store it where that is not live."""
+    def _end(self, row: TaskRow, ended: TaskEnded, done: Any = None) -> None:
+        """Deliver the answer to its execution; store it where that is not live, or `done` waits."""
         core = self._core
         # A `TaskStarted` is stored, so the answer must not overtake it.
-        quick = not row.tell_start and core.writer.quiet
+        quick = done is None and not row.tell_start and core.writer.quiet
         if quick and core.host.offer(row.execution, ended, task=row):
             return
-        self.store_answer(row, *pack(ended))
+        self.store_answer(row, *pack(ended), done)
 
-    def store_answer(self, row: TaskRow, type: str, body: bytes) -> None:  # noqa: A002
+    def store_answer(self, row: TaskRow, type: str, body: bytes, done: Any = None) -> None:  # noqa: A002
         """Replace a task by a message to its execution. Any thread."""
         core = self._core
         message = NewMessage(row.execution, type, body)
@@ -338,6 +358,8 @@ class Board:
                 core.host.deliver_rows(change.extra)
             else:  # the engine is closed: the task is in the store, and begins again
                 log.warning("the result of a task is lost", task=row.id, error=str(error))
+            if done is not None:
+                done.resolve(error, answer=bool(change.extra))
 
         core.writer.submit(change, committed, insist=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from actorflow.engine.tasks.board import Board
     from actorflow.runtime.lanes.lane import Lane
 
-__all__ = ["HOLD", "Task", "Tasker"]
+__all__ = ["HOLD", "Task", "Tasker", "function_of"]
 
 
 class _Hold:
@@ -67,6 +68,20 @@ class Task:
     def heartbeat(self) -> bool:
         """Ask for another `timeout` seconds; return whether the task is still wanted."""
         return self._beat()
+
+
+def function_of(do: Callable[..., Any] | str, timeout: float | None) -> Callable[..., Any]:
+    """Return the function of a tasker, which may be given as a URL.
+
+    Raises:
+        BadOption: it is text, and not an HTTP URL.
+
+    """
+    if not isinstance(do, str):
+        return do
+    from actorflow.engine.tasks.http import http_tasker  # noqa: PLC0415 - loads urllib
+
+    return http_tasker(do, timeout)
 
 
 class _Ticket:
@@ -226,11 +241,7 @@ class Tasker:
         executor: str = "pool",
         **options: Any,
     ) -> None:
-        given: Any = do
-        if isinstance(given, str):
-            from actorflow.engine.tasks.http import http_tasker  # noqa: PLC0415 - loads urllib
-
-            given = http_tasker(given, timeout)
+        given: Any = function_of(do, timeout)
         if not callable(given):
             msg = f"tasker {name!r} is {do!r}, which cannot be called as tasker(task)"
             raise BadJob(msg)
@@ -257,9 +268,40 @@ class Tasker:
         one_by_one = Chunk(adapted, 1) if adapted.traits.divisible else adapted
         self._worker = spawn(self._start, behaviour=one_by_one, executor=self.lane, **options)
         self._port = Port(self._worker)
+        # Code of a user decides about the order: it is not called by the writer, who would wait.
+        self._door: deque[TaskRow] | None = None if behaviour is None else deque()
+        self._gate: list[None] = [None]  # the token of whoever lets tasks in
 
     def take(self, row: TaskRow) -> None:
-        """Queue a task. Thread-safe."""
+        """Queue a task, or have it queued. Thread-safe."""
+        if self._door is None:
+            self._offer(row)
+            return
+        self._door.append(row)
+        self._enter()
+
+    def _enter(self) -> None:
+        try:
+            self._gate.pop()
+        except IndexError:
+            return  # somebody is at the door
+        POOL.submit(self)
+
+    def run(self) -> None:
+        """Let in what waits at the door. Only the pool calls this."""
+        door = self._door
+        assert door is not None  # noqa: S101 - only those with a door submit themselves
+        while door:
+            row = door.popleft()
+            try:
+                self._offer(row)
+            except BaseException as error:  # noqa: BLE001 - a user's code: other tasks go on
+                self.board.attempt_failed(row, error)
+        self._gate.append(None)
+        if door:  # more has come meanwhile
+            self._enter()
+
+    def _offer(self, row: TaskRow) -> None:
         task = Task(
             row.id,
             row.execution,

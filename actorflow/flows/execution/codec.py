@@ -56,7 +56,10 @@ def tree_from(data: bytes) -> Tree:
 
 
 def encode(execution: Execution) -> bytes:
-    """Return the bytes of an execution. What nodes share is written once."""
+    """Return the bytes of an execution, and note their number in it.
+
+    What nodes share is written once.
+    """
     gathered = Gathered()
     trees: list[bytes] = []
     nodes: dict[str, Node] = {}
@@ -68,7 +71,10 @@ def encode(execution: Execution) -> bytes:
             trees.append(tree_bytes(node.tree))
     lean = execution.__copy__()  # type: ignore[attr-defined] # msgspec does not tell
     lean.nodes = nodes
-    return _encode(_Stored(lean, gathered.payloads, gathered.values, trees))
+    lean.stored = 0
+    data = _encode(_Stored(lean, gathered.payloads, gathered.values, trees))
+    execution.stored = len(data)
+    return data
 
 
 def decode(data: bytes) -> Execution:
@@ -79,4 +85,5 @@ def decode(data: bytes) -> Execution:
         node.payload = payloads[node.payload[_PLACE]]
         if node.tree is not None:
             node.tree = tree_from(stored.trees[node.tree[1]])
+    stored.execution.stored = len(data)
     return stored.execution

@@ -13,6 +13,7 @@ from actorflow.flows.execution.messages import (
     cancel,
     enter,
     failures,
+    intake,
     leave,
     receive,
     tasks,
@@ -21,6 +22,7 @@ from actorflow.flows.execution.messages import (
 )
 from actorflow.flows.execution.run import Run
 from actorflow.flows.execution.state import Execution
+from actorflow.flows.limits import LIMITS, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,13 +48,15 @@ def run(
     taskers: Taskers | None = None,
     rng: Random | None = None,
     observer: Observer | None = None,
+    limits: Limits = LIMITS,
 ) -> RunOutcome:
     """Process ``messages`` and those they emit, first in, first out; return the outcome.
 
     Stops when no message is left, after ``max_messages``, or when ``keep_going()`` (called before
     each message except the first) returns false; the outcome has the messages that are left over.
     ``procedures`` maps names to procedures; ``observer`` is called after each message. Errors of
-    the flow are not raised but become ``failed`` messages.
+    the flow are not raised but become ``failed`` messages, and messages that make no sense are
+    refused.
     """
     one = Run(
         state,
@@ -61,6 +65,7 @@ def run(
         loader=loader or NoLoader(),
         taskers=taskers or NoTaskers(),
         rng=rng,
+        limits=limits,
     )
     return process(one, messages, max_messages, keep_going, observer)
 
@@ -74,7 +79,7 @@ def process(
 ) -> RunOutcome:
     """Process ``messages`` in a new run, as `run` does."""
     queue = run.queue
-    queue.extend(map(dict, messages))
+    queue.extend(intake.accepted(run, messages))
     counters = run.counters
     runs = counters["runs"] = max(counters.get("runs", 0), 0) + 1
     history = run.out.messages
@@ -84,12 +89,15 @@ def process(
         if processed and keep_going is not None and not keep_going():
             break
         message = queue.popleft()
-        if queue:
-            if message["point"] == "terminated":
-                queue.append(message)
-                message = queue.popleft()
-        elif message["point"] == "execute" and (
-            passed := _process_literals(run, message, max_messages - processed, observer)
+        if queue and message["point"] == "terminated":
+            queue.append(message)
+            message = queue.popleft()
+        if "er" not in message and intake.refuses(run, message):
+            continue
+        if (
+            message["point"] == "execute"
+            and not queue
+            and (passed := _process_literals(run, message, max_messages - processed, observer))
         ):
             processed += passed
             continue

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.flows.errors import FlowError, NotFound
+from actorflow.flows.errors import FlowError, LimitExceeded, NotFound
 from actorflow.flows.execution.node import ROOT
 from actorflow.flows.values.paths import (
     del_path,
@@ -22,6 +22,7 @@ from actorflow.flows.values.paths import (
     path_text,
     set_path,
 )
+from actorflow.flows.values.regexes import to_regex
 from actorflow.flows.values.values import (
     MISSING,
     Value,
@@ -29,7 +30,6 @@ from actorflow.flows.values.values import (
     is_regex,
     kind_name,
     to_json,
-    to_regex,
 )
 
 if TYPE_CHECKING:
@@ -255,9 +255,11 @@ def _target_scope(run: Run, node: Node, mode: str, name: str) -> Node:
     return run.touch((owner or nearest_scope(run, node)).nid)
 
 
-def _set(container: Value, path: list[Value], value: Value, what: str) -> Any:
+def _set(run: Run, container: Value, path: list[Value], value: Value, what: str) -> Any:
     try:
-        return set_path(container, path, value)
+        return set_path(container, path, value, run.sizes.limits)
+    except LimitExceeded:
+        raise
     except FlowError as error:
         raise FlowError(f"couldn't set {what}") from error
 
@@ -266,7 +268,10 @@ def write(run: Run, node: Node, payload: Payload, path: list[Value], value: Valu
     """Set ``path`` to ``value``; return the resulting payload."""
     space, rest = _split(path)
     if space == "f":
-        changed: Payload = _set(payload, rest, value, f"field {path_text(rest)}")
+        changed: Payload = _set(run, payload, rest, value, f"field {path_text(rest)}")
+        if len(rest) > 1:
+            field = changed.get(rest[0]) if type(rest[0]) is str else None
+            run.sizes.check_parts(field or changed, (value,), levels=len(rest) - 1)
         if rest[0] != "ret" and "ret" in changed:
             changed["ret"] = dup_function(changed["ret"])
         return changed
@@ -280,7 +285,8 @@ def write(run: Run, node: Node, payload: Payload, path: list[Value], value: Valu
         scope.vars[name] = value
     elif name in scope.vars:
         old = scope.vars[name]
-        new = scope.vars[name] = _set(old, rest[1:], value, f"var {path_text(path)}")
+        new = _set(run, old, rest[1:], value, f"var {path_text(path)}")
+        scope.vars[name] = run.sizes.check_parts(new, (value,), levels=len(rest) - 1)
         if name == "reply" and type(scope.vars.get("replies")) is dict:
             _follow_reply(scope.vars, old, new)
     else:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from actorflow.flows.errors import FlowError, MessageRefused
+from actorflow.flows.errors import FlowError, LimitExceeded, MessageRefused
 from actorflow.flows.execution.node import child_id
 from actorflow.flows.execution.outcome import RefusedMessage, RunOutcome
 from actorflow.flows.execution.state import Status
+from actorflow.flows.limits import LIMITS, Limits
+from actorflow.flows.values.sizes import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
     """Maps names to subclasses of `Procedure`, which in turn depends on `Run`."""
 
 
+def is_inside(run: Run, node: Node | None, nid: str | None) -> bool:
+    """Return whether a node is the one called ``nid``, or below it."""
+    while node is not None:
+        if node.nid == nid:
+            return True
+        node = run.nodes.get(node.parent or "")
+    return False
+
+
 class Run:
     """The nodes of an execution, its environment, and its outcome so far, during one run."""
 
@@ -40,6 +51,7 @@ class Run:
         loader: Loader,
         taskers: Taskers,
         rng: Random | None,
+        limits: Limits = LIMITS,
     ) -> None:
         """Begin with a state, which is forked node by node."""
         self.procedures = procedures
@@ -49,6 +61,9 @@ class Run:
         self.loader = loader
         self.taskers = taskers
         self.rng = rng
+        self.sizes = Sizes(limits)
+        self._is_full = state.stored > limits.state
+        self.most_nodes = 0 if self._is_full else limits.nodes
         self.nodes: dict[str, Node] = dict(state.nodes)
         self.counters = dict(state.counters)
         self.traps = list(state.traps)
@@ -87,13 +102,19 @@ class Run:
         """Return the parent of a node, which may be changed, or None."""
         return None if node.parent is None else self.find(node.parent)
 
-    def is_inside(self, node: Node | None, nid: str | None) -> bool:
-        """Return whether a node is the one called ``nid``, or below it."""
-        while node is not None:
-            if node.nid == nid:
-                return True
-            node = self.nodes.get(node.parent or "")
-        return False
+    def check_room(self, more: int) -> None:
+        """Raise LimitExceeded if there is no room for ``more`` nodes, besides those queued."""
+        if self._is_full:
+            raise LimitExceeded(
+                f"the execution is stored in {self.before.stored:,} bytes, and may have"
+                f" {self.sizes.limits.state:,}: it starts no new nodes"
+            )
+        nodes = len(self.nodes) + len(self.queue) + more
+        if nodes > self.sizes.limits.nodes:
+            raise LimitExceeded(
+                f"the execution would have {nodes:,} nodes at once, and may have"
+                f" {self.sizes.limits.nodes:,}"
+            )
 
     def remove(self, nid: str) -> None:
         """Remove a node."""
@@ -201,7 +222,7 @@ class Run:
     def refuse(self, message: Message, why: str) -> None:
         """Record that a message has no effect, and why."""
         self.out.refused.append(
-            RefusedMessage(message, MessageRefused(f"{message['point']} refused: {why}"))
+            RefusedMessage(message, MessageRefused(f"{message.get('point')} refused: {why}"))
         )
 
     def trace(self, nid: str, text: str) -> None:

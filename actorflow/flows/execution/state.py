@@ -90,6 +90,8 @@ class Execution(msgspec.Struct, omit_defaults=True):
     """The payload with which it ended."""
     cancelled: bool = False
     """Whether it ended because its root was cancelled or killed."""
+    stored: int = 0
+    """Bytes it took when it was last stored; not stored itself."""
 
     @property
     def status(self) -> Status:

@@ -5,11 +5,16 @@ Every repetition is possessive, so that matching takes time linear in the length
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
 MAX_DIGITS: Final = 400
 """How many digits a number may have; Python itself gives up at about 4,300."""
+
+LEAST_WHOLE: Final = -(2**63)
+GREATEST_WHOLE: Final = 2**63 - 1
+"""What a flow may write as a whole number: it, and minus it, can be stored."""
 
 POSTFIX_WORDS: Final = ("if", "unless")
 
@@ -54,7 +59,7 @@ OUTDENT: Final = re.compile(
 SYMBOL: Final = re.compile(_SYMBOL)
 PATH: Final = re.compile(rf"{_SYMBOL}(?:\.{_SYMBOL})*+")
 DOT_SYMBOL: Final = re.compile(rf"\.({_SYMBOL})")
-NUMBER: Final = re.compile(r"[-+]?[0-9]++(?:\.[0-9]++)?+(?:e[-+]?[0-9]++)?+")
+NUMBER: Final = re.compile(r"[-+]?[0-9]++(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+")
 DIGITS: Final = re.compile(r"[0-9]++")
 
 SINGLE_TEXT: Final = re.compile(rf"(?:[^'\\\n\r\b\f]|{_ESCAPE})*+")
@@ -113,19 +118,24 @@ def _unescaped(match: re.Match[str]) -> str:
 def read_number(text: str) -> int | float:
     """Return the value of a text that `NUMBER` matches; an integer unless it has a dot.
 
-    Raises ValueError when it has more than `MAX_DIGITS` digits or is too large for a float.
+    As in flor, an integer has no exponent: ``1e3`` reads as 1. Raises ValueError when the text has
+    more than `MAX_DIGITS` digits, is an integer that does not fit 64 bits, or is too large for a
+    float.
 
-    >>> read_number("1e3"), read_number("-1.5e3")
-    (1, -1500.0)
+    >>> read_number("1e3"), read_number("-1.5e3"), read_number("-2.5E-2")
+    (1, -1500.0, -0.025)
     """
     if len(text) > MAX_DIGITS:
         raise ValueError(text)
-    if "." not in text:
-        return int(text.split("e", maxsplit=1)[0])
-    number = float(text)
-    if number in (float("inf"), float("-inf")):
+    if "." in text:
+        number = float(text)
+        if math.isinf(number):
+            raise ValueError(text)
+        return number
+    whole = int(text.lower().split("e", maxsplit=1)[0])
+    if not LEAST_WHOLE <= whole <= GREATEST_WHOLE:
         raise ValueError(text)
-    return number
+    return whole
 
 
 def constant(word: str) -> tuple[str, object] | None:

@@ -43,9 +43,9 @@ from actorflow.flows.language.lexemes import (
     read_number,
 )
 from actorflow.flows.language.outline import MAX_LINE_DEPTH, Line, Outline, Part
-from actorflow.flows.language.reader import A_VALUE, MAX_DEPTH, Found, Step
+from actorflow.flows.language.reader import A_VALUE, MAX_DEPTH, Found, Reader, Step
 from actorflow.flows.language.source import FlowSyntaxError, Source
-from actorflow.flows.language.strings import NESTED, Nested, Texts
+from actorflow.flows.language.strings import NESTED, Nested, Strings
 from actorflow.flows.language.tree import MAX_SWITCHES, LongChain, Tree, attribute, infix
 
 if TYPE_CHECKING:
@@ -82,32 +82,41 @@ def parse(text: str, *, file: str | None = None) -> Tree:
     return tree if file is None else [*tree, file]
 
 
-class Parser(Texts):
-    """Parses one text. After `flow`, `comments` holds the comments by offset."""
+class Parser:
+    """Parses one text. After `flow`, `comments` has the comments by offset."""
 
-    __slots__ = ()
+    __slots__ = ("_reader", "_strings", "_text", "comments", "source", "steps")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._text = source.text
+        self._reader = Reader(source)
+        self._strings = Strings(self._reader, self._line)
+        self.comments = self._reader.comments
+        self.steps = 0
+        """Values tried so far: a measure of work that does not depend on the machine."""
 
     def flow(self) -> Tree:
         """Read the whole text."""
-        found = self.run(self._lines(0, whole=True))
+        found = self._reader.run(self._lines(0, whole=True), self._nested)
         assert found is not None  # noqa: S101 - no line at all is a flow too
         tree, end = found
-        if end < len(self.text):
-            raise self.stuck(end)
+        if end < len(self._text):
+            raise self._reader.stuck(end)
         return tree
 
     def expression(self) -> Tree | None:
         """Read the whole text as one expression, or return None. For the formatter."""
-        found = self.run(self._only_expression())
-        return None if found is None or found[1] < len(self.text) else found[0]
+        found = self._reader.run(self._only_expression(), self._nested)
+        return None if found is None or found[1] < len(self._text) else found[0]
 
     def _only_expression(self) -> Step:
         found = yield from self._expression(0)
         return None if found is None else (found.tree, found.end)
 
-    def nested(self, start: int) -> Step:
+    def _nested(self, start: int) -> Step:
         """Return the rule for the value at an offset that may hold other values."""
-        match self.text[start]:
+        match self._text[start]:
             case "(":
                 return self._parentheses(start)
             case "[":
@@ -115,7 +124,7 @@ class Parser(Texts):
             case "{":
                 return self._object(start)
             case '"':
-                return self.double(start)
+                return self._strings.double(start)
             case _:
                 return self._reference_or_regex(start)
 
@@ -123,10 +132,10 @@ class Parser(Texts):
 
     def _lines(self, start: int, *, whole: bool = False) -> Step:
         """``( node? outdent )*``, as far as it goes; ``whole`` for those of the whole text."""
-        text = self.text
+        text = self._text
         outline = Outline()
         while True:
-            found = yield from self.line(start)
+            found = yield from self._line(start)
             end = start
             if found is not None:
                 line, end = found
@@ -140,24 +149,28 @@ class Parser(Texts):
             if join:
                 outline.join(join)
             if outdent.end() > end + 1:
-                self.note_comments(end, outdent.end())
+                self._reader.note_comments(end, outdent.end())
             if outdent.end() == start:
                 return outline.tree(), start
             if whole:
-                self.forget()
+                self._reader.forget()
             start = outdent.end()
 
-    def line(self, start: int) -> LineStep:
+    def _line(self, start: int) -> LineStep:
         """``indent head ( sep ("if" | "unless") | att )*``."""
-        text = self.text
-        begin = self.skip(SPACES, start)
+        text, reader = self._text, self._reader
+        begin = reader.skip(SPACES, start)
         head = yield from self._expression(begin)
         if head is None:
             return None
         parts = [self._part(head)]
         end = head.end
         while end < len(text):
-            at = self.skip_blanks(SEPARATOR, end) if text[end] == "," else self.skip(SPACES, end)
+            at = (
+                self._reader.skip_blanks(SEPARATOR, end)
+                if text[end] == ","
+                else self._reader.skip(SPACES, end)
+            )
             word = POSTFIX.match(text, at)
             if word is not None:
                 parts.append(Part([word[0], [], parts[0].line], parts[0].line, postfix=True))
@@ -168,7 +181,7 @@ class Parser(Texts):
                 break
             end = found.end
             if text.startswith(":", end):
-                value = yield from self._expression(self.skip_blanks(BLANKS, end + 1))
+                value = yield from self._expression(self._reader.skip_blanks(BLANKS, end + 1))
                 if value is not None:
                     parts.append(Part(value.tree, found.tree[2], key=found.tree))
                     end = value.end
@@ -180,7 +193,7 @@ class Parser(Texts):
         return Part(
             found.tree,
             self.source.line(found.start),
-            self.text[found.start : found.end].rstrip(" \t"),
+            self._text[found.start : found.end].rstrip(" \t"),
             chain=found.chain,
         )
 
@@ -188,15 +201,15 @@ class Parser(Texts):
 
     def _expression(self, start: int) -> _ExpressionStep:
         """Read a value, or values with operators between them."""
-        text = self.text
+        text = self._text
         found = self._value(start)
         if isinstance(found, Nested):
             found = yield start
         if found is None:
-            self.expect(start, A_VALUE)
+            self._reader.expect(start, A_VALUE)
             return None
         tree, end = found
-        end = self.skip(SPACES, end)
+        end = self._reader.skip(SPACES, end)
         operator = OPERATOR.match(text, end)
         if operator is None:
             return _Expression(tree, start, end)
@@ -208,12 +221,12 @@ class Parser(Texts):
             if isinstance(found, Nested):
                 found = yield at
             if found is None:
-                self.expect(at, A_VALUE)
+                self._reader.expect(at, A_VALUE)
                 break
-            self.note_comments(operator.end(1), at)
+            self._reader.note_comments(operator.end(1), at)
             operators.append(operator[1])
             operands.append(found[0])
-            end = self.skip(SPACES, found[1])
+            end = self._reader.skip(SPACES, found[1])
             operator = OPERATOR.match(text, end)
         if not operators:
             return _Expression(tree, start, end)
@@ -229,7 +242,7 @@ class Parser(Texts):
     def _value(self, start: int) -> Found | Nested | None:
         """Read a value without nested values; return `NESTED` if it has some."""
         self.steps += 1
-        text = self.text
+        text = self._text
         match = PATH.match(text, start)
         if match is not None:
             word = match[0]
@@ -237,13 +250,13 @@ class Parser(Texts):
             if text.startswith("[", end) or ("/" in word and REGEX_START.match(word)):
                 return NESTED
             if text.startswith(".", end):
-                self.expect(end + 1, "a name")
+                self._reader.expect(end + 1, "a name")
             return self._word(word, start), end
         match text[start : start + 1]:
             case "'":
-                return self.single(start)
+                return self._strings.single(start)
             case '"':
-                return self.plain_double(start)
+                return self._strings.plain_double(start)
             case "(" | "[" | "{":
                 return NESTED
             case _:
@@ -264,14 +277,15 @@ class Parser(Texts):
 
     def _bad_number(self, start: int) -> FlowSyntaxError:
         return self.source.error(
-            start, f"a number may have {MAX_DIGITS} digits and must fit a float"
+            start,
+            f"a number may have {MAX_DIGITS} digits; an integer must fit 64 bits, others a float",
         )
 
     # -- brackets --------------------------------------------------------------------------------
 
     def _parentheses(self, start: int) -> Step:
         """``( line* )``."""
-        found = yield from self._lines(self.skip_blanks(BLANKS, start + 1))
+        found = yield from self._lines(self._reader.skip_blanks(BLANKS, start + 1))
         return None if found is None else self._closed(found[0], found[1], ")")
 
     def _array(self, start: int) -> Step:
@@ -280,12 +294,12 @@ class Parser(Texts):
         elements: list[Tree] = []
         end = start + 1
         while True:
-            end = self.skip_blanks(COLLECTION_BLANKS, end)
-            if self.text.startswith("]", end):
+            end = self._reader.skip_blanks(COLLECTION_BLANKS, end)
+            if self._text.startswith("]", end):
                 return ["_arr", elements or [_nothing(line)], line], end + 1
             found = yield from self._expression(end)
             if found is None:
-                self.expect(end, '"]"')
+                self._reader.expect(end, '"]"')
                 return None
             elements.append(found.tree)
             end = found.end
@@ -296,44 +310,44 @@ class Parser(Texts):
         entries: list[Tree] = []
         end = start + 1
         while True:
-            end = self.skip_blanks(COLLECTION_BLANKS, end)
-            if self.text.startswith("}", end):
+            end = self._reader.skip_blanks(COLLECTION_BLANKS, end)
+            if self._text.startswith("}", end):
                 return ["_obj", entries or [_nothing(line)], line], end + 1
             key = yield from self._expression(end)
             if key is None:
-                self.expect(end, '"}"')
+                self._reader.expect(end, '"}"')
                 return None
-            end = self.skip_blanks(BLANKS, key.end)
-            if not self.text.startswith(":", end):
-                self.expect(end, '":"')
+            end = self._reader.skip_blanks(BLANKS, key.end)
+            if not self._text.startswith(":", end):
+                self._reader.expect(end, '":"')
                 return None
-            value = yield from self._expression(self.skip_blanks(BLANKS, end + 1))
+            value = yield from self._expression(self._reader.skip_blanks(BLANKS, end + 1))
             if value is None:
                 return None
             entries += [key.tree, value.tree]
             end = value.end
 
     def _closed(self, tree: Tree, end: int, bracket: str) -> Found | None:
-        if self.text.startswith(bracket, end):
+        if self._text.startswith(bracket, end):
             return tree, end + 1
-        self.expect(end, f'"{bracket}"')
+        self._reader.expect(end, f'"{bracket}"')
         return None
 
     # -- references ------------------------------------------------------------------------------
 
     def _reference_or_regex(self, start: int) -> Step:
         """Read both; the longer one wins, or the regex if they are equally long."""
-        text = self.text
+        text = self._text
         reference = yield from self._reference(start)
         slash = REGEX_START.match(text, start)
-        regex = None if slash is None else (yield from self.regex(start, slash.end()))
+        regex = None if slash is None else (yield from self._strings.regex(start, slash.end()))
         if regex is None or reference[1] > regex[1]:
             return reference
         return regex
 
     def _reference(self, start: int) -> Generator[int, Found | None, Found]:
         """``symbol ( "." symbol | "[" index "]" )*``."""
-        text = self.text
+        text = self._text
         line = self.source.line
         path = PATH.match(text, start)
         assert path is not None  # noqa: S101 - a nested value that is no bracket begins with one
@@ -381,16 +395,16 @@ class Parser(Texts):
                 return None
             indexes.append(index[0])
             end = index[1]
-            if not self.text.startswith(";", end):
+            if not self._text.startswith(";", end):
                 break
-            end = self.skip_blanks(LINE_END, end + 1)
+            end = self._reader.skip_blanks(LINE_END, end + 1)
         if len(indexes) == 1:
             return self._closed(indexes[0], end, "]")
         return self._closed(["_arr", indexes, self.source.line(start)], end, "]")
 
     def _index(self, start: int) -> Step:
         """``exp ","? exp``, ``exp? ":" exp? (":" exp?)?`` or ``exp``."""
-        text = self.text
+        text = self._text
         line = self.source.line(start)
         first = yield from self._expression(start)
         if first is not None:
@@ -400,7 +414,7 @@ class Parser(Texts):
         end = start if first is None else first.end
         bounds: list[Tree | None] = [None if first is None else first.tree]
         while len(bounds) < 3 and text.startswith(":", end):  # noqa: PLR2004 - start, end, step
-            end = self.skip_blanks(LINE_END, end + 1)
+            end = self._reader.skip_blanks(LINE_END, end + 1)
             bound = yield from self._expression(end)
             bounds.append(None if bound is None else bound.tree)
             end = end if bound is None else bound.end
@@ -416,7 +430,7 @@ class Parser(Texts):
 
     def _after_comma(self, end: int) -> int:
         """Return where the second part of an index may begin; the comma is optional."""
-        return self.skip_blanks(LINE_END, end + self.text.startswith(",", end))
+        return self._reader.skip_blanks(LINE_END, end + self._text.startswith(",", end))
 
 
 def _nothing(line: int) -> Tree:

@@ -10,6 +10,7 @@ from actorflow.flows.language.tree import Tree
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable
 
     from actorflow.flows.language.source import FlowSyntaxError, Source
 
@@ -28,27 +29,22 @@ Step: TypeAlias = Generator[int, Found | None, Found | None]
 class Reader:
     """The state of parsing one text."""
 
-    __slots__ = ("_expected", "_far", "_memo", "comments", "source", "steps", "text")
+    __slots__ = ("_expected", "_far", "_memo", "comments", "source", "text")
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.text = source.text
         self.comments: dict[int, str] = {}
         """The comments that were passed, by offset."""
-        self.steps = 0
-        """Values tried so far: a measure of work that does not depend on the machine."""
         self._memo: dict[int, Found | None] = {}
         self._far = 0
         self._expected: list[str] = []
 
-    def nested(self, start: int) -> Step:
-        """Return the rule for the value at an offset that may hold other values."""
-        raise NotImplementedError
-
-    def run(self, rule: Step) -> Found | None:
+    def run(self, rule: Step, nested: Callable[[int], Step]) -> Found | None:
         """Run a rule, and the rules for the nested values it asks for, on an explicit stack.
 
-        Nested values are memoised by offset, including failures.
+        ``nested`` returns the rule for the value at an offset. Nested values are memoised by
+        offset, including failures.
         """
         memo = self._memo
         stack = [(-1, rule)]
@@ -73,7 +69,7 @@ class Reader:
                     f"nested deeper than {MAX_DEPTH} levels; give the inner parts a name with "
                     "define or set",
                 )
-            stack.append((wanted, self.nested(wanted)))
+            stack.append((wanted, nested(wanted)))
             answer = None
 
     def forget(self) -> None:

@@ -13,7 +13,6 @@ from actorflow.flows.language.lexemes import (
     unescape,
     unescape_regex,
 )
-from actorflow.flows.language.reader import Found, Reader, Step
 from actorflow.flows.language.tree import Tree, attribute
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from actorflow.flows.language.outline import Line
-    from actorflow.flows.language.source import Source
+    from actorflow.flows.language.reader import Found, Reader, Step
 
     LineStep: TypeAlias = Generator[int, Found | None, tuple[Line, int] | None]
     _PartsStep: TypeAlias = Generator[int, Found | None, tuple[list[Tree], int] | None]
@@ -34,37 +33,34 @@ class Nested:
 NESTED: Final = Nested()
 
 
-class Texts(Reader):
-    """Reads strings and regexes; `line` is the rule for the contents of ``$(...)``."""
+class Strings:
+    """Reads strings and regexes; ``line`` is the rule for the contents of ``$(...)``."""
 
-    __slots__ = ("_unclosed",)
+    __slots__ = ("_line", "_reader", "_unclosed")
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source)
+    def __init__(self, reader: Reader, line: Callable[[int], LineStep]) -> None:
+        self._reader = reader
+        self._line = line
         self._unclosed = 0
         """No regex that begins before this offset is closed."""
 
-    def line(self, start: int) -> LineStep:
-        """Return the rule for a line: a head and its attributes."""
-        raise NotImplementedError
-
     def single(self, start: int) -> Found | None:
         """Read ``'text'``."""
-        end = self.skip(SINGLE_TEXT, start + 1)
-        if not self.text.startswith("'", end):
+        end = self._reader.skip(SINGLE_TEXT, start + 1)
+        if not self._reader.text.startswith("'", end):
             self._expect_in_string(end, "'")
             return None
-        return ["_sqs", self._unescaped(start + 1, end), self.source.line(start)], end + 1
+        return ["_sqs", self._unescaped(start + 1, end), self._reader.source.line(start)], end + 1
 
     def plain_double(self, start: int) -> Found | Nested | None:
         """Read a double quoted string without ``$(``."""
-        end = self.skip(DOUBLE_TEXT, start + 1)
-        if self.text.startswith("$(", end):
+        end = self._reader.skip(DOUBLE_TEXT, start + 1)
+        if self._reader.text.startswith("$(", end):
             return NESTED
-        if not self.text.startswith('"', end):
+        if not self._reader.text.startswith('"', end):
             self._expect_in_string(end, '"')
             return None
-        return ["_sqs", self._unescaped(start + 1, end), self.source.line(start)], end + 1
+        return ["_sqs", self._unescaped(start + 1, end), self._reader.source.line(start)], end + 1
 
     def double(self, start: int) -> Step:
         """Read ``"text $(...) text"``."""
@@ -72,10 +68,10 @@ class Texts(Reader):
         if found is None:
             return None
         parts, end = found
-        if not self.text.startswith('"', end):
+        if not self._reader.text.startswith('"', end):
             self._expect_in_string(end, '"')
             return None
-        return ["_dqs", parts, self.source.line(start)], end + 1
+        return ["_dqs", parts, self._reader.source.line(start)], end + 1
 
     def regex(self, start: int, body: int) -> Step:
         """Read ``r/text $(...) text/options``."""
@@ -85,10 +81,10 @@ class Texts(Reader):
         if found is None:
             return None
         parts, end = found
-        if not self.text.startswith("/", end):
+        if not self._reader.text.startswith("/", end):
             self._unclosed = end
             return None
-        line = self.source.line(start)
+        line = self._reader.source.line(start)
         options, end = yield from self._options(end + 1)
         if options:
             one = len(options) == 1 and options[0][0] == "_sqs"
@@ -99,14 +95,14 @@ class Texts(Reader):
     def _options(self, start: int) -> Generator[int, Found | None, tuple[list[Tree], int]]:
         """Letters, each on its own, and ``$(...)``."""
         options: list[Tree] = []
-        line = self.source.line(start)
+        line = self._reader.source.line(start)
         end = start
         while True:
-            letters_end = self.skip(REGEX_OPTIONS, end)
-            options += [["_sqs", letter, line] for letter in self.text[end:letters_end]]
+            letters_end = self._reader.skip(REGEX_OPTIONS, end)
+            options += [["_sqs", letter, line] for letter in self._reader.text[end:letters_end]]
             end = letters_end
             dollar = None
-            if self.text.startswith("$(", end):
+            if self._reader.text.startswith("$(", end):
                 dollar = yield from self._dollar(end)
             if dollar is None:
                 return options, end
@@ -117,13 +113,13 @@ class Texts(Reader):
         self, start: int, pattern: re.Pattern[str], unescaped: Callable[[str], str] = unescape
     ) -> _PartsStep:
         """Texts and ``$(...)``, as far as they go."""
-        text = self.text
+        text = self._reader.text
         parts: list[Tree] = []
         while True:
-            end = self.skip(pattern, start)
+            end = self._reader.skip(pattern, start)
             if end > start:
                 value = self._unescaped(start, end, unescaped)
-                parts.append(["_sqs", value, self.source.line(start)])
+                parts.append(["_sqs", value, self._reader.source.line(start)])
             if not text.startswith("$(", end):
                 return parts, end
             dollar = yield from self._dollar(end)
@@ -136,45 +132,47 @@ class Texts(Reader):
 
     def _dollar(self, start: int) -> Step:
         """``$( line* ("||" line*)* )``; the lines are not nested, whatever their indents."""
-        text = self.text
+        text = self._reader.text
         alternatives: list[Tree] = []
         begin = start + 2
-        line = self.source.line(begin + text.startswith("\n", begin))
+        line = self._reader.source.line(begin + text.startswith("\n", begin))
         while True:
             nodes, end = yield from self._nodes(begin)
             alternatives.append(["_dmute", nodes, line])
             if text.startswith(")", end):
-                return ["_dol", alternatives, self.source.line(start)], end + 1
+                return ["_dol", alternatives, self._reader.source.line(start)], end + 1
             if not text.startswith("||", end):
-                self.expect(end, '")"')
+                self._reader.expect(end, '")"')
                 return None
-            line = self.source.line(end)
+            line = self._reader.source.line(end)
             begin = end + 2
 
     def _nodes(self, start: int) -> Generator[int, Found | None, tuple[list[Tree], int]]:
         """``( node? outdent )*``, as far as it goes."""
         nodes: list[Tree] = []
         while True:
-            found = yield from self.line(start)
+            found = yield from self._line(start)
             end = start
             if found is not None:
                 node, end = found
                 nodes.append(node.tree())
-            outdent = self.skip_blanks(OUTDENT, end)
+            outdent = self._reader.skip_blanks(OUTDENT, end)
             if outdent == start:
                 return nodes, start
             start = outdent
 
     def _unescaped(self, start: int, end: int, unescaped: Callable[[str], str] = unescape) -> str:
         try:
-            return unescaped(self.text[start:end])
+            return unescaped(self._reader.text[start:end])
         except ValueError as error:
-            raise self.source.error(
+            raise self._reader.source.error(
                 start, f"{error} is half of a surrogate pair, not a character"
             ) from None
 
     def _expect_in_string(self, offset: int, quote: str) -> None:
-        if self.text.startswith("\\", offset):
-            self.expect(offset, "one of the escapes \\\" \\' \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX")
+        if self._reader.text.startswith("\\", offset):
+            self._reader.expect(
+                offset, "one of the escapes \\\" \\' \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX"
+            )
         else:
-            self.expect(offset, f"the closing {quote}")
+            self._reader.expect(offset, f"the closing {quote}")

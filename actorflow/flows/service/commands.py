@@ -48,7 +48,7 @@ def run(
             flows.tasker(*_function(text))
         exid = flows.launch(tree, payload=first)
         typer.echo(exid, err=True)
-        _show_end(flows.wait(exid, timeout), trace=trace)
+        _show_end(engine.wait(exid, timeout).view, trace=trace)
 
 
 def _show_end(ended: FlowExecution, *, trace: bool) -> None:
@@ -94,8 +94,8 @@ def format_(
 
 @commands.command()
 def trace(
-    exid: Annotated[str, typer.Argument(help="The execution.")],
-    store: Annotated[str, typer.Option(help="The store; it may be in use.")],
+    store: Annotated[str, typer.Argument(metavar="STORE", help="It may be in use.")],
+    exid: Annotated[str, typer.Argument(metavar="EXECUTION", help="Its id.")],
 ) -> None:
     """Print every message of an execution, run by run."""
     from actorflow.engine.stores.opening import open_store  # noqa: PLC0415
@@ -130,16 +130,21 @@ class _errors_as_text:  # noqa: N801 - used as a statement: with _errors_as_text
             _fail(str(error))
 
 
-def _fail(text: str) -> NoReturn:
+def _fail(text: str, code: int = 1) -> NoReturn:
     typer.echo(text, err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(code)
+
+
+def _misuse(text: str) -> NoReturn:
+    """Print what is wrong with the arguments, and exit as for any wrong argument."""
+    _fail(text, 2)
 
 
 def _text(file: Path) -> str:
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        _fail(f"{file} cannot be read: {error}")
+        _misuse(f"{file} cannot be read: {error}")
 
 
 def _parsed(file: Path) -> Tree:
@@ -154,9 +159,9 @@ def _json(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        _fail(f"--payload is not JSON: {error}")
+        _misuse(f"--payload is not JSON: {error}")
     if not isinstance(value, dict):
-        _fail(f"--payload must be a JSON object such as '{{\"order\": 7}}', not {text}")
+        _misuse(f"--payload must be a JSON object such as '{{\"order\": 7}}', not {text}")
     return value
 
 
@@ -164,7 +169,7 @@ def _function(text: str) -> tuple[str, Callable[..., Any]]:
     name, _, place = text.rpartition("=")
     module, _, function = place.partition(":")
     if not module or not function:
-        _fail(f"--tasker {text!r}: write MODULE:FN, or NAME=MODULE:FN")
+        _misuse(f"--tasker {text!r}: write MODULE:FN, or NAME=MODULE:FN")
     sys.path.insert(0, "")  # modules in the current directory, as with python -m
     try:
         found = getattr(importlib.import_module(module), function)

@@ -1,13 +1,16 @@
 """Ids of executions: ``domain-unit-YYYYMMDD.HHMM.mnemonic``.
 
-The mnemonic encodes seconds, microseconds and a counter in syllables that can be read aloud. Ids
-made in one process are unique, and sort by the minute.
+The mnemonic encodes seconds, microseconds, a counter and a random number in syllables that can be
+read aloud. Ids made in one process are unique, and sort by the minute. The random number makes it
+unlikely that another process, or a clock that was set back, leads to the same id; whoever creates
+an execution has to check it all the same.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+import secrets
 import threading
 from datetime import UTC, datetime
 from typing import Final
@@ -22,6 +25,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _DOMAIN: Final = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 _PARTS: Final = 3
 _MINUTE: Final = 60 * 10**8
+_RANDOM: Final = 10**8
 
 
 class BadName(FlowError, ValueError):
@@ -72,12 +76,18 @@ class ExidMaker:
         self._last = -1
 
     def make(self, domain: str, unit: str, now: float) -> str:
-        """Return a new id. Two calls at the same microsecond differ in the counter."""
+        """Return a new id. Two calls at the same microsecond differ in the counter.
+
+        Raises:
+            BadName: the domain or the unit cannot be part of an id.
+
+        """
         check_domain(domain, unit)
         with self._lock:
             number = self._last = max(int(now * 1_000_000) * 100, self._last + 1)
         minutes, rest = divmod(number, _MINUTE)
-        return f"{domain}-{unit}-{_minute(minutes)}.{mnemonic(rest)}"
+        said = mnemonic(rest * _RANDOM + secrets.randbelow(_RANDOM))
+        return f"{domain}-{unit}-{_minute(minutes)}.{said}"
 
 
 @functools.lru_cache(maxsize=16)

@@ -1,35 +1,47 @@
-"""What users call: launch, wait, cancel, and the other verbs of flows, on an engine."""
+"""What users call: launch, signal, re-apply, and the other verbs of flows, on an engine."""
 
 from __future__ import annotations
 
 import functools
+import threading
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.engine import Engine as BareEngine
-from actorflow.engine.errors import EngineClosed, StoreRefused, UnknownExecution
-from actorflow.engine.kind import Status
+from actorflow.engine.errors import (
+    StoreRefused,
+    UnknownExecution,
+    WaitTimeout,
+)
+from actorflow.engine.identifiers import check_id
+from actorflow.engine.kind import ENDED
 from actorflow.flows.errors import FlowError, MessageRefused, check_payload
-from actorflow.flows.execution.codec import tree_bytes
+from actorflow.flows.execution.codec import decode, tree_bytes
 from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.execution.node import ROOT, child_id
-from actorflow.flows.execution.requests import launch_message
-from actorflow.flows.language.parser import parse
-from actorflow.flows.language.tree import strays
-from actorflow.flows.service.exids import ExidMaker
-from actorflow.flows.service.kind import KIND, FlowKind, task_id
+from actorflow.flows.execution.requests import (
+    add_branches_message,
+    add_elements_message,
+    cancel_message,
+    launch_message,
+    re_apply_message,
+    signal_message,
+)
+from actorflow.flows.language.checking import check_text, check_tree
+from actorflow.flows.service.exids import ExidMaker, check_domain
+from actorflow.flows.service.incoming import launch_body, task_id
+from actorflow.flows.service.kind import KIND, FlowKind
 from actorflow.flows.service.library import Library
-from actorflow.flows.service.taskers import Directory, adapt, qualified
-from actorflow.flows.service.view import FlowExecution
-from actorflow.flows.service.waiting import Waiter, Waiters, missed, steps_of
+from actorflow.flows.service.taskers import Directory, adapt, adapt_cancel, qualified
+from actorflow.flows.service.waiting import Search, missed, steps_of
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from actorflow.engine.stores.protocol import Change, ExecutionRow
-    from actorflow.flows.execution.node import Message, Payload
+    from actorflow.engine.engine import Engine
+    from actorflow.flows.execution.node import Message, Node, Payload
     from actorflow.flows.language.tree import Tree
 
 __all__ = ["DOMAIN", "UNIT", "Flows"]
@@ -39,38 +51,29 @@ _TOGETHER = 200  # executions that are launched at once
 
 
 class Flows:
-    """The flows of an engine. Safe in any thread.
+    """The flows of an engine. Thread-safe.
 
-    Executions that are in the store go on at the first call of a verb, or of `resume`: register
-    taskers, subflows and variables before.
+    Register taskers, subflows and variables before the first launch, or `engine.resume()`: from
+    then on the executions that are stored go on.
     """
 
     def __init__(
-        self, engine: BareEngine, *, max_messages: int = MAX_MESSAGES, history: bool = True
+        self, engine: Engine, *, max_messages: int = MAX_MESSAGES, history: bool = True
     ) -> None:
-        self._engine = engine
+        self._core = engine.core
         self._exids = ExidMaker()
-        self.directory = Directory()
-        self.library = Library()
+        self._registering = threading.Lock()
+        self._directory = Directory()
+        self._library = Library()
         self.kind = FlowKind(
-            now=engine.clock.now,
-            directory=self.directory,
-            loader=self.library,
-            exists=lambda exid: engine.store.execution(exid) is not None,
+            directory=lambda: self._directory,
+            library=lambda: self._library,
             max_messages=max_messages,
             history=history,
         )
-        self._resumed = False
-        self.waiters = Waiters()
+        self._core.register(self.kind)
 
-    def resume(self) -> None:
-        """Let the executions of the store go on. Later calls do nothing."""
-        if not self._resumed:
-            self._resumed = True
-            self.kind.find_wide_traps(self._engine.store)
-            self._engine.register(self.kind)
-
-    # -- beginning ----------------------------------------------------------------------------
+    # Beginning.
 
     def launch(
         self,
@@ -80,17 +83,58 @@ class Flows:
         vars: dict[str, Any] | None = None,  # noqa: A002 - the word of the language
         domain: str = DOMAIN,
         unit: str = UNIT,
+        id: str | None = None,  # noqa: A002 - as for the other kinds
     ) -> str:
         """Start an execution; return its id once it is stored.
 
+        Args:
+            flow: its text, or its tree.
+            payload: what it works on: a JSON object.
+            vars: the variables of its root.
+            domain: where it belongs: which taskers, subflows and variables it sees.
+            unit: who runs it; a part of the id.
+            id: only the first call with the same id starts an execution; another one changes
+                nothing, as long as that execution is kept. Made if not given.
+
         Raises:
-            FlowSyntaxError: the text is not a flow.
+            FlowSyntaxError: the text is not a flow; `EmptyFlow`, if there is nothing in it.
+            LimitExceeded: the flow is too long, or nests too deep.
+            FlowError: it is neither text nor a tree.
             BadPayload: the payload or the variables are not JSON objects.
+            KindMismatch: the id is that of an execution of another kind.
 
         """
-        return self.launch_many(
-            flow, [{} if payload is None else payload], vars=vars, domain=domain, unit=unit
-        )[0]
+        body = _launch_body(flow, vars, domain, unit)
+        body["payload"] = check_payload({} if payload is None else payload)
+        while True:
+            exid, done = self._exid(domain, unit, id), ThreadTicket()
+            self._core.create(exid, KIND, body, done)
+            if self._core.wait_for(done, None, flow) or id is not None:
+                return exid
+
+    async def alaunch(
+        self,
+        flow: str | Tree,
+        *,
+        payload: Payload | None = None,
+        vars: dict[str, Any] | None = None,  # noqa: A002 - the word of the language
+        domain: str = DOMAIN,
+        unit: str = UNIT,
+        id: str | None = None,  # noqa: A002 - as for the other kinds
+    ) -> str:
+        """Like `launch`, from a task of any event loop."""
+        body = _launch_body(flow, vars, domain, unit)
+        body["payload"] = check_payload({} if payload is None else payload)
+        while True:
+            exid, done = self._exid(domain, unit, id), AsyncTicket()
+            self._core.create(exid, KIND, body, done)
+            if await self._core.await_for(done, None, flow) or id is not None:
+                return exid
+
+    def _exid(self, domain: str, unit: str, given: str | None) -> str:
+        if given is not None:
+            return check_id(given, "an execution")
+        return self._exids.make(domain, unit, self._core.clock.now())
 
     def launch_many(
         self,
@@ -107,66 +151,34 @@ class Flows:
         are all checked before the first one is started. Some are stored before others are sent:
         what is on its way takes memory.
         """
-        self.resume()
-        tree = _tree(flow)
-        variables = {} if vars is None else check_payload(vars)
-        launch = launch_message("", tree, variables=variables)
-        launch["tree"] = _storable(tree)
+        body = _launch_body(flow, vars, domain, unit)
         checked = [check_payload(payload) for payload in payloads]  # all of them, or none
-        exids = []
+        exids: list[str] = []
         for begin in range(0, len(checked), _TOGETHER):
-            tickets = []
-            for payload in checked[begin : begin + _TOGETHER]:
-                exid = self._exids.make(domain, unit, self._engine.clock.now())
-                stored = ThreadTicket()
-                message = {**launch, "exid": exid, "payload": payload}
-                self._engine.append(exid, KIND, (message,), stored=stored)
-                tickets.append(stored)
-                exids.append(exid)
-            for ticket in tickets:
-                self._engine.await_ticket(ticket, None, flow)
+            exids += self._launch_together(body, checked[begin : begin + _TOGETHER])
         return exids
 
-    # -- looking ------------------------------------------------------------------------------
+    def _launch_together(self, body: Message, payloads: list[Payload]) -> list[str]:
+        core = self._core
+        made: list[tuple[str, ThreadTicket]] = []
+        for payload in payloads:
+            exid, done = self._exid(body["domain"], body["unit"], None), ThreadTicket()
+            core.create(exid, KIND, {**body, "payload": payload}, done)
+            made.append((exid, done))
+        exids = []
+        for (exid, done), payload in zip(made, payloads, strict=True):
+            if core.wait_for(done, None, exid):
+                exids.append(exid)
+            else:  # there is one of that id: try others
+                exids += self._launch_together(body, [payload])
+        return exids
 
-    def execution(self, exid: str) -> FlowExecution:
-        """Give an execution as it is stored.
-
-        Raises:
-            UnknownExecution: there is none of that id, or it is not a flow.
-
-        """
-        return FlowExecution(self._row(exid), self._engine.store)
-
-    def _row(self, exid: str) -> ExecutionRow:
-        self.resume()
-        row = self._engine.row(exid)
-        if row.kind != KIND:
-            msg = f"execution {exid!r} is not a flow but a {row.kind!r}"
-            raise UnknownExecution(msg)
-        return row
-
-    def wait(self, exid: str, timeout: float | None = None) -> FlowExecution:
-        """Wait until an execution is done, failed or cancelled; give it as it is then.
-
-        Raises:
-            UnknownExecution: there is none of that id.
-            WaitTimeout: not in time. It goes on.
-
-        """
-        return self.wait_for_end(self._row(exid), timeout)
-
-    def wait_for_end(self, row: ExecutionRow, timeout: float | None = None) -> FlowExecution:
-        """Do as `wait`, for an execution that was just fetched."""
-        self.resume()
-        if row.status == Status.ACTIVE:
-            row = BareEngine.wait(self._engine, row.id, timeout)
-        return FlowExecution(row, self._engine.store)
+    # Waiting for something inside.
 
     def wait_for(
         self, exid: str, points: str, timeout: float | None = None, *, after: int = 0
     ) -> Message:
-        """Wait until messages were processed and what they led to was sent out; give the last.
+        """Wait until messages were processed and their effects sent out; return the last message.
 
         Args:
             exid: the execution.
@@ -185,115 +197,118 @@ class Flows:
             BadOption: the points cannot be read, or no history is kept.
 
         """
-        waiter = Waiter(steps_of(points), after)
+        search = self._search(exid, points, after)
+        end = None if timeout is None else monotonic() + timeout
+        while True:
+            ticket = ThreadTicket()
+            try:
+                found = self._look(exid, search, ticket)
+                if found is not None:
+                    sent_out = ThreadTicket()
+                    if self._core.writer.call(sent_out.resolve):
+                        sent_out.wait(None)
+                    return found
+                left = None if end is None else max(end - monotonic(), 0.0)
+                if not ticket.wait(left):
+                    raise _late(search, timeout)
+                if ticket.error is not None:
+                    raise ticket.error
+            finally:
+                self._forget(exid, ticket)
+
+    async def await_for(
+        self, exid: str, points: str, timeout: float | None = None, *, after: int = 0
+    ) -> Message:
+        """Like `wait_for`, from a task of any event loop."""
+        search = self._search(exid, points, after)
+        end = None if timeout is None else monotonic() + timeout
+        while True:
+            ticket = AsyncTicket()
+            try:
+                found = self._look(exid, search, ticket)
+                if found is not None:
+                    sent_out = AsyncTicket()
+                    if self._core.writer.call(sent_out.resolve):
+                        await sent_out.wait(None)
+                    return found
+                left = None if end is None else max(end - monotonic(), 0.0)
+                if not await ticket.wait(left):
+                    raise _late(search, timeout)
+            finally:
+                self._forget(exid, ticket)
+
+    def _search(self, exid: str, points: str, after: int) -> Search:
+        steps = steps_of(points)
         if not self.kind.keeps_history:
             msg = "waiting for a point looks at the history: use Engine(history=True)"
             raise BadOption(msg)
-        self.waiters.add(exid, waiter)
+        return Search(self._core.store, exid, steps, after)
+
+    def _look(self, exid: str, search: Search, ticket: Any) -> Message | None:
+        """Look for what is wanted; if it is not there, `ticket` is resolved when to look again."""
+        core = self._core
+        core.refuse_if_closed()
+        core.resume()
+        self.kind.waiters.add(exid, ticket)
+        core.watchers.add(exid, ticket)  # it hears of the end, and of the engine's
         try:
-            found = self._look_back(exid, waiter)
-            return waiter.wait(timeout) if found is None else found
+            row = self._row(exid)
+            found = search.look()
         except StoreRefused:
-            if self._engine.closed:
-                raise _closed() from None
+            core.refuse_if_closed()
             raise
-        finally:
-            self.waiters.remove(exid, waiter)
-
-    def _look_back(self, exid: str, waiter: Waiter) -> Message | None:
-        """Look through the history; raise if there is nothing more to come."""
-        if self._engine.closed:
-            raise _closed()
-        row = self._row(exid)  # before the history: if it has ended, that is complete
-        for record in self._engine.store.rows("history", exid):
-            found = waiter.look(record.body)
-            if found is not None:
-                self._engine.writer.call(lambda: waiter.add(None))
-                waiter.wait_for_mark()  # what was committed is sent out by then: tasks, say
-                return found
-        if row.status in {Status.DONE, Status.CANCELLED}:
+        if found is None and row.status in ENDED:
             raise missed(exid)
-        return None
+        return found
 
-    def committed(self, change: Change) -> None:
-        """Hear of a commit: tell those who wait for something in it. In the writer's thread."""
-        if self.waiters and change.history:
-            self.waiters.tell(change)
+    def _forget(self, exid: str, ticket: Any) -> None:
+        self.kind.waiters.remove(exid, ticket)
+        self._core.watchers.remove(exid, ticket)
 
-    def close(self) -> None:
-        """Tell those who wait that the engine has been closed."""
-        self.waiters.close(_closed())
-
-    # -- steering -----------------------------------------------------------------------------
-
-    def cancel(self, exid: str, nid: str = ROOT) -> bool:
-        """Cancel a node, the root unless told otherwise; its handlers and taskers are told.
-
-        Tells whether it was there. Returns once that is committed; handlers may go on.
-        """
-        if not self._is_there(exid, nid):
-            return False
-        self._put(exid, "cancel", nid=nid)
-        return True
-
-    def _is_there(self, exid: str, nid: str) -> bool:
-        node = self.execution(exid).state.nodes.get(nid)
-        return node is not None and node.state != "ended"
+    # Steering.
 
     def kill(self, exid: str, nid: str = ROOT) -> bool:
-        """End a node at once; no handler is asked. Tells whether it was there."""
-        if not self._is_there(exid, nid):
+        """End a node at once; no handler is asked. Return whether it was there.
+
+        `engine.cancel(exid, nid)` asks its handlers.
+        """
+        node = self._nodes(exid).get(nid)
+        if node is None or node.state == "ended":
             return False
-        self._put(exid, "cancel", nid=nid, flavour="kill")
+        self._put(exid, cancel_message(exid, nid, kill=True))
         return True
 
     def signal(self, exid: str, name: str, payload: Payload | None = None) -> None:
         """Send a signal; it is not kept, so without a trap it has no effect."""
-        self._put(exid, "signal", name=name, payload=check_payload(payload or {}))
+        self._row(exid)
+        self._put(exid, signal_message(exid, name, check_payload(payload or {})))
 
     def re_apply(
         self, exid: str, nid: str, flow: str | Tree, payload: Payload | None = None
     ) -> None:
         """Cancel a node and execute another flow in its place."""
-        execute: Message = {
-            "point": "execute",
-            "exid": exid,
-            "nid": nid,
-            "from": "parent",
-            "tree": _tree(flow),
-        }
-        _storable(execute["tree"])
-        fields: Message = {} if payload is None else {"payload": check_payload(payload)}
-        self._put(exid, "cancel", nid=nid, on_receive_last=[{**execute, **fields}], **fields)
+        self._row(exid)
+        tree = _tree(flow)
+        _check_storable(tree)
+        checked = None if payload is None else check_payload(payload)
+        self._put(exid, re_apply_message(exid, nid, tree, checked))
 
     def add_branches(self, exid: str, nid: str, flows: Sequence[str | Tree]) -> None:
         """Give a concurrence more branches, after those that it has.
 
         `nid` is that of the concurrence.
         """
-        node = self.execution(exid).state.nodes.get(nid)
-        if node is None:
+        nodes = self._nodes(exid)
+        if nid not in nodes:
             msg = f"there is no node {nid} in {exid} to add branches to"
             raise MessageRefused(msg)
         trees = [_tree(flow) for flow in flows]
-        self._put(exid, "add", nid=nid, tnid=f"{nid}_{self._branches(exid, nid)}", trees=trees)
-
-    def _branches(self, exid: str, nid: str) -> int:
-        """Count the children that a node has in its tree."""
-        nodes = self.execution(exid).state.nodes
-        node = nodes[nid]
-        path: list[int] = []
-        while node.tree is None:
-            path.append(child_id(node.nid))
-            node = nodes[node.parent or ROOT]
-        tree = node.tree
-        for position in reversed(path):
-            tree = tree[1][position]
-        return len(tree[1])
+        self._put(exid, add_branches_message(exid, nid, _count_branches(nodes, nid), trees))
 
     def add_iterations(self, exid: str, nid: str, elements: Sequence[Any]) -> None:
         """Give an iterator (map, for-each, ...) more elements."""
-        self._put(exid, "add", nid=nid, elements=list(elements))
+        self._row(exid)
+        self._put(exid, add_elements_message(exid, nid, elements))
 
     def return_task(self, exid: str, nid: str, payload: Payload | None = None) -> None:
         """Give back the task that a node waits for; without a payload, as it was handed out.
@@ -303,7 +318,9 @@ class Flows:
             BadPayload: the payload is not a JSON object.
 
         """
-        node = self.execution(exid).state.nodes.get(nid)
+        core = self._core
+        core.resume()
+        node = self._nodes(exid).get(nid)
         handed = None if node is None else node.own.get("handed")
         if handed is None:
             why = "there is no such task" if node is not None else "its node is gone"
@@ -311,21 +328,30 @@ class Flows:
             raise MessageRefused(msg)
         task = task_id(exid, nid, handed[0])
         if payload is None:
-            row = self._engine.taskers.row(task)
+            row = core.store.task(task)
             payload = {} if row is None else bodies.decode(row.body)["payload"]
-        if not self._engine.taskers.succeed(task, check_payload(payload)):
+        if not core.board.succeed(task, check_payload(payload)):
             msg = f"the task at node {nid} of {exid} was given back already, or cancelled"
             raise MessageRefused(msg)
 
-    def _put(self, exid: str, point: str, **fields: Any) -> None:
-        """Send a message and return when what it led to is committed."""
-        self.execution(exid)  # refuses unknown ids
-        processed = ThreadTicket()
-        message = {"point": point, "exid": exid, **fields}
-        self._engine.append(exid, None, (message,), processed=processed)
-        self._engine.await_ticket(processed, None, message)
+    def _row(self, exid: str) -> Any:
+        row = self._core.row(exid)
+        if row.kind != KIND:
+            msg = f"execution {exid!r} is not a flow but of kind {row.kind!r}"
+            raise UnknownExecution(msg)
+        return row
 
-    # -- registering --------------------------------------------------------------------------
+    def _nodes(self, exid: str) -> dict[str, Node]:
+        state = self._row(exid).state
+        return {} if state is None else decode(state).nodes
+
+    def _put(self, exid: str, message: Message) -> None:
+        """Send a message; return when what it led to is committed."""
+        processed = ThreadTicket()
+        self._core.append(exid, None, (message,), processed=processed)
+        self._core.wait_for(processed, None, message)
+
+    # Registering.
 
     def tasker(
         self,
@@ -341,26 +367,43 @@ class Flows:
         """Register a tasker: `do(task)` is called for each task, sync or async; or a URL.
 
         For a task of a flow, `None` gives its payload back, a dict replaces the payload, any other
-        value becomes its `ret`, and `HOLD` says that the answer comes later.
+        value becomes its `ret`, and `HOLD` says that the answer comes later. Tasks of other kinds
+        of execution are passed on as they are.
 
         Args:
             name: as flows and workflows write it.
             do: the function; what it raises fails the task, after `retries`.
-            domain: for flows: seen in this domain and below; the deepest of a name wins.
-            include_vars: for flows: whether `task.vars` holds the variables seen from the node.
-            cancellable: for flows: whether a cancelled task ends at once; else it ends when the
-                tasker answers.
-            options: those of the engine's taskers: `concurrency`, `retries`, `backoff`,
-                `timeout`, `behaviour`, `throttle`, `executor`, `on_cancel`.
+            domain: seen in this domain and below; the deepest of a name wins.
+            include_vars: whether `task.vars` holds the variables seen from the node.
+            cancellable: whether a cancelled task ends at once; else it ends when the tasker
+                answers.
+            options: those of `engine.tasker`: `concurrency`, `retries`, `backoff`, `timeout`,
+                `behaviour`, `throttle`, `executor`, `on_cancel`.
+
+        Raises:
+            BadOption: there is a tasker of that name already, or an option is not valid.
 
         """
-        known = qualified(domain, name)
-        if isinstance(do, str):
-            from actorflow.engine.tasks.http import http_tasker  # noqa: PLC0415 - loads urllib
-
-            do = http_tasker(do, options.get("timeout"))
-        BareEngine.tasker(self._engine, known, adapt(do), **options)
-        self.directory.add(known, include_vars=include_vars, cancellable=cancellable)
+        core = self._core
+        core.refuse_if_closed()
+        known = check_id(qualified(domain, name), "a tasker")
+        if known in core.board.names():
+            msg = f"there is a tasker {known!r} already; give this one another name"
+            raise BadOption(msg)
+        work = adapt(do, options.get("timeout"))
+        if options.get("on_cancel") is not None:
+            options["on_cancel"] = adapt_cancel(options["on_cancel"])
+        # Tasks that have been waiting for it are handed out at once, so runs must know it by then.
+        with self._registering:
+            self._directory = self._directory.with_tasker(
+                known, include_vars=include_vars, cancellable=cancellable
+            )
+        try:
+            core.board.register(known, work, options)
+        except BaseException:
+            with self._registering:
+                self._directory = self._directory.without_tasker(known)
+            raise
 
     def router(self, route: Callable[[Message], Any], *, domain: str = "") -> None:
         """Have a function say who gets the tasks of a domain, and of those below it.
@@ -368,41 +411,62 @@ class Flows:
         It gets the task message and returns the name of a tasker, `True` for the one that was
         asked for, or `False` for nobody. It runs inside the run: no effects, no waiting.
         """
-        self.directory.route(domain, route)
+        with self._registering:
+            self._directory = self._directory.with_router(domain, route)
 
     def subflow(self, name: str, flow: str | Tree, *, domain: str = "") -> None:
         """Make a flow known, for `graft` and `import`."""
-        self.library.add_subflow(domain, name, _tree(flow))
+        tree = _tree(flow)
+        with self._registering:
+            self._library = self._library.with_subflow(domain, name, tree)
 
     def define(self, name: str, value: Any, *, domain: str = "") -> None:
         """Make a variable known to all executions of a domain and below; flows only read it."""
-        self.library.add_variable(domain, name, check_payload({"value": value})["value"])
+        checked = check_payload({"value": value})["value"]
+        with self._registering:
+            self._library = self._library.with_variable(domain, name, checked)
 
 
-@functools.lru_cache(maxsize=256)
-def _parsed(text: str) -> Tree:
-    return parse(text)
+def _late(search: Search, timeout: float | None) -> WaitTimeout:
+    return WaitTimeout(f"{search.wanted!r} did not happen within {timeout} s")
 
 
-def _closed() -> EngineClosed:
-    return EngineClosed("the engine was closed before it happened")
+def _launch_body(
+    flow: str | Tree, variables: dict[str, Any] | None, domain: str, unit: str
+) -> Message:
+    """Return the body of the message that launches a flow, without its payload."""
+    tree = _tree(flow)
+    _check_storable(tree)
+    check_domain(domain, unit)
+    checked = {} if variables is None else check_payload(variables)
+    return launch_body(launch_message("", tree, variables=checked), domain, unit)
+
+
+_parsed = functools.lru_cache(maxsize=256)(check_text)
 
 
 def _tree(flow: str | Tree) -> Tree:
     """Return the tree of a text, or a tree as it is; trees are never changed."""
-    if isinstance(flow, str):
-        return _parsed(flow)
-    for stray in strays(flow):
-        where = "" if stray is flow else f", in which {stray!r:.100} is no [head, content, line]"
-        msg = f"a flow is its text, or the tree that parse() gives, not {flow!r:.100}{where}"
-        raise FlowError(msg)
-    return flow
+    return _parsed(flow) if isinstance(flow, str) else check_tree(flow)
 
 
-def _storable(tree: Tree) -> bytes:
-    """Return the bytes of a tree. Raises FlowError when something in it cannot be stored."""
+def _check_storable(tree: Tree) -> None:
+    """Raise FlowError when something in a tree cannot be stored."""
     try:
-        return tree_bytes(tree)
+        tree_bytes(tree)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         msg = f"the flow cannot be stored: {error}"
         raise FlowError(msg) from None
+
+
+def _count_branches(nodes: dict[str, Node], nid: str) -> int:
+    """Return how many children a node has in its tree."""
+    node = nodes[nid]
+    path: list[int] = []
+    while node.tree is None:
+        path.append(child_id(node.nid))
+        node = nodes[node.parent or ROOT]
+    tree = node.tree
+    for position in reversed(path):
+        tree = tree[1][position]
+    return len(tree[1])

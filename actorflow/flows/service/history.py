@@ -10,6 +10,7 @@ by a note, so that the history of a flow with a large payload stays small.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,7 +32,10 @@ _COLUMNS = ("point", "nid", "from", "sm", "er", "payload", "nodes", "tree", "hea
 _MORE = len(_COLUMNS)  # the index of the fields that have no column
 _KNOWN = frozenset((*_COLUMNS, "exid", "m", "pr", "accept_symbol"))
 _LITERALS = "plain"  # literal attributes whose messages are one row; the key is stored
-_USUAL = 9  # point, exid, nid, from, sm, er, payload, m, pr
+_USUAL_FIELDS = ("point", "nid", "from", "sm", "er", "payload")
+_usual_fields = itemgetter(*_USUAL_FIELDS)
+_USUAL = len(_USUAL_FIELDS) + 3  # exid, m and pr
+_ODD = -9  # the length of no message, with or without a tree
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -45,39 +49,32 @@ class Recorder(Observer):
         self._rows: list[tuple[Any, ...]] = []
         self._payload: Any = None
         self._place: int | None = None
-        self.fields: dict[str, Any] = {}
-        """More fields of the record: when the run was, and how long it took."""
         self.before = [dict(run.counters), len(run.nodes)]
 
     def observe(self, message: Message, _emitted: list[Message], nodes: int) -> None:
         """Record a processed message, which must stay alive until the run is stored."""
-        get = message.get
-        nid, came_from, sm, er = get("nid"), get("from"), get("sm"), get("er")
-        payload, tree, heap, usual = get("payload"), get("tree"), None, _USUAL
+        try:
+            point, nid, came_from, sm, er, payload = _usual_fields(message)
+            usual = _USUAL
+        except KeyError:  # from outside
+            point, nid, came_from, sm, er, payload = map(message.get, _USUAL_FIELDS)
+            usual = _ODD
         if payload is not self._payload:
             self._payload = payload
             self._place = None if payload is None else self._gathered.place(payload)
-        node = self._run.nodes.get(nid or "")
+        node = self._run.nodes.get(nid)
+        row: tuple[Any, ...] = (point, nid, came_from, sm, er, self._place, nodes)
+        tree = message.get("tree")
         if tree is not None:
-            tree, heap = digest(tree), tree[0] if node is None else node.heap
             usual += 2 if "accept_symbol" in message else 1
+            row += (digest(tree), tree[0] if node is None else node.heap)
         more: dict[str, Any] | None = None
-        if (
-            len(message) != usual
-            or nid is None
-            or came_from is None
-            or sm is None
-            or er is None
-            or payload is None
-        ):
+        if len(message) != usual:
             more = {key: value for key, value in message.items() if key not in _KNOWN}
         if node is not None and node.vars:
             more = {**(more or {}), "seen": list(node.vars)}
-        row: tuple[Any, ...] = (message["point"], nid, came_from, sm, er, self._place, nodes)
         if more:
-            row = (*row, tree, heap, more)
-        elif tree is not None:
-            row = (*row, tree, heap)
+            row = (*row, more) if len(row) == _MORE else (*row, None, None, more)
         self._rows.append(row)
 
     def observe_literals(self, messages: list[Message], nodes: int) -> None:
@@ -94,17 +91,18 @@ class Recorder(Observer):
             more["seen"] = list(parent.vars)  # the variables of the parent when attributes answer
         self._rows[-1] = (*row[:_MORE], more)
 
-    def entry(self, **fields: Any) -> dict[str, Any]:
-        """Return the record of the run as plain data."""
-        return {
-            "run": self._run.counters["runs"],
-            "before": self.before,
-            "messages": self._rows,
-            "payloads": self._gathered.payloads,
-            "values": self._gathered.values,
-            **self.fields,
-            **fields,
-        }
+    def record(self, **fields: Any) -> bytes:
+        """Return the record of the run as it is stored; `fields` are more to note about it."""
+        return _encode(
+            {
+                "run": self._run.counters["runs"],
+                "before": self.before,
+                "messages": self._rows,
+                "payloads": self._gathered.payloads,
+                "values": self._gathered.values,
+                **fields,
+            }
+        )
 
 
 def _limited(value: Any) -> Any:

@@ -16,7 +16,10 @@ __all__ = ["Library"]
 
 
 class Library:
-    """A loader: entries of a domain are visible there and below; the deepest one wins."""
+    """A loader: entries of a domain are visible there and below; the deepest one wins.
+
+    It never changes, so a run sees the same library from its beginning to its end.
+    """
 
     def __init__(
         self,
@@ -27,13 +30,13 @@ class Library:
         self._variables = dict(variables or {})
         self._subflows = dict(subflows or {})
 
-    def add_variable(self, domain: str, name: str, value: Value) -> None:
-        """Add a variable."""
-        self._variables[qualified(domain, name)] = value
+    def with_variable(self, domain: str, name: str, value: Value) -> Library:
+        """Return a library with one more variable."""
+        return Library({**self._variables, qualified(domain, name): value}, self._subflows)
 
-    def add_subflow(self, domain: str, name: str, tree: Tree) -> None:
-        """Add a subflow."""
-        self._subflows[qualified(domain, name)] = tree
+    def with_subflow(self, domain: str, name: str, tree: Tree) -> Library:
+        """Return a library with one more subflow."""
+        return Library(self._variables, {**self._subflows, qualified(domain, name): tree})
 
     def variable(self, domain: str, name: str) -> Value:
         """Return the variable of the deepest domain, or ``MISSING``."""

@@ -9,21 +9,23 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from actorflow.engine.tasks.tasker import HOLD, Task
+from actorflow.engine.tasks.tasker import HOLD, Task, function_of
 from actorflow.flows.errors import FlowError, UnknownTasker, check_payload
 from actorflow.runtime.errors import near
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from actorflow.flows.execution.node import Message, Payload
 
-__all__ = ["Directory", "FlowTask", "adapt", "domains", "qualified"]
+__all__ = ["Directory", "FlowTask", "adapt", "adapt_cancel", "domains", "qualified"]
 
 _MARK = "flow"  # in the body of a task: it comes from a flow
 _NOT_ROUTED = ("m", "pr", "er")
+_REMEMBERED = 1_024  # names that a directory has looked up
+_UNKNOWN: Any = object()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -102,24 +104,29 @@ def task_body(message: Message, variables: dict[str, Any] | None) -> dict[str, A
     return body
 
 
-def adapt(do: Callable[..., Any]) -> Callable[..., Any]:
+def adapt(do: Callable[..., Any] | str, timeout: float | None = None) -> Callable[..., Any]:
     """Return a tasker for the engine that shows tasks of flows as such, and checks the answers.
 
     ``None`` gives the payload back, a dict replaces it, any other value becomes its ``ret``. Tasks
     that are not of a flow pass as they are.
     """
-    given: Any = do
+    given: Any = function_of(do, timeout)
     if not callable(given):
-        return do  # the engine refuses it, and says why
-    if not inspect.iscoroutinefunction(do):
-        return _Adapted(do)
+        return given  # type: ignore[no-any-return] # the engine refuses it, and says why
+    if not inspect.iscoroutinefunction(given):
+        return _Adapted(given)
 
-    @functools.wraps(do)
+    @functools.wraps(given)
     async def work(task: Task) -> Any:
         shown = _shown(task)
-        return _answer(shown, await do(shown))
+        return _answer(shown, await given(shown))
 
     return work
+
+
+def adapt_cancel(on_cancel: Callable[[Any], Any]) -> Callable[[Task], Any]:
+    """Return an `on_cancel` that is shown tasks of flows as such."""
+    return lambda task: on_cancel(_shown(task))
 
 
 class _Adapted:
@@ -139,8 +146,16 @@ def _shown(task: Task) -> Task:
     body = task.body
     if type(body) is not dict or _MARK not in body:
         return task
-    beat = task._beat  # noqa: SLF001 - a task shown in another way is still the same task
-    return FlowTask(task.id, task.execution, task.tasker, body, task.attempt, beat)
+    return FlowTask(
+        task.id,
+        task.execution,
+        task.tasker,
+        body,
+        task.attempt,
+        task.priority,
+        task.timeout,
+        task._beat,  # noqa: SLF001 - a task shown in another way is still the same task
+    )
 
 
 def _answer(task: Task, value: Any) -> Any:
@@ -160,32 +175,50 @@ class _Entry:
 
 
 class Directory:
-    """Names of taskers and routers. Read inside runs, in any thread; written when registering."""
+    """Names of taskers, and routers. It never changes: registering makes another one."""
 
-    def __init__(self) -> None:
-        """Know nobody."""
-        self._entries: dict[str, _Entry] = {}
-        self._routers: dict[str, Callable[[Message], Any]] = {}
+    __slots__ = ("_entries", "_resolved", "_routers")
 
-    def add(self, name: str, *, include_vars: bool = False, cancellable: bool = True) -> None:
-        """Make a tasker known by its qualified name."""
-        self._entries[name] = _Entry(include_vars, cancellable)
+    def __init__(
+        self,
+        entries: Mapping[str, _Entry] | None = None,
+        routers: Mapping[str, Callable[[Message], Any]] | None = None,
+    ) -> None:
+        self._entries = dict(entries or {})
+        self._routers = dict(routers or {})
+        self._resolved: dict[tuple[str, str], str | None] = {}
 
-    def route(self, domain: str, router: Callable[[Message], Any]) -> None:
-        """Have ``router(message)`` say who gets the tasks of a domain and those below it."""
-        self._routers[domain] = router
+    def with_tasker(
+        self, name: str, *, include_vars: bool = False, cancellable: bool = True
+    ) -> Directory:
+        """Return a directory with one more tasker, by its qualified name."""
+        entry = _Entry(include_vars, cancellable)
+        return Directory({**self._entries, name: entry}, self._routers)
 
-    def resolve(self, domain: str, name: str) -> str | None:
+    def without_tasker(self, name: str) -> Directory:
+        """Return a directory without a tasker."""
+        entries = {known: entry for known, entry in self._entries.items() if known != name}
+        return Directory(entries, self._routers)
+
+    def with_router(self, domain: str, router: Callable[[Message], Any]) -> Directory:
+        """Return a directory in which `router(message)` says who gets the tasks of a domain."""
+        return Directory(self._entries, {**self._routers, domain: router})
+
+    def resolve(self, domain: str, name: Any) -> str | None:
         """Return the qualified name of the tasker that the deepest domain has."""
-        entries = self._entries
-        for one in domains(domain):
-            found = qualified(one, name)
-            if found in entries:
-                return found
-        return None
+        if type(name) is not str:
+            return None
+        known: str | None = self._resolved.get((domain, name), _UNKNOWN)
+        if known is _UNKNOWN:
+            names = (qualified(one, name) for one in domains(domain))
+            known = next((one for one in names if one in self._entries), None)
+            if len(self._resolved) >= _REMEMBERED:
+                self._resolved.clear()
+            self._resolved[domain, name] = known
+        return cast("str | None", known)
 
     def knows(self, domain: str, name: str) -> bool:
-        """Tell whether somebody of that name is known in the domain or above it.
+        """Return whether somebody of that name is known in the domain or above it.
 
         Where there is a router, anybody is: the router will say who that is.
         """
@@ -194,11 +227,11 @@ class Directory:
         return bool(self._routers) and any(one in self._routers for one in domains(domain))
 
     def is_cancellable(self, found: str) -> bool:
-        """Tell whether a task of this tasker ends as soon as it is cancelled."""
+        """Return whether a task of this tasker ends as soon as it is cancelled."""
         return self._entries[found].cancellable
 
     def wants_variables(self, found: str) -> bool:
-        """Tell whether this tasker asked for variables."""
+        """Return whether this tasker asked for variables."""
         return self._entries[found].include_vars
 
     def offer(self, domain: str, message: Message) -> list[Message]:

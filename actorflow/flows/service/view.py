@@ -8,22 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.kind import Status
+from actorflow.flows.execution.codec import decode
+from actorflow.flows.execution.state import Execution
 from actorflow.flows.service.exids import parts_of
 from actorflow.flows.service.history import messages_of
-from actorflow.flows.service.kind import FlowState, task_id
+from actorflow.flows.service.incoming import task_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actorflow.engine.stores.protocol import ExecutionRow, Store
     from actorflow.flows.execution.node import Message, Node, Payload
-    from actorflow.flows.execution.state import Execution, Statistics, Timer
+    from actorflow.flows.execution.state import Statistics, Timer
 
-__all__ = ["Failure", "FlowExecution", "HeldTask"]
+__all__ = ["FailedNode", "FlowExecution", "HeldTask"]
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedNode:
     """A node that failed and waits for a repair."""
 
     nid: str
@@ -47,10 +49,9 @@ class FlowExecution:
 
     def __init__(self, row: ExecutionRow, store: Store) -> None:
         self._store = store
+        self._row = row
         self.exid = row.id
         self.status = Status(row.status)
-        self.domain, self.unit = parts_of(row.id)
-        self._data = row.state
 
     def __repr__(self) -> str:
         return f"<flow {self.exid} {self.status} {self.counters}>"
@@ -58,7 +59,21 @@ class FlowExecution:
     @functools.cached_property
     def state(self) -> Execution:
         """The state, decoded on first use."""
-        return FlowState(self._data).execution(self.exid)
+        row = self._row
+        state = Execution(row.id, *parts_of(row.id)) if row.state is None else decode(row.state)
+        if row.result is not None:
+            state.payload = bodies.decode(row.result)
+        return state
+
+    @property
+    def domain(self) -> str:
+        """The domain that it belongs to."""
+        return self.state.domain
+
+    @property
+    def unit(self) -> str:
+        """The unit that it belongs to."""
+        return self.state.unit
 
     @property
     def payload(self) -> Payload | None:
@@ -68,7 +83,7 @@ class FlowExecution:
     @property
     def ret(self) -> Any:
         """The last result: the field `ret` of the payload."""
-        return (self.state.payload or {}).get("ret")
+        return (self.payload or {}).get("ret")
 
     @property
     def nodes(self) -> dict[str, Node]:
@@ -101,7 +116,7 @@ class FlowExecution:
         return sorted(self.state.timers.values(), key=lambda timer: timer.at)
 
     @property
-    def failures(self) -> list[Failure]:
+    def failures(self) -> list[FailedNode]:
         """The nodes that failed and were not repaired."""
         found = []
         for node in self.state.failures():
@@ -109,7 +124,7 @@ class FlowExecution:
                 continue  # a handler has handled it, or is about to
             error = (node.failure or {}).get("error", {})
             kind, text = str(error.get("kla", "")), str(error.get("msg", ""))
-            found.append(Failure(node.nid, kind, text, error.get("lin")))
+            found.append(FailedNode(node.nid, kind, text, error.get("lin")))
         return found
 
     @property
@@ -126,6 +141,22 @@ class FlowExecution:
             if "handed" in node.own and not node.own.get("answered") and node.failure is None
         ]
 
+    def plain(self) -> dict[str, Any]:
+        """Return what people look for in it, as plain data: for `actorflow show` and programs."""
+        return {
+            "payload": self.payload,
+            "failures": self.failures,
+            "tasks": self.tasks,
+            "nodes": {nid: _node(node) for nid, node in self.nodes.items()},
+            "variables": self.variables,
+            "tags": self.tags,
+            "timers": [
+                {"nid": timer.nid, "type": timer.type, "schedule": timer.string, "at": timer.at}
+                for timer in self.timers
+            ],
+            "counters": self.counters,
+        }
+
     def statistics(self) -> Statistics:
         """Return counts."""
         return self.state.statistics()
@@ -136,12 +167,17 @@ class FlowExecution:
         A record has the `messages` of the run, the `counters`, the number of `nodes` and the `size`
         after it, the counters and nodes `before` it, the time (`at`) and the duration (`took`).
         """
-        for row in self._store.rows("history", self.exid):
-            entry = bodies.decode(row.body)
-            if type(entry) is dict and "messages" in entry:
+        cursor = None
+        while True:
+            page = self._store.history(self.exid, after=cursor)
+            for row in page.rows:
+                entry = bodies.decode(row.body)
                 messages = messages_of(entry)
                 del entry["payloads"], entry["values"]
-                yield {**entry, "messages": messages}
+                yield {**entry, "messages": messages, "took": row.at - entry["at"]}
+            cursor = page.after
+            if cursor is None:
+                return
 
     def history(self) -> list[Message]:
         """Return every message, in order, as it was after processing."""
@@ -150,3 +186,14 @@ class FlowExecution:
     def traces(self) -> list[str]:
         """Return the texts of `trace`."""
         return [trace["text"] for entry in self.runs() for trace in entry.get("traces", ())]
+
+
+def _node(node: Node) -> dict[str, Any]:
+    """Return what is said of one node: what it does, where it stands, what it works on."""
+    return {
+        "does": node.heat0,
+        "parent": node.parent,
+        "status": node.state or "open",
+        "failed": node.failure is not None,
+        "payload": node.payload,
+    }

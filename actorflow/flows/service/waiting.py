@@ -1,8 +1,7 @@
 """Waiting for something to happen inside an execution: ``"0_1 task; terminated"``.
 
 What is waited for is a message that was processed and committed, be it long ago: the history is
-looked through first, then each run as it is committed. The thread that waits does the looking; the
-writer's thread only hands records over.
+looked through, and after each commit what is new in it. Whoever waits does the looking.
 """
 
 from __future__ import annotations
@@ -11,29 +10,25 @@ import re
 import threading
 from collections import deque
 from dataclasses import dataclass
-from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import WaitTimeout
-from actorflow.engine.kind import Status
 from actorflow.flows.service.history import messages_of
 from actorflow.runtime.errors import ActorflowError, BadOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actorflow.engine.stores.protocol import Change
+    from actorflow.engine.stores.protocol import Change, Store
     from actorflow.flows.execution.node import Message
 
-__all__ = ["PointMissed", "Step", "Waiter", "Waiters", "missed", "steps_of"]
+__all__ = ["PointMissed", "Search", "Step", "Waiters", "missed", "steps_of"]
 
 _STEP = re.compile(
     r"(?:(?P<nid>[0-9][0-9_]*(?:-[0-9]+)?)\s+)?(?P<points>[a-z][^\s|]*(?:\s*\|\s*[^\s|]+)*)"
 )
 _NAMED = {"entered": "tags", "left": "tags", "signal": "name"}
 """What the word after a point is about; else it is the tasker."""
-_ENDED = frozenset((Status.DONE, Status.CANCELLED))
 
 
 class PointMissed(ActorflowError):
@@ -50,7 +45,7 @@ class Step:
     """Each with the tag, the signal or the tasker that it has to be about, if there is one."""
 
     def fits(self, message: Message) -> bool:
-        """Tell whether a message is what is waited for."""
+        """Return whether a message is what is waited for."""
         if self.nid is not None and message.get("nid") != self.nid:
             return False
         return any(_fits(message, point, about) for point, about in self.points)
@@ -66,12 +61,14 @@ def _fits(message: Message, point: str, about: str | None) -> bool:
 
 
 def steps_of(text: str) -> list[Step]:
-    """Read what is to be waited for.
+    """Return what is to be waited for.
 
     >>> [(step.nid, step.points) for step in steps_of("0_1 task:alice; terminated")]
     [('0_1', (('task', 'alice'),)), (None, (('terminated', None),))]
 
-    Raises BadOption when it cannot be read.
+    Raises:
+        BadOption: it cannot be read.
+
     """
     steps = []
     for part in map(str.strip, text.split(";")):
@@ -85,27 +82,34 @@ def steps_of(text: str) -> list[Step]:
     return steps
 
 
-class Waiter:
-    """One wait: what is still to come, and the records that were not looked at yet."""
+class Search:
+    """Looks through the history of an execution for one step after the other."""
 
-    def __init__(self, steps: Sequence[Step], after: int) -> None:
+    def __init__(self, store: Store, exid: str, steps: Sequence[Step], after: int) -> None:
+        self._store = store
+        self._exid = exid
         self._steps = deque(steps)
         self._after = after
-        self._run = 0  # the last one that was looked at
-        self._records: deque[bytes | BaseException | None] = deque()
-        self._bell = threading.Semaphore(0)
+        self._cursor: Any = None
 
-    def add(self, record: bytes | BaseException | None) -> None:
-        """Take the record of a run, the reason why there will be none, or a mark. Any thread."""
-        self._records.append(record)
-        self._bell.release()
+    @property
+    def wanted(self) -> str:
+        """What has not happened yet."""
+        return self._steps[0].text
 
-    def look(self, record: bytes) -> Message | None:
-        """Look through a run; return the message that was the last one to wait for."""
-        entry = bodies.decode(record)
-        if entry["run"] <= self._run:
-            return None
-        self._run = entry["run"]
+    def look(self) -> Message | None:
+        """Look through the runs that are new; return the message that was the last one wanted."""
+        while True:
+            page = self._store.history(self._exid, after=self._cursor)
+            for row in page.rows:
+                self._cursor = row.id
+                found = self._look_at(bodies.decode(row.body))
+                if found is not None:
+                    return found
+            if page.after is None:
+                return None
+
+    def _look_at(self, entry: dict[str, Any]) -> Message | None:
         end: Message = {"point": "end", "nid": None, "m": entry["counters"]["msgs"]}
         for message in (*messages_of(entry), end):
             if message["m"] > self._after and self._steps[0].fits(message):
@@ -114,71 +118,37 @@ class Waiter:
                     return message
         return None
 
-    def wait_for_mark(self) -> None:
-        """Let pass what comes, up to a mark, or the reason why there will be none."""
-        while True:
-            self._bell.acquire()
-            if not isinstance(self._records.popleft(), bytes):
-                return
-
-    def wait(self, timeout: float | None) -> Message:
-        """Look through runs as they come.
-
-        Raises what was added in place of a record, and WaitTimeout.
-        """
-        end = None if timeout is None else monotonic() + timeout
-        while True:
-            left = None if end is None else max(end - monotonic(), 0.0)
-            if not self._bell.acquire(timeout=left):
-                msg = f"{self._steps[0].text!r} did not happen within {timeout} s"
-                raise WaitTimeout(msg)
-            record = self._records.popleft()
-            if isinstance(record, BaseException):
-                raise record
-            found = None if record is None else self.look(record)
-            if found is not None:
-                return found
-
 
 class Waiters:
-    """Who waits for what inside executions. Safe in any thread."""
+    """Who waits for the next commit of an execution. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiters: dict[str, list[Waiter]] = {}
+        self._tickets: dict[str, list[Any]] = {}
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return len(self._tickets)
 
-    def add(self, exid: str, waiter: Waiter) -> None:
-        """Have a waiter told of the runs of an execution, from now on."""
+    def add(self, exid: str, ticket: Any) -> None:
+        """Have a ticket resolved after the next commit of an execution."""
         with self._lock:
-            self._waiters.setdefault(exid, []).append(waiter)
+            self._tickets.setdefault(exid, []).append(ticket)
 
-    def remove(self, exid: str, waiter: Waiter) -> None:
-        """Forget a waiter."""
+    def remove(self, exid: str, ticket: Any) -> None:
+        """Forget a ticket."""
         with self._lock:
-            waiting = self._waiters[exid]
-            waiting.remove(waiter)
-            if not waiting:
-                del self._waiters[exid]
+            tickets = self._tickets.get(exid, [])
+            if ticket in tickets:
+                tickets.remove(ticket)
+            if not tickets:
+                self._tickets.pop(exid, None)
 
     def tell(self, change: Change) -> None:
-        """Hand over what a commit says. In the writer's thread."""
+        """Resolve the tickets of an execution that has committed."""
         with self._lock:
-            waiting = list(self._waiters.get(change.execution, ()))
-        for waiter in waiting:
-            for record in change.history:
-                waiter.add(record)
-            if change.status in _ENDED:
-                waiter.add(missed(change.execution))
-
-    def close(self, error: BaseException) -> None:
-        """Tell all that nothing more will come."""
-        with self._lock:
-            waiting = [waiter for each in self._waiters.values() for waiter in each]
-        for waiter in waiting:
-            waiter.add(error)
+            tickets = self._tickets.pop(change.execution, ())
+        for ticket in tickets:
+            ticket.resolve()
 
 
 def missed(exid: str) -> PointMissed:

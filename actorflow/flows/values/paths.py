@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from actorflow.flows.errors import FlowError
+from actorflow.flows.errors import FlowError, LimitExceeded
+from actorflow.flows.limits import LIMITS, Limits
 from actorflow.flows.values.values import MISSING, Value, kind_name, to_json, to_text
 
 
@@ -18,6 +19,8 @@ _PATH_STEP: Final = re.compile(
     r"""\.?(?:(?P<name>[^.\[\]'"\s]+)|\[(?P<number>-?\d+)\]|\[(?P<quote>['"]?)(?P<key>[^\]'"]+)(?P=quote)\])"""
 )
 _NUMBER: Final = re.compile(r"-?\d+")
+_DIGITS: Final = 19
+"""With fewer digits a number can be stored as a whole number."""
 _ENDS: Final = {"first": 0, "last": -1}
 
 
@@ -36,7 +39,7 @@ def parse_path(text: str) -> list[Value]:
         key = step["key"]
         name = step["number"] or step["name"]
         if key is None:
-            key = int(name) if _NUMBER.fullmatch(name) else name
+            key = int(name) if _NUMBER.fullmatch(name) and len(name) < _DIGITS else name
         path.append(key)
         end = step.end()
     return path
@@ -84,8 +87,20 @@ def slice_value(value: Value, spec: dict[str, Value]) -> Value:
     start = start + size if start < 0 else start
     end = end + size if end < 0 else end
     picked = range(start, end + (1 if step > 0 else -1), step)
-    parts = [value[i] for i in picked if 0 <= i < size]
+    parts = [value[i] for i in _inside(picked, size)]
     return "".join(parts) if type(value) is str else parts
+
+
+def _inside(places: range, size: int) -> range:
+    """Return the places that are from 0 to ``size``, without going through the others.
+
+    >>> list(_inside(range(-(10**18), 10**18, 2), 5)), list(_inside(range(10**18, -1, -3), 5))
+    ([0, 2, 4], [4, 1])
+    """
+    if places.step < 0:
+        return _inside(places[::-1], size)[::-1]
+    skipped = max(0, -(places.start // places.step))
+    return range(places.start + skipped * places.step, min(places.stop, size), places.step)
 
 
 def get_key(value: Value, key: Value) -> Value:
@@ -105,13 +120,14 @@ def get_key(value: Value, key: Value) -> Value:
 
 def single_keys(value: Value, key: Value) -> list[Value]:
     """Return the distinct keys that a slice or a list of keys selects in ``value``."""
-    if type(key) is list:
-        keys = [one for part in key for one in single_keys(value, part)]
-    elif type(key) is dict:
-        keys = slice_value(list(range(len(value))), key) if type(value) is list else []
-    else:
-        keys = [key]
-    return [one for place, one in enumerate(keys) if one not in keys[:place]]
+    if type(key) is dict:
+        return slice_value(list(range(len(value))), key) if type(value) is list else []
+    if type(key) is not list:
+        return [key]
+    keys: dict[tuple[type, Value], Value] = {}
+    for one in (one for part in key for one in single_keys(value, part)):
+        keys.setdefault((type(one), one if type(one) in (int, str) else to_json(one)), one)
+    return list(keys.values())
 
 
 def get_path(value: Value, path: list[Value]) -> tuple[Value, int]:
@@ -139,56 +155,65 @@ def _get_many(value: Value, key: Value, rest: list[Value]) -> Value:
     return found if found or value == [] else MISSING
 
 
-def set_path(container: Value, path: list[Value], value: Value) -> Value:
+def set_path(container: Value, path: list[Value], value: Value, limits: Limits = LIMITS) -> Value:
     """Return a copy of ``container`` with ``value`` at ``path``; only the last key may be new.
 
     A slice or a list of keys sets each element. Raises FlowError if a container on the path is
-    missing.
+    missing, and LimitExceeded if an array would get too long.
     """
     key, rest = path[0], path[1:]
-    if is_many(key):
-        for one in single_keys(container, key):
-            container = set_path(container, [one, *rest], value)
-        return container
-    if rest:
-        inner = get_key(container, key)
-        if type(inner) is not dict and type(inner) is not list:
-            raise FlowError(f'couldn\'t set "{path_text(path)}": no object or array at "{key}"')
-        value = set_path(inner, rest, value)
-    if type(container) is dict:
-        changed = dict(container)
-        changed[key if type(key) is str else to_text(key)] = value
-        return changed
-    index = _index(key)
-    if type(container) is not list or index is None or index < -len(container):
+    if not rest and type(key) is str and type(container) is dict:
+        return {**container, key: value}
+    if type(container) is not dict and type(container) is not list:
+        if is_many(key) and not single_keys(container, key):
+            return container
         raise FlowError(f'couldn\'t set "{path_text(path)}" in {kind_name(container)}')
-    items = list(container)
-    items.extend([None] * (index + 1 - len(items)))
-    items[index] = value
-    return items
+    changed = container.copy()
+    for one in single_keys(container, key) if is_many(key) else (key,):
+        inner = value
+        if rest:
+            inner = get_key(changed, one)
+            if type(inner) is not dict and type(inner) is not list:
+                raise FlowError(f'couldn\'t set "{path_text(path)}": no object or array at "{one}"')
+            inner = set_path(inner, rest, value, limits)
+        _put(changed, one, inner, path, limits)
+    return changed
 
 
-def _place(key: Value) -> tuple[int, str]:
+def _put(container: Value, key: Value, value: Value, path: list[Value], limits: Limits) -> None:
+    """Set one key of a new container."""
+    if type(container) is dict:
+        container[key if type(key) is str else to_text(key)] = value
+        return
     index = _index(key)
-    return (0, to_text(key)) if index is None else (index, "")
+    if index is None or index < -len(container):
+        raise FlowError(f'couldn\'t set "{path_text(path)}" in {kind_name(container)}')
+    if index >= len(container):
+        if index >= limits.elements:
+            raise LimitExceeded(
+                f'setting "{path_text(path)}" would make an array of {index + 1:,} elements, and it'
+                f" may have {limits.elements:,}"
+            )
+        container.extend([None] * (index + 1 - len(container)))
+    container[index] = value
 
 
 def del_path(container: Value, path: list[Value]) -> Value:
     """Return a copy without what is at ``path``, or the container itself if there is nothing."""
     key, rest = path[0], path[1:]
-    if is_many(key):
-        for one in sorted(single_keys(container, key), key=_place, reverse=True):
-            container = del_path(container, [one, *rest])
-        return container
-    inner = get_key(container, key)
-    if inner is MISSING:
+    keys = single_keys(container, key) if is_many(key) else [key]
+    keys = [one for one in keys if get_key(container, one) is not MISSING]
+    if not keys:
         return container
     if rest:
-        return set_path(container, [key], del_path(inner, rest))
-    if type(container) is dict:
-        changed = dict(container)
-        changed.pop(key if type(key) is str else to_text(key), None)
+        if type(container) is str:
+            raise FlowError(f'couldn\'t delete "{path_text(path)}" in {kind_name(container)}')
+        changed = container.copy()
+        for one in keys:
+            _put(changed, one, del_path(get_key(container, one), rest), path, LIMITS)
         return changed
-    items = list(container)
-    del items[_index(key) or 0]
-    return items
+    if type(container) is dict:
+        gone = {one if type(one) is str else to_text(one) for one in keys}
+        return {name: value for name, value in container.items() if name not in gone}
+    places = {(_index(one) or 0) % len(container) for one in keys}
+    return [one for place, one in enumerate(container) if place not in places]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from actorflow.engine import cron
-from actorflow.flows.errors import FlowError
+from actorflow.flows.errors import FlowError, LimitExceeded
 from actorflow.runtime.errors import BadOption
 
 _UNITS: Final = {
@@ -44,6 +44,7 @@ _NAMED_HOURS: Final = {
         )
     },
 }
+_LONGEST: Final = 1_000 * _UNITS["year"]
 
 
 def duration(text: str) -> float:
@@ -56,7 +57,7 @@ def duration(text: str) -> float:
     """
     bare = text.strip()
     if re.fullmatch(r"\d+(\.\d+)?", bare):
-        return float(bare)
+        return _within_reach(float(bare), text)
     total, at = 0.0, 0
     while at < len(bare):
         match = _PART.match(bare, at)
@@ -72,9 +73,15 @@ def duration(text: str) -> float:
         at = match.end()
     if at == 0 or at < len(bare):
         raise FlowError(
-            f'cannot read duration "{text}": write it like "1h30m", "2 days" or "500ms"'
+            f'cannot read duration "{text:.100}": write it like "1h30m", "2 days" or "500ms"'
         )
-    return total
+    return _within_reach(total, text)
+
+
+def _within_reach(seconds: float, text: str) -> float:
+    if seconds > _LONGEST:
+        raise LimitExceeded(f'the duration "{text:.100}" is longer than 1,000 years')
+    return seconds
 
 
 def point_in_time(text: str) -> float:

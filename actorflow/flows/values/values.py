@@ -11,8 +11,6 @@ import json
 import re
 from typing import Any, Final
 
-from actorflow.flows.errors import FlowError
-
 Value = Any
 
 
@@ -69,43 +67,20 @@ def is_regex(value: Value) -> bool:
 
 
 _REGEX_TEXT = re.compile(r"\A/(.*)/([a-z]*)\Z", re.DOTALL)
-_REGEX_FLAGS: Final = {"i": re.IGNORECASE, "x": re.VERBOSE, "m": re.DOTALL}
 
 
-def _regex_parts(text: str) -> tuple[str, str]:
+def regex_parts(text: str) -> tuple[str, str]:
+    """Return the source and the option letters of ``/source/letters``, or of a bare source."""
     match = _REGEX_TEXT.match(text)
     return (match.group(1), match.group(2)) if match else (text, "")
 
 
 def regex_source(value: Value) -> str:
     """Return a regular expression as it appears in strings: ``(?-mix:...)``."""
-    source, letters = _regex_parts(value[1])
+    source, letters = regex_parts(value[1])
     on = "".join(letter for letter in "mix" if letter in letters)
     off = "".join(letter for letter in "mix" if letter not in letters)
     return f"(?{on}{'-' + off if off else ''}:{source})"
-
-
-def to_regex(value: Value) -> re.Pattern[str]:
-    """Compile a regular expression value, or a plain string, to a pattern.
-
-    Raises FlowError for anything else, and for an invalid expression.
-    """
-    text = value[1] if is_regex(value) else value
-    if type(text) is not str:
-        raise FlowError(f"cannot turn {type_name(value)} into a regular expression")
-    source, letters = _regex_parts(text)
-    flags = re.MULTILINE
-    for letter in letters:
-        flags |= _REGEX_FLAGS.get(letter, re.NOFLAG)
-    try:
-        return re.compile(source, flags)
-    except re.error as error:
-        raise FlowError(f"invalid regular expression {source!r}: {error}") from error
-
-
-def groups(match: re.Match[str]) -> list[str | None]:
-    """Return the whole match followed by its groups."""
-    return [match.group(0), *match.groups()]
 
 
 def type_name(value: Value) -> str:  # noqa: PLR0911

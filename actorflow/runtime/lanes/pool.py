@@ -159,9 +159,13 @@ class Pool:
             # which would leave the runnable in a pool without threads.
             SHELTER.post(partial(self._submit, runnable))
             return
-        self._ready.put(runnable)
-        if not self._idle and self._asleep:
+        try:
+            self._ready.put(runnable)
+            if not self._idle and self._asleep:
+                attend(self._attend)
+        except BaseException:  # the thread that was idle may be busy by now
             attend(self._attend)
+            raise
 
     def claim(self, idle: list[Any]) -> bool:
         """Move a token from `idle` to the pool; return whether there was one. O(1), thread-safe."""
@@ -169,10 +173,13 @@ class Pool:
             return shelter(idle, self._submit)
         try:  # `hand_over`, inlined: every wake-up comes this way
             exhaust(map(self._ready.put, map(list.pop, (idle,))))
+            if not self._idle and self._asleep:
+                attend(self._attend)
         except IndexError:
             return False
-        if not self._idle and self._asleep:
+        except BaseException:  # the thread that was idle may be busy by now
             attend(self._attend)
+            raise
         return True
 
     def _submit(self, runnable: Runnable) -> None:

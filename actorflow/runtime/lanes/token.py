@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from operator import call
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.lanes.shelter import SHELTER
@@ -17,7 +18,7 @@ from actorflow.runtime.lanes.shelter import SHELTER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["exhaust", "hand_over", "shelter"]
+__all__ = ["exhaust", "hand_over", "in_one_go", "shelter"]
 
 exhaust = deque[Any](maxlen=0).extend
 """Run an iterator to its end, in C."""
@@ -30,6 +31,11 @@ def hand_over(tokens: list[Any], put: Callable[[Any], object]) -> bool:
     except IndexError:
         return False
     return True
+
+
+def in_one_go(*functions: Callable[[], object]) -> None:
+    """Call C functions one after the other. No signal strikes between two of them."""
+    exhaust(map(call, functions))
 
 
 def shelter(tokens: list[Any], function: Callable[[Any], object]) -> bool:

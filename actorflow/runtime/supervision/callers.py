@@ -52,8 +52,7 @@ class Callers:
             self._waiting.remove(caller)
         except KeyError:
             return
-        caller.answer = answer
-        caller.resolve(error)
+        caller.resolve(error, answer)
 
     def refuse(self, error: Callable[[], BaseException]) -> None:
         """Answer all callers with an error, each with its own."""

@@ -18,6 +18,7 @@ from _thread import allocate_lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.runtime.errors import BadBehaviour
+from actorflow.runtime.fork import after_fork
 from actorflow.runtime.worker.batch import Batch
 from actorflow.runtime.worker.loose import Loose, displacement
 from behaviours import Chunk, Queue, Stack
@@ -36,6 +37,14 @@ LONG = 1_024
 """Raw messages from which small batches are not cut: each cut moves all that come after."""
 
 _MARKING = allocate_lock()
+
+
+def _renew_lock() -> None:
+    global _MARKING  # noqa: PLW0603 - a thread that is not in the child may have held it
+    _MARKING = allocate_lock()
+
+
+after_fork(_renew_lock)
 
 
 class Shape(NamedTuple):
@@ -57,6 +66,8 @@ class Shape(NamedTuple):
     """Nothing is ever refused or displaced, so whoever waits need not wait for a verdict."""
     folds: bool
     """It holds fewer messages than arrive, so producers fold a long `raw`."""
+    divides: bool
+    """A batch may leave others behind that came with it."""
     turns: bool | None
     """A plain line, of which a drain takes all: `False` for `Queue`, `True` for `Stack`."""
 
@@ -80,6 +91,7 @@ def _shape(behaviour: Behaviour) -> Shape:
             tracks=traits.trackable,
             accepts_all=traits.accepts_all and traits.trackable and not displaces,
             folds=traits.shrinks or traits.bounded,
+            divides=kind is Chunk,
             turns=_TURNS.get(kind),
         )
     return found

@@ -35,6 +35,7 @@ from actorflow.runtime.worker.idleness import Idleness
 from actorflow.runtime.worker.intake import FOLD_AT, Intake
 from actorflow.runtime.worker.life import Life
 from actorflow.runtime.worker.machine import (
+    BROKEN,
     CALL_ON_IDLE,
     CALL_ON_STOP,
     CANCEL_TIMER,
@@ -66,7 +67,7 @@ from actorflow.runtime.worker.machine import (
     StopMode,
     advance,
 )
-from actorflow.runtime.worker.metrics import Timing
+from actorflow.runtime.worker.metrics import Backlog, Timing
 from actorflow.runtime.worker.seat import Effects, Failed, Nobody, Order, Seat, Task
 from behaviours.base import Reason
 
@@ -103,48 +104,19 @@ class Accumulator:
     """Takes messages for one executor. See the module for how it works."""
 
     __slots__ = (
-        "__dict__",
-        "__weakref__",
-        "_lead",
-        "_line",
-        "_owner",
-        "_plain",
-        "_since",
-        "_spawned",
-        "_timeless",
-        "_timer",
-        "active",
-        "actor_ref",
-        "batch",
-        "core",
-        "first",
-        "generation",
-        "handle",
-        "idle",
-        "lock",
-        "parts",
-        "settings",
-        "span",
-        "state",
-        "value",
+        "__dict__", "__weakref__", "_lead", "_line", "_owner", "_plain", "_ring_at", "_seats",
+        "_since", "_spawned", "_timeless", "_timer", "_timing", "active", "actor_ref", "batch",
+        "core", "exit_reason", "first", "generation", "handle", "idle", "lock", "mail", "mode",
+        "parts", "settings", "span", "state", "value",
     )  # fmt: skip
 
-    # What most pairs never need has a default in the class, and costs an instance nothing.
-    exit_reason: ExitReason | None = None
-    """Why the pair ended; `None` while it lives."""
-    mode: StopMode | None = None
-    """How it stops, once it has been asked to."""
-    mail: deque[Any] | tuple[()] = ()
-    """Envelopes for the executor, which are served between two batches."""
-    _timing: Timing | None = None
-    _ring_at: int = NEVER
-    """The length of `raw` at which a push makes the accumulator look, or fold."""
     actor_ref: Any
     """The worker's ref."""
+    # What most pairs never need has a default in the class, and costs an instance nothing.
     _life: Life | None = None
     _intake: Intake | None = None
     _idleness: Idleness | None = None
-    _seats: list[Seat] | None = None
+    _backlog: Backlog | None = None
     _every: tuple[Seat, ...] = ()
     _exclusive: bool = False
 
@@ -154,6 +126,12 @@ class Accumulator:
         self.lock = allocate_lock()
         self.idle: list[Accumulator] = []
         self.state = STARTING
+        self.exit_reason: ExitReason | None = None
+        """Why the pair ended; `None` while it lives."""
+        self.mode: StopMode | None = None
+        """How it stops, once it has been asked to."""
+        self.mail: deque[Any] | tuple[()] = ()
+        """Envelopes for the executor, which are served between two batches."""
         self.handle: Callable[[Any, Any], Any] | None = settings.handle
         self.value = state
         """The state of the job."""
@@ -173,13 +151,16 @@ class Accumulator:
         """Whether what is held may always leave."""
         self._owner = 0
         self._timer: Timer | None = None
-        if self.core.shape.folds:
-            self._calm()
+        self._timing: Timing | None = None
+        self._ring_at = FOLD_AT * self.core.shape.width if self.core.shape.folds else NEVER
+        """The length of `raw` at which a push makes the accumulator look, or fold."""
         # A pair that runs one batch at a time is its own seat.
         self.first: Task | None = None
         self.batch: Batch | None = None
         self.parts: list[Batch] | None = None
         self.span: tuple[float, float, float] | None = None
+        self._seats: list[Seat] | None = None
+        """Free seats, where several batches may be in flight."""
         if settings.concurrency > 1:
             self._every = tuple(Seat(self) for _ in range(settings.concurrency))
             self._seats = list(self._every)
@@ -232,11 +213,11 @@ class Accumulator:
             self._take_back(pushed)
             raise self._deadlock()
         if self._takes_messages():
-            if self.core.shape.timed:
-                SHELTER.run(self._wake_timed)
-            else:
+            if self.settings.is_real or not self.core.shape.timed:
                 self._since = self.settings.clock.now()
                 self.settings.lane.claim(self.idle)
+            else:
+                SHELTER.run(self._wake_timed)
             if self._takes_messages():
                 return
         if SHELTER.run(self._refuse_late, pushed):
@@ -246,7 +227,10 @@ class Accumulator:
         return self.mode is None and self.exit_reason is None
 
     def _wake_timed(self) -> None:
-        """Begin, or set the timer, where a message need not leave at once."""
+        """Begin, or set the timer, before the push returns.
+
+        For tests, where time and the lane stand still until somebody moves them.
+        """
         with self.lock:
             effects = Effects()
             if self.idle and self.mode is None and self.exit_reason is None:
@@ -376,16 +360,23 @@ class Accumulator:
     def _begin_line(self, seat: Any, batch: Batch, now: float) -> None:
         """Let a seat run a batch that was cut from a line, after a push. Under the lock."""
         since = self._since
-        if self.state is IDLE:  # so it has just arrived, and what comes now waits since then
-            seat.span = (since, since, now)
+        woken = self.state is IDLE
+        seat.span = (since, since if woken else now, now)
+        seat.batch = batch
+        if self.core.shape.divides:
+            self._divide(seat, now, woken=woken)
+        if woken:  # so it has just arrived, and what comes now waits since then
             self.state = RUNNING
         else:
-            seat.span = (since, now, now)
             self._since = now
         self.active += 1
-        seat.batch = batch
-        if batch.reason is not _IDLE:
-            self._count_reason(batch.reason)
+
+    def _divide(self, seat: Any, now: float, *, woken: bool) -> None:
+        """Note for which reason, and when what it consists of arrived, a part of a line leaves."""
+        if self.core.raw or self._backlog is not None:
+            seat.span = self._span(seat.batch.size, now, woken=woken)
+        if seat.batch.reason is not _IDLE:
+            self._count_reason(seat.batch.reason)
 
     def _cut(self, count: int) -> Batch | None:
         """Take a batch of at most `count` messages of a line straight from `raw`. Under the lock.
@@ -459,11 +450,11 @@ class Accumulator:
                 task, effects = self._after(seat)
             elif raw:
                 self._lead = 1
-                seat.batch = task = cut = self._cut(NEVER)
+                seat.batch = task = self._cut(NEVER)
                 seat.span = (self._since, end, end)
+                if core.shape.divides:
+                    self._divide(seat, end, woken=False)
                 self._since = end
-                if cut is not None and cut.reason is not _IDLE:
-                    self._count_reason(cut.reason)
                 if self._seats is None or not self._keep_room():
                     return task
                 effects = Effects()
@@ -752,15 +743,21 @@ class Accumulator:
     def _fail(self, seat: Any, error: Exception) -> None:
         """Let a seat crash with what the behaviour raised. Under the lock.
 
-        Without a free seat it is only reported: those that are at work meet it when they go on.
+        Without a free seat it is only reported, because those that are at work meet it when they go
+        on; and so it is where there is no executor that could crash.
         """
-        if seat is None or self.state is DEAD:
+        steps: tuple[Step, ...] = ()
+        if seat is not None:
+            self.state, steps = advance(self.state, BROKEN, Facts())
+        for step in steps:
+            if step is CANCEL_TIMER:
+                self._cancel_timer()
+            elif step is TOKEN_OUT:
+                self.idle.clear()
+            else:
+                self._begin_task(seat, Failed(error))
+        if not steps:
             self.core.note_refusal((), error)
-            return
-        if self.mode is None:
-            self.idle.clear()
-            self.state = RUNNING
-        self._begin_task(seat, Failed(error))
 
     def prepare(self, now: float, effects: Effects) -> Exception | None:
         """Fold what is raw on behalf of a producer; if the behaviour raises, the pair crashes.
@@ -774,8 +771,10 @@ class Accumulator:
         except Exception as error:  # noqa: BLE001 - of a behaviour
             seat = self._free_seat()
             self._fail(seat, error)
-            if seat is not None:
+            if seat is not None and seat.first is not None:
                 effects.seats.append(seat)
+            elif seat is not None:
+                self._leave(seat)
             return error
         finally:
             self._owner = 0
@@ -871,6 +870,13 @@ class Accumulator:
             high = low + (moment - low) * (size - 1) / max(size, 1)
         elif woken:
             high = low
+        rest = len(self.core) if self.core.shape.divides else 0
+        if rest and self._backlog is None:
+            self._backlog = Backlog()
+        if self._backlog is not None:
+            low, high = self._backlog.span(size, rest, low, high)
+            if not rest:
+                self._backlog = None
         return low, high, moment
 
     def _look_again(self) -> Event | None:

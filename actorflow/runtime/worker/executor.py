@@ -15,7 +15,6 @@ from actorflow.runtime.actor.lifespan import Lifespan
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import BadJob
-from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker.machine import (
@@ -186,7 +185,7 @@ class ExecutorActor(Lifespan):
         """End, once. Called by the pair when the executor has ended. Never in the main thread."""
         if not self._claim_death(reason):
             return False
-        SHELTER.run(self._finish_death)
+        self._finish_death()
         ROSTER.discard(self)
         return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from _thread import get_ident
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import (
@@ -19,9 +20,10 @@ from actorflow.runtime.errors import (
     WouldDeadlock,
 )
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.lanes.token import in_one_go
 from actorflow.runtime.worker import runner
 from actorflow.runtime.worker.accumulation import NEVER
-from actorflow.runtime.worker.machine import IDLE, WAITING
+from actorflow.runtime.worker.machine import DUE, IDLE, WAITING
 from actorflow.runtime.worker.seat import Effects
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.base import Item
@@ -210,12 +212,12 @@ class Intake:
         pair = self._pair
         pair._refuse_own_functions()
         if in_main_thread():
-            if pair.core.raw_count() >= 4 * FOLD_AT:
+            put = SHELTER.door()
+            if put is None or pair.core.raw_count() >= 4 * FOLD_AT:
                 SHELTER.run(self._fold_blocking)
-            else:
-                # Should an interrupt strike now, the next fold is due at this length.
-                pair._ring_at = 4 * FOLD_AT * pair.core.shape.width
-                SHELTER.post(self._fold_now)
+            else:  # one look for all who push meanwhile; both or neither, wherever a signal strikes
+                later = partial(setattr, pair, "_ring_at", 4 * FOLD_AT * pair.core.shape.width)
+                in_one_go(later, partial(put, self._fold_blocking))
             return
         self._fold_now()
         while pair.core.raw_count() > 4 * FOLD_AT and pair.exit_reason is None:
@@ -239,7 +241,9 @@ class Intake:
         try:
             if pair.mode is None and pair.exit_reason is None:
                 effects = pair._catch_up()
-                pair.prepare(pair._now(), effects)
+                failure = pair.prepare(pair._now(), effects)
+                if pair.state is WAITING and failure is None:
+                    pair.schedule(DUE, effects)  # what was folded may have filled the batch
         finally:
             if pair.state is not WAITING:
                 pair._calm()
@@ -252,10 +256,24 @@ class Intake:
         pair = self._pair
         if pair.state is WAITING:
             pair._refuse_own_functions()
-            pair._ring_at = NEVER  # one look for all; the timer remains, should this be interrupted
-            SHELTER.run(pair._on_due)
+            put = SHELTER.door() if pair.settings.is_real and in_main_thread() else None
+            if put is None:
+                SHELTER.run(self._ring)
+            else:  # one look for all who push meanwhile
+                in_one_go(partial(setattr, pair, "_ring_at", NEVER), partial(put, self._ring))
         elif pair.core.shape.folds:
             self.fold_early()
+
+    def _ring(self) -> None:
+        """Let a waiting batch leave if it is full. Not in the main thread."""
+        pair = self._pair
+        pair._ring_at = NEVER  # one look for all who push meanwhile
+        with pair.lock:
+            effects = Effects()
+            pair.schedule(DUE, effects)
+            if pair.state is not WAITING:
+                pair._calm()
+        pair.conclude(effects)
 
     def refused(self, message: Any, error: Exception) -> None:
         """Log a message that was refused and for which nobody waits."""

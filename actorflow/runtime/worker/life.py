@@ -153,11 +153,12 @@ class Life:
     def _start(self, event: Event) -> None:
         pair = self._pair
         settings = pair.settings
-        self.subject = settings.make_subject(self._first_state())
-        pair.handle = settings.handle_of(self.subject)
-        pair._watch_idleness()
-        if self.subject is None:
+        if settings.executor is None:
             pair.value = self._first_state()
+        else:
+            self.subject = settings.make_subject(self._first_state())
+            pair.handle = settings.handle_of(self.subject)
+        pair._watch_idleness()
         if self.supervised and not self.durable:
             ROSTER.add(self.executor)
         started = self._started = ThreadTicket() if settings.has_on_start else None

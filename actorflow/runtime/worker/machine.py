@@ -124,6 +124,8 @@ class Event(Enum):
     IDLE_LONG = "idle for so long"
     DONE = "done"
     """A batch, a hook or an answer is finished (and `r` is one less)."""
+    BROKEN = "behaviour broken"
+    """The behaviour raised, where somebody else was at work than the executor."""
     CRASHED = "crashed"
     """The job, a hook or the behaviour raised, and no failure policy helped."""
     ENDED = "ended"
@@ -147,6 +149,7 @@ class Event(Enum):
     MAIL,
     IDLE_LONG,
     DONE,
+    BROKEN,
     CRASHED,
     ENDED,
     REVIVED,
@@ -174,6 +177,8 @@ class Step(Enum):
     CALL_ON_IDLE = "on_idle"
     CALL_ON_START = "on_start"
     CALL_ON_STOP = "on_stop"
+    FAIL = "fail"
+    """Let the executor crash with what the behaviour raised."""
     LOOK_AGAIN = "look again"
     """Look at the inbox once more, because a producer may not have seen the token."""
     CUT_OFF = "cut off"
@@ -196,6 +201,7 @@ class Step(Enum):
     CALL_ON_IDLE,
     CALL_ON_START,
     CALL_ON_STOP,
+    FAIL,
     LOOK_AGAIN,
     CUT_OFF,
     CLOSE,
@@ -347,6 +353,11 @@ def _crash_rows() -> Iterator[Row]:
     gone = (CANCEL_TIMER, TOKEN_OUT, CUT_OFF, TELL_EXECUTOR)
     end = (CANCEL_TIMER, TOKEN_IN, CLOSE, CUT_OFF, TELL_EXECUTOR,
            TELL_ALL)  # fmt: skip
+    yield Row(BROKEN, (STARTING, IDLE, RUNNING, WAITING), "", _always, RUNNING,
+              (CANCEL_TIMER, TOKEN_OUT, FAIL))  # fmt: skip
+    yield Row(BROKEN, (SUSPENDING,), "", _always, SUSPENDING, (FAIL,))
+    yield Row(BROKEN, (STOPPING,), "", _always, STOPPING, (CANCEL_TIMER, FAIL))
+    yield Row(BROKEN, (ALONE, PARKED, DEAD), "no executor", _always, None)
     crashed = CRASHED
     started = _WITH_EXECUTOR[1:]
     yield Row(crashed, started, "supervised", lambda f: f.supervised, ALONE, gone)

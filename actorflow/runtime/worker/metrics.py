@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.accumulator import Accumulator
     from behaviours.base import Reason
 
-__all__ = ["Timing", "WorkerStatistics", "statistics"]
+__all__ = ["Backlog", "Timing", "WorkerStatistics", "statistics"]
 
 _KEPT = 256  # batches whose times are kept
+_GROUPS = 64  # messages of a backlog that arrived between two batches count as a group
 _POINTS = 8  # places within a batch at which its messages are looked at
 
 
@@ -129,6 +130,49 @@ class Timing:
                 waits.append((max(begun - arrived, 0.0), weight))
                 latencies.append((end - arrived, weight))
         return (*_quantiles(latencies), *_quantiles(waits), *_quantiles(services))
+
+
+class Backlog:
+    """When the messages arrived that small batches have left behind, in the order of arrival."""
+
+    __slots__ = ("_arrivals", "_held")
+
+    def __init__(self) -> None:
+        self._arrivals: list[tuple[int, float, float]] = []  # how many, between two moments
+        self._held = 0
+
+    def span(self, size: int, rest: int, low: float, high: float) -> tuple[float, float]:
+        """Return between which moments the messages of a batch arrived. O(1) amortised.
+
+        Args:
+            size: how many they are.
+            rest: how many are left.
+            low: when the batch before was taken.
+            high: when the last of those that came since then can have arrived.
+
+        """
+        fresh = size + rest - self._held
+        self._held = rest
+        if fresh > 0:
+            self._arrivals.append((fresh, low, high))
+        begin = end = None
+        while self._arrivals and size > 0:
+            count, low, high = self._arrivals.pop(0)
+            begin = low if begin is None else begin
+            end = low + (high - low) * min(size / count, 1.0)
+            if count > size:
+                self._arrivals.insert(0, (count - size, end, high))
+            size -= count
+        if len(self._arrivals) > _GROUPS:
+            self._merge()
+        return (low if begin is None else begin), (high if end is None else end)
+
+    def _merge(self) -> None:
+        """Make one group of each two."""
+        groups = self._arrivals
+        odd = groups[len(groups) & ~1 :]
+        pairs = zip(groups[::2], groups[1::2], strict=False)
+        self._arrivals = [(m + n, low, high) for (m, low, _), (n, _, high) in pairs] + odd
 
 
 def _quantiles(weighted: list[tuple[float, float]]) -> tuple[float | None, float | None]:

@@ -100,8 +100,8 @@ class Settings:
 
     __slots__ = (
         "asynchronous", "breaker", "checks", "clock", "concurrency", "executor", "handle",
-        "has_on_start", "has_on_stop", "help", "idle_timeout", "job", "lane", "name",
-        "policy", "reruns", "verbose",
+        "has_on_start", "has_on_stop", "help", "idle_timeout", "is_real", "job", "lane", "name",
+        "policy", "reruns", "title", "verbose",
     )  # fmt: skip
 
     def __init__(self, job: Any, given: WorkerOptions, what: str = "spawn") -> None:
@@ -110,6 +110,9 @@ class Settings:
         kind = kind_of(job)
         call = f"{what}(job, ".replace("Worker(job", "Worker(id, job")
         self.job = job
+        named = job.func if isinstance(job, partial) else job
+        self.title = str(getattr(named, "__qualname__", None) or brief(named))
+        """The name of the job, for logs and errors."""
         self.executor = kind.executor
         self.asynchronous = kind.asynchronous
         self.has_on_start = kind.has_on_start
@@ -133,13 +136,16 @@ class Settings:
         if self.concurrency > 1:
             self._refuse_state(options["state"])
         self.policy: FailurePolicy = failure_policy(options["on_failure"])
-        self.reruns = not isinstance(self.policy, Drop)
+        self.reruns = type(self.policy) is not Drop
+        """Whether the policy may run a batch again."""
         self.clock: Clock = options["clock"]
         if not (callable(getattr(self.clock, "now", None)) and hasattr(self.clock, "call_at")):
             msg = f"clock={brief(self.clock)} must have now() and call_at(when, callback)"
             raise BadOption(msg)
         self.verbose = bool(options["verbose"])
         self.lane = _lane(options["executor"], kind, self.name)
+        self.is_real = self.clock is SYSTEM and isinstance(options["executor"], str)
+        """Whether time passes, and the lane runs, by themselves."""
         self.help = bool(options["help"])
         if self.help and not (self.lane.can_help and self.concurrency == 1):
             msg = (
@@ -164,12 +170,6 @@ class Settings:
             raise BadOption(msg)
 
     @property
-    def title(self) -> str:
-        """The name of the job, for logs and errors."""
-        job = self.job.func if isinstance(self.job, partial) else self.job
-        return str(getattr(job, "__qualname__", None) or brief(job))
-
-    @property
     def owns_thread(self) -> bool:
         """Whether the job has a thread of its own."""
         return isinstance(self.lane, ThreadLane)
@@ -179,20 +179,16 @@ class Settings:
         self.lane.release()
         self.lane = ThreadLane(str(self.name or "worker"))
 
-    def make_subject(self, state: Any) -> Executor | None:
-        """Make the user's executor, if the job is a class."""
-        if self.executor is None:
-            return None
+    def make_subject(self, state: Any) -> Executor:
+        """Make the user's executor, for a job that is a class."""
         subject: Executor = self.job()
         subject.state = state
         if self.idle_timeout is not None:
             subject.idle_timeout = self.idle_timeout
         return subject
 
-    def handle_of(self, subject: Executor | None) -> Callable[[Any, Any], Any] | None:
+    def handle_of(self, subject: Executor) -> Callable[[Any, Any], Any]:
         """Return what is called with a batch and the state."""
-        if subject is None:
-            return self.handle
         handle = subject.handle
 
         def call(batch: Any, _state: Any) -> Any:

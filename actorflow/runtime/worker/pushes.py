@@ -51,14 +51,14 @@ class LingeringWorkerRef(WorkerRef):
 
     def push(self, message: Any) -> None:
         """See `WorkerRef.push`."""
-        raw, pair = self._raw, self.actor
+        raw = self._raw
         if not raw:
-            pair.core.first_at = pair.settings.clock.now()
+            self.actor.core.first_at = self.actor.settings.clock.now()
         raw.append(message)
         if self._idle:
-            pair.wake((message,))
-        elif len(raw) >= pair._ring_at:
-            pair.intake.ring()
+            self.actor.wake((message,))
+        elif len(raw) >= self.actor._ring_at:
+            self.actor.intake.ring()
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """See `WorkerRef.push_many`."""

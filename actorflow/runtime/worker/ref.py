@@ -146,10 +146,11 @@ class WorkerRef(Ref[Any]):
             self._append(message, ticket)
         else:
             timeout = pair.intake.offer(message, ticket, timeout)
-        if not pair.settings.lane.wait(ticket, timeout):
+        if not (ticket.resolved or pair.settings.lane.wait(ticket, timeout)):
             raise self._late(message, timeout)
-        if ticket.error is not None:
-            raise ticket.error
+        error = ticket.error
+        if error is not None:
+            raise error
 
     def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
         """Send a message and return the job's answer to it, `None` if it gives none.

@@ -299,7 +299,7 @@ def _recover(
     policy = pair.settings.policy
     batch.attempt += 1
     contained = isinstance(error, Exception)  # SystemExit and the like always end the executor
-    parts = policy.parts(batch) if contained else None
+    parts = policy.parts(batch) if contained and pair.settings.reruns else None
     if parts:
         seat.parts = [*(seat.parts or ()), *reversed(parts)]
         return pair.next_part(seat, generation)

@@ -158,7 +158,7 @@ def _pairs() -> list[Accumulator]:
 def _report_lost() -> None:
     """Say what is lost when the program ends without stopping its workers."""
     for pair in _pairs():
-        lost = len(pair.actor_ref)
+        lost = len(pair.core) - pair._ahead()  # without the lock: nobody may be left to release it
         if lost and not pair.life.durable:
             log.warning(
                 "messages lost at exit: stop the worker, or use it in a with block",

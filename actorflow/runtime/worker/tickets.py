@@ -25,15 +25,13 @@ __all__ = ["AsyncTicket", "FutureTicket", "ThreadTicket", "resolve_many"]
 class ThreadTicket:
     """A thread that waits. A bare lock: an `Event` costs more than the whole hand-over."""
 
-    __slots__ = ("_answer", "_lock", "_outcomes")
+    __slots__ = ("_lock", "_outcomes")
 
     def __init__(self) -> None:
-        self._lock = allocate_lock()
-        self._lock.acquire()
+        self._lock: Any = None  # made by the thread that has to wait
         # What it was resolved with. The first entry counts; an append is atomic, so an interrupt
         # or another thread finds either no outcome or a complete one.
         self._outcomes: list[tuple[BaseException | None, Any]] = []
-        self._answer: Any = None
 
     @property
     def resolved(self) -> bool:
@@ -47,31 +45,35 @@ class ThreadTicket:
 
     @property
     def answer(self) -> Any:
-        """What to return to the caller: given to `resolve`, or set before it."""
-        answer = self._outcomes[0][1] if self._outcomes else None
-        return self._answer if answer is None else answer
-
-    @answer.setter
-    def answer(self, answer: Any) -> None:
-        self._answer = answer
+        """What to return to the caller; `None` before the resolution, and without an answer."""
+        return self._outcomes[0][1] if self._outcomes else None
 
     def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
         """Release the waiting thread with an error or an answer. Thread-safe, idempotent."""
         self._outcomes.append((error, answer))
+        if self._lock is None:
+            return  # whoever is about to wait looks at the outcomes once more
         try:
             self._lock.release()
         except RuntimeError:  # resolved before, and nobody has waited yet
             return
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until resolved; return whether it was in time."""
-        if PENDING and not self._outcomes:
-            return self._wait_and_retry(timeout)
-        if timeout is None:
-            return bool(self._outcomes) or self._lock.acquire()
+        """Wait until resolved; return whether it was in time. For one thread at a time."""
         if self._outcomes:
             return True
-        return self._lock.acquire(timeout=min(max(timeout, 0.0), TIMEOUT_MAX))
+        if self._lock is None:
+            lock = allocate_lock()
+            lock.acquire()
+            self._lock = lock
+            if self._outcomes:
+                return True
+        if PENDING:
+            return self._wait_and_retry(timeout)
+        acquire = self._lock.acquire
+        if timeout is None:
+            return bool(acquire())
+        return bool(acquire(timeout=min(max(timeout, 0.0), TIMEOUT_MAX)))
 
     def _wait_and_retry(self, timeout: float | None) -> bool:
         """Like `wait`, while the system refuses threads: there may be no other to try again."""

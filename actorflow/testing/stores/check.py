@@ -22,7 +22,7 @@ def check_store(
 
     Everything that `actorflow.engine.stores.protocol` says is tried. Each directed case, and each
     example of random steps, gets a new store, and closes it. Needs hypothesis; the steps are the
-    same in every run. Some 40 ms for each example on a store in memory.
+    same in every run. Some 20 ms for each example on a store in memory.
 
     Args:
         factory: makes a new, empty store at each call; several may be open at the same time. All

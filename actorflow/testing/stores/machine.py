@@ -205,17 +205,21 @@ class Steps(RuleBasedStateMachine):
         self.store = store = self.factory()
         self.model = Model(dict(store.owned()), store.traits.partitions)
 
-    @rule(plans=st.lists(_plan, min_size=1, max_size=4), limit=st.integers(1, 3))
-    def commit(self, plans: list[Any], limit: int) -> None:
+    @rule(
+        batches=st.lists(st.lists(_plan, min_size=1, max_size=4), min_size=1, max_size=6),
+        limit=st.integers(1, 3),
+    )
+    def commit(self, batches: list[list[Any]], limit: int) -> None:
         assert self.store is not None
-        changes = []
-        for execution, at, steps in plans:
-            maker = _Maker(self.model, execution, at)
-            for step, *arguments in steps:
-                getattr(maker, step)(*arguments)
-            changes.append(maker.change)
-        self._commit(changes)
-        compare(self.store, self.model, NAMES, limit)
+        for plans in batches:
+            changes = []
+            for execution, at, steps in plans:
+                maker = _Maker(self.model, execution, at)
+                for step, *arguments in steps:
+                    getattr(maker, step)(*arguments)
+                changes.append(maker.change)
+            self._commit(changes)
+            compare(self.store, self.model, NAMES, limit)
 
     def _commit(self, changes: list[Change]) -> None:
         assert self.store is not None

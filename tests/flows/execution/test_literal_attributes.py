@@ -133,5 +133,6 @@ def test_all_attributes_of_a_task_are_one_step() -> None:
 @pytest.mark.parametrize("tree", [5, [], ["_att", 3, 1], ["_att", [7], 1], None, {}])
 def test_what_is_not_a_tree_is_left_to_the_executor(tree: Any) -> None:
     assert not literal_attributes.is_literal(tree)
-    done = run(Execution("x"), [launch_message("x", ["sequence", [tree], 1])], now=0.0)
+    from_inside = {**launch_message("x", ["sequence", [tree], 1]), "er": 1}
+    done = run(Execution("x"), [from_inside], now=0.0)
     assert done.messages[-1]["point"] == "failed"

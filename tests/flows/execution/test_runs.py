@@ -152,11 +152,11 @@ def test_start_and_end_come_from_the_given_time() -> None:
 
 
 @pytest.mark.parametrize("payload", [[1], "a", 3])
-def test_a_payload_that_is_no_object_has_its_own_error(payload: object) -> None:
+def test_a_launch_with_a_payload_that_is_no_object_is_refused(payload: object) -> None:
     message = launch_message("x", parse("1\n"))
     message["payload"] = payload
     outcome = run(Execution("x"), [message], now=0.0)
-    assert outcome.messages[-1]["error"]["kla"] == "BadPayload"
+    assert "a payload is a JSON object" in str(outcome.refused[0].error)
     with pytest.raises(BadPayload, match="JSON object"):
         check_payload(payload)
 

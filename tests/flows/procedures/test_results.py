@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.execution.messages.traps import triggers_from_elsewhere
+from actorflow.flows.execution.messages.traps import looks_elsewhere, trigger_from_elsewhere
 from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.execution.state import Status
 from actorflow.flows.language.parser import parse
@@ -328,9 +328,10 @@ def test_traps_can_watch_other_executions(wide: str, domain: str, sprung: bool) 
     )
     driver = launch(text, domain="org.acme")
     signal = {"point": "signal", "exid": "another", "name": "go", "payload": {}, "m": 7}
-    triggers = triggers_from_elsewhere(driver.state, signal, domain)
-    assert len(triggers) == (1 if sprung else 0)
-    driver.inbox += triggers + triggers
+    (trap,) = driver.state.traps
+    trigger = trigger_from_elsewhere("EXID", "org.acme", trap, signal, domain)
+    assert (trigger is not None and looks_elsewhere(trap)) is sprung
+    driver.inbox += [trigger, trigger] if trigger is not None and sprung else []
     driver.drive()
     assert driver.traces == (["go from another"] if sprung else [])
 

@@ -43,7 +43,7 @@ def opened(tmp_path: Path, clock: VirtualClock) -> Iterator[Callable[[], af.Engi
 def settled(engine: af.Engine, exid: str, desk: Desk) -> None:
     """Wait until an execution has got as far as its first task."""
     desk.wait_for(1)
-    assert engine.execution(exid).exid == exid
+    assert engine.execution(exid).view.exid == exid
 
 
 def test_a_sleep_ends_to_the_millisecond_also_after_a_restart(
@@ -54,19 +54,19 @@ def test_a_sleep_ends_to_the_millisecond_also_after_a_restart(
     engine.tasker("desk", desk)
     exid = engine.launch("concurrence\n  sleep '250ms'\n  desk 'x'")
     settled(engine, exid, desk)
-    (timer,) = engine.execution(exid).timers
+    (timer,) = engine.execution(exid).view.timers
     assert timer.at == pytest.approx(START + 0.25, abs=1e-6)
     engine = opened()
     engine.tasker("desk", lambda task: task.payload)
     engine.resume()
     clock.advance(0.249)
-    assert len(list(engine.store.rows("timers"))) == 1
+    assert len(engine.core.store.due()) == 1
     clock.advance(0.0011)
-    done = engine.wait(exid, PATIENCE)
+    done = engine.wait(exid, PATIENCE).view
     assert done.status == "done"
     (trigger,) = [message for message in done.history() if message["point"] == "trigger"]
     assert trigger["type"] == "in"
-    assert list(engine.store.rows("timers")) == []
+    assert engine.core.store.due() == []
 
 
 def test_a_timeout_takes_the_task_back(
@@ -78,7 +78,7 @@ def test_a_timeout_takes_the_task_back(
     exid = engine.launch("sequence\n  desk 'x' timeout: '1s'\n  set f.late true")
     (task,) = desk.wait_for(1)
     clock.advance(1.001)
-    done = engine.wait(exid, PATIENCE)
+    done = engine.wait(exid, PATIENCE).view
     assert done.payload["late"] is True
     assert engine.return_task(task.id, {}) is False
 
@@ -92,7 +92,7 @@ def test_every_goes_on_after_a_restart_and_leaves_out_what_was_missed_long_ago(
     engine.launch("sequence\n  every '10s'\n    desk 'tick'\n  stall _")
     engine.launch("desk 'ready'")
     desk.wait_for(1)
-    while not list(engine.store.rows("timers")):  # the other one may still be on its way
+    while not engine.core.store.due():  # the other one may still be on its way
         pass
     clock.advance(10.0)
     desk.wait_for(2)
@@ -150,15 +150,15 @@ def test_a_tasker_behind_a_url(site: tuple[str, list[dict[str, Any]]]) -> None:
     url, posted = site
     with af.Engine(":memory:") as engine:
         engine.tasker("web", url)
-        assert engine.wait(engine.launch("web 'now'"), PATIENCE).payload == {"seen": "now"}
-        kept = engine.wait(engine.launch("web 'nothing'", payload={"a": 1}), PATIENCE)
+        assert engine.wait(engine.launch("web 'now'"), PATIENCE).view.payload == {"seen": "now"}
+        kept = engine.wait(engine.launch("web 'nothing'", payload={"a": 1}), PATIENCE).view
         assert kept.payload["a"] == 1
-        failed = engine.wait(engine.launch("web 'boom'"), PATIENCE)
+        failed = engine.wait(engine.launch("web 'boom'"), PATIENCE).view
         assert "500" in failed.failures[0].text
         later = engine.launch("web 'later'")
-        while len(posted) < 4 or not engine.execution(later).tasks:
+        while len(posted) < 4 or not engine.execution(later).view.tasks:
             pass
-        engine.return_task(later, "0", {"came": "later"})
-        assert engine.wait(later, PATIENCE).payload == {"came": "later"}
+        engine.flows.return_task(later, "0", {"came": "later"})
+        assert engine.wait(later, PATIENCE).view.payload == {"came": "later"}
     assert posted[0]["body"]["payload"] == {"ret": "now"}
     assert posted[0]["id"].endswith(f"#{posted[0]['id'].rpartition('#')[2]}")

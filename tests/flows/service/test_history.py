@@ -85,7 +85,7 @@ def _record(flow: str, payload: Message, room: int) -> tuple[list[Message], list
         eye = _Eye(run, recorder)
         out = process(run, inbox, room, None, eye)
         state, inbox = out.state, out.leftover
-        stored = bodies.encode(recorder.entry(counters=state.counters))
+        stored = recorder.record(counters=state.counters)
         seen += eye.seen
         read += messages_of(bodies.decode(stored))
     return seen, read

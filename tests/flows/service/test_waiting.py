@@ -9,7 +9,7 @@ import pytest
 
 import actorflow as af
 from actorflow.engine.errors import EngineClosed, UnknownExecution, WaitTimeout
-from actorflow.flows.service.waiting import PointMissed, Waiter, steps_of
+from actorflow.flows.service.waiting import PointMissed, steps_of
 from actorflow.runtime.errors import BadOption
 from tests.flows.engines import PATIENCE, Desk
 
@@ -54,13 +54,13 @@ class _Caller(threading.Thread):
 def is_waiting(engine: af.Engine, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
     """Give what returns once somebody waits for something in a flow."""
     arrived = threading.Semaphore(0)
-    add = engine.flows.waiters.add
+    add = engine.flows.kind.waiters.add
 
-    def add_and_tell(exid: str, waiter: Waiter) -> None:
-        add(exid, waiter)
+    def add_and_tell(exid: str, ticket: Any) -> None:
+        add(exid, ticket)
         arrived.release()
 
-    monkeypatch.setattr(engine.flows.waiters, "add", add_and_tell)
+    monkeypatch.setattr(engine.flows.kind.waiters, "add", add_and_tell)
     return lambda: arrived.acquire(timeout=PATIENCE)
 
 
@@ -70,17 +70,17 @@ def test_what_is_to_come_is_waited_for(engine: af.Engine, is_waiting: Callable[[
     engine.tasker("bob", desk)
     exid = engine.launch(FLOW, payload={"n": 1})
     desk.wait_for(1)
-    caller = _Caller(lambda: engine.wait(exid, "0_1 task; end", PATIENCE))
+    caller = _Caller(lambda: engine.flows.wait_for(exid, "0_1 task; end", PATIENCE))
     assert is_waiting()
-    engine.return_task(exid, "0_0", {"n": 2})
+    engine.flows.return_task(exid, "0_0", {"n": 2})
     end = caller.outcome()
-    assert (end["point"], end["m"]) == ("end", engine.execution(exid).counters["msgs"])
-    task = engine.wait(exid, "0_1 task", PATIENCE)
+    assert (end["point"], end["m"]) == ("end", engine.execution(exid).view.counters["msgs"])
+    task = engine.flows.wait_for(exid, "0_1 task", PATIENCE)
     assert (task["tasker"], task["taskname"], task["payload"]) == ("bob", "b", {"n": 2, "ret": "b"})
-    caller = _Caller(lambda: engine.wait(exid, "failed|terminated"))
-    engine.return_task(exid, "0_1", {"n": 3})
+    caller = _Caller(lambda: engine.flows.wait_for(exid, "failed|terminated"))
+    engine.flows.return_task(exid, "0_1", {"n": 3})
     assert caller.outcome()["payload"] == {"n": 3}
-    assert len(engine.flows.waiters) == 0
+    assert len(engine.flows.kind.waiters) == 0
 
 
 def test_what_has_happened_need_not_be_waited_for(engine: af.Engine) -> None:
@@ -88,9 +88,9 @@ def test_what_has_happened_need_not_be_waited_for(engine: af.Engine) -> None:
     engine.tasker("bob", lambda _task: None)
     exid = engine.launch("sequence tag: 'x'\n  task 'alice' 'a'\n  task 'bob' 'b'")
     engine.wait(exid, PATIENCE)
-    history = engine.execution(exid).history()
+    history = engine.execution(exid).view.history()
     tasks = [message["m"] for message in history if message["point"] == "task"]
-    ends = [run["counters"]["msgs"] for run in engine.execution(exid).runs()]
+    ends = [run["counters"]["msgs"] for run in engine.execution(exid).view.runs()]
     expected = {
         "task": tasks[0],
         "task:bob": tasks[1],
@@ -100,9 +100,10 @@ def test_what_has_happened_need_not_be_waited_for(engine: af.Engine) -> None:
         "task:bob; end": ends[1],
         "execute; failed | terminated": ends[2],
     }
-    assert {text: engine.wait(exid, text, 0)["m"] for text in expected} == expected
-    assert engine.wait(exid, "task", 0, after=tasks[0])["m"] == tasks[1]
-    assert engine.wait(exid, "entered:x", 0)["nid"] == engine.wait(exid, "left:x", 0)["nid"] == "0"
+    assert {text: engine.flows.wait_for(exid, text, 0)["m"] for text in expected} == expected
+    assert engine.flows.wait_for(exid, "task", 0, after=tasks[0])["m"] == tasks[1]
+    for text in ("entered:x", "left:x"):
+        assert engine.flows.wait_for(exid, text, 0)["nid"] == "0"
 
 
 def test_what_can_not_happen_any_more_is_not_waited_for(
@@ -112,48 +113,48 @@ def test_what_can_not_happen_any_more_is_not_waited_for(
     engine.tasker("alice", desk)
     exid = engine.launch("alice 'a'")
     desk.wait_for(1)
-    caller = _Caller(lambda: engine.wait(exid, "0_7 task"))
+    caller = _Caller(lambda: engine.flows.wait_for(exid, "0_7 task"))
     assert is_waiting()
-    engine.return_task(exid, "0", {})
+    engine.flows.return_task(exid, "0", {})
     assert isinstance(caller.outcome(), PointMissed)
     with pytest.raises(PointMissed, match=exid):
-        engine.wait(exid, "0_7 task")
+        engine.flows.wait_for(exid, "0_7 task")
     with pytest.raises(PointMissed):
-        engine.wait(exid, "terminated; task")
+        engine.flows.wait_for(exid, "terminated; task")
 
 
 def test_a_wait_ends_in_time(engine: af.Engine) -> None:
     exid = engine.launch("stall _")
-    engine.wait(exid, "execute", PATIENCE)
+    engine.flows.wait_for(exid, "execute", PATIENCE)
     with pytest.raises(WaitTimeout, match="'terminated' did not happen"):
-        engine.wait(exid, "execute; terminated", 0.01)
+        engine.flows.wait_for(exid, "execute; terminated", 0.01)
 
 
 def test_a_wait_ends_with_the_engine(engine: af.Engine, is_waiting: Callable[[], bool]) -> None:
     exid = engine.launch("stall _")
-    caller = _Caller(lambda: engine.wait(exid, "terminated"))
+    caller = _Caller(lambda: engine.flows.wait_for(exid, "terminated"))
     assert is_waiting()
-    engine.wait(exid, "execute", PATIENCE)
+    engine.flows.wait_for(exid, "execute", PATIENCE)
     engine.close()
     assert isinstance(caller.outcome(), EngineClosed)
     with pytest.raises(EngineClosed):
-        engine.wait(exid, "terminated")
+        engine.flows.wait_for(exid, "terminated")
 
 
 def test_a_signal_is_waited_for_by_its_name(engine: af.Engine) -> None:
     exid = engine.launch("stall _")
-    engine.signal(exid, "other", {})
-    engine.signal(exid, "go", {"by": "hand"})
-    assert engine.wait(exid, "signal:go", PATIENCE)["payload"] == {"by": "hand"}
+    engine.flows.signal(exid, "other", {})
+    engine.flows.signal(exid, "go", {"by": "hand"})
+    assert engine.flows.wait_for(exid, "signal:go", PATIENCE)["payload"] == {"by": "hand"}
 
 
 def test_a_failure_does_not_end_a_wait(engine: af.Engine, is_waiting: Callable[[], bool]) -> None:
     exid = engine.launch("sequence\n  nosuch _")
-    failed = engine.wait(exid, "failed", PATIENCE)
+    failed = engine.flows.wait_for(exid, "failed", PATIENCE)
     assert failed["nid"] == "0_0"
-    caller = _Caller(lambda: engine.wait(exid, "terminated", PATIENCE))
+    caller = _Caller(lambda: engine.flows.wait_for(exid, "terminated", PATIENCE))
     assert is_waiting()
-    engine.re_apply(exid, "0_0", "'mended'")
+    engine.flows.re_apply(exid, "0_0", "'mended'")
     assert caller.outcome()["payload"]["ret"] == "mended"
 
 
@@ -161,15 +162,15 @@ def test_wrong_waits_are_refused(engine: af.Engine) -> None:
     exid = engine.launch("stall _")
     for text in ("", "0_1", "Task", "task;", "0_1 0_2 task"):
         with pytest.raises(BadOption, match="nothing to wait for"):
-            engine.wait(exid, text)
+            engine.flows.wait_for(exid, text)
     with pytest.raises(UnknownExecution):
-        engine.wait("nobody", "task")
-    assert len(engine.flows.waiters) == 0
+        engine.flows.wait_for("nobody", "task")
+    assert len(engine.flows.kind.waiters) == 0
     with (
         af.Engine(":memory:", history=False) as forgetful,
         pytest.raises(BadOption, match="history=True"),
     ):
-        forgetful.wait(forgetful.launch("1"), "terminated")
+        forgetful.flows.wait_for(forgetful.launch("1"), "terminated")
 
 
 def test_steps_are_read() -> None:

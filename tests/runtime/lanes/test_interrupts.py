@@ -112,6 +112,48 @@ def test_m13_an_interrupted_submit_is_made_wholly_or_not_at_all(kind: str) -> No
     assert ran[-1]
 
 
+class _Stale(list[None]):
+    """The idle threads of a pool: one at the first look, which is taken by others right then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    def __bool__(self) -> bool:
+        self.looks += 1
+        return self.looks == 1
+
+
+@pytest.mark.parametrize("how", ["submit", "claim"])
+def test_m13_what_an_interrupted_submit_put_into_a_busy_pool_gets_a_thread(how: str) -> None:
+    """The thread that was idle when the submit looked has begun something long meanwhile."""
+
+    def once(place: int) -> bool:
+        pool, gate = Pool(core=1, limit=3, name="actorflow-interrupted"), threading.Event()
+        begun = threading.Event()
+
+        class Long:
+            def run(self) -> None:
+                begun.set()
+                gate.wait(PATIENCE)
+
+        pool.submit(Long())
+        assert begun.wait(PATIENCE)
+        pool._idle = _Stale()
+        run = Run()
+        call = {"submit": lambda: pool.submit(run), "claim": lambda: pool.claim([run])}[how]
+        reached = interrupted_at(place, call)
+        try:
+            until(lambda: pool.statistics().waiting == 0, f"it runs by itself, {place}")
+        finally:
+            gate.set()
+            for _ in range(2):
+                pool.close()
+        return reached
+
+    assert places(once) > 10
+
+
 def test_m13_an_interrupted_call_at_is_made_wholly_or_not_at_all() -> None:
     used = SystemClock()
 

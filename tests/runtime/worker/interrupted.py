@@ -251,8 +251,8 @@ def fold_unsheltered() -> None:
                 return function(*arguments)
             return SHELTER.run(function, *arguments)
 
-        def post(self, function: Callable[[], Any]) -> None:
-            self.run(function)
+        def door(self) -> Callable[[Callable[[], Any]], Any]:
+            return self.run
 
     vars(intake)["SHELTER"] = Unsheltered()
     for module in (intake, accumulator):  # folds are short, so let there be many

@@ -51,6 +51,8 @@ class Paper:
     timer: bool = False
     first: bool = True
     mode: StopMode | None = None
+    broken: bool = False
+    """The executor is about to crash with what the behaviour raised."""
     told: bool = False
     """Everybody was told of the end."""
 
@@ -121,7 +123,9 @@ class Desk:
             case Step.CLOSE:  # flush lets all go, except behind a throttle
                 return replace(paper, raw=NONE, held=max(paper.raw, paper.held))
             case Step.CUT_OFF:
-                return replace(paper, running=0, alone=None)
+                return replace(paper, running=0, alone=None, broken=False)
+            case Step.FAIL:
+                return replace(paper, running=paper.running + 1, broken=True)
             case Step.TELL_ALL:
                 assert not paper.told
                 return replace(paper, told=True)
@@ -197,6 +201,7 @@ class Desk:
             if revived.state is S.STARTING:
                 ready = replace(revived, running=0, alone=None)
                 yield "revive, no on_start", self.apply(ready, E.STARTED)
+                yield "revive, behaviour raises", self._one(ready, E.BROKEN)
         if paper.state is S.PARKED:
             yield "resume", self.apply(paper, E.RESUMED)
         if paper.state is S.IDLE and paper.token and not paper.raw:
@@ -211,5 +216,7 @@ class Desk:
             yield "ring", self.apply(paper, E.DUE)
         if paper.timer:  # the length of a user's behaviour may depend on the time
             yield "vanish", replace(paper, held=NONE)
+        if paper.running < (1 if paper.alone else paper.limit) and not paper.broken:
+            yield "behaviour raises", self._one(paper, E.BROKEN)
         yield "late timer", self.apply(paper, E.DUE)
         yield "stale run", self.apply(paper, E.PUSHED)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import queue
 import subprocess
 import sys
 import threading
@@ -14,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.runtime.lanes.pool import Pool
 from actorflow.runtime.worker import accumulator as accumulator_module
 from actorflow.runtime.worker import intake
-from behaviours import Bounded, Linger, Queue, Unique
+from behaviours import Bounded, Debounce, Expire, Linger, Queue, Throttle, Unique
 from tests.runtime.worker.interrupted import BEHAVIOURS
 from tests.runtime.worker.law import check_law
 from tests.runtime.worker.probe import PATIENCE, Caller
@@ -75,18 +78,40 @@ KINDS: dict[str, Callable[[], Any]] = {
     "block": lambda: Bounded(Queue(), 3, when_full="block"),
     "linger": lambda: Linger(Queue(), 0.0005, size=3),
 }
+TIMED: dict[str, Callable[[], Any]] = {
+    "linger": KINDS["linger"],
+    "debounce": lambda: Debounce(Queue(), 0.0002, at_most=0.001),
+    "throttle": lambda: Throttle(Queue(), 0.0005),
+    "expire": lambda: Expire(Queue(), 60.0),
+    "nested": lambda: Bounded(Linger(Unique(named), 0.0005), 3, when_full="drop_oldest"),
+}
 
 
 class Bench:
     """A worker in the hand of the test, and one call that is interrupted."""
 
-    def __init__(self, kind: str, *, busy: bool, help: bool = False) -> None:  # noqa: A002 - as spawn has it
+    def __init__(
+        self,
+        kind: str,
+        *,
+        busy: bool,
+        help: bool = False,  # noqa: A002 - as spawn has it
+        lane: str = "used pool",
+    ) -> None:
         self.gate = threading.Event()
         self.begun = threading.Event()
         self.processed: list[Any] = []
         self.release: Callable[[], bool] = bool
         """Whether the batch that keeps the worker busy may end before the gate is open."""
-        self.worker = af.spawn(self._job, behaviour=KINDS[kind](), help=help)
+        self.pool = Pool(core=1, name="actorflow-interrupted") if lane == "new pool" else None
+        options: Any = {"executor": self.pool or "pool", "help": help}
+        if lane == "thread":
+            options = {"executor": "thread"}
+        behaviour = (KINDS | TIMED)[kind]()
+        if lane == "loop":
+            self.worker = af.spawn(self._ajob, behaviour=behaviour)
+        else:
+            self.worker = af.spawn(self._job, behaviour=behaviour, **options)
         if busy:
             Caller(self.worker.push, ("busy", -1))
             assert self.begun.wait(PATIENCE)
@@ -99,6 +124,13 @@ class Bench:
         if batch[0][0] == "busy":
             while not (self.release() or self.gate.is_set()):
                 self.gate.wait(0.0002)
+        return af.Answers(None, [message[1] for message in batch])
+
+    async def _ajob(self, batch: list[Any], _state: Any) -> af.Answers:
+        self.begun.set()
+        self.processed += batch
+        while batch[0][0] == "busy" and not (self.release() or self.gate.is_set()):  # noqa: ASYNC110 - whoever opens the gate has no loop
+            await asyncio.sleep(0.0002)
         return af.Answers(None, [message[1] for message in batch])
 
     def waits(self) -> None:
@@ -137,6 +169,8 @@ class Bench:
         assert counts.held == counts.in_flight == 0
         with pytest.raises(af.WorkerStopped):
             worker.push(("late", 0))
+        if self.pool is not None:
+            self.pool.close()
 
 
 @dataclass(frozen=True)
@@ -232,10 +266,10 @@ def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "FOLD_AT", 2)
 
 
-def places(scene: Scene, kind: str, *, opcodes: bool) -> int:
+def places(scene: Scene, kind: str, *, opcodes: bool, lane: str = "used pool") -> int:
     """Interrupt the scene at each of its places in turn; return how many there are."""
     for place in itertools.count():
-        bench = Bench(kind, busy=scene.busy, help=scene.help)
+        bench = Bench(kind, busy=scene.busy, help=scene.help, lane=lane)
         strike = Strike(place, opcodes=opcodes)
         try:
             came = strike.call(lambda bench=bench: scene.call(bench))  # type: ignore[misc]
@@ -262,3 +296,38 @@ def test_m13_an_interrupt_at_any_line(scene: str, kind: str) -> None:
 @pytest.mark.parametrize("scene", SCENES)
 def test_m13_an_interrupt_at_any_opcode(scene: str, kind: str) -> None:
     assert places(SCENES[scene], kind, opcodes=True) > 3
+
+
+@pytest.mark.usefixtures("short_lists")
+@pytest.mark.parametrize("scene", ["push idle", "push busy", "push_block idle", "ask idle", "exit"])
+@pytest.mark.parametrize("lane", ["new pool", "thread", "loop"])
+@pytest.mark.parametrize("kind", ["queue", *TIMED])
+def test_m13_an_interrupt_at_any_opcode_on_a_lane_that_has_to_start(
+    kind: str, lane: str, scene: str
+) -> None:
+    """The token then goes through the shelter, which starts a thread or wakes the loop."""
+    assert places(SCENES[scene], kind, opcodes=True, lane=lane) > 3
+
+
+def test_m13_an_interrupt_leaves_a_lingering_batch_that_leaves_when_it_is_full() -> None:
+    seen: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def job(batch: list[Any], _state: Any) -> None:
+        seen.put(len(batch))
+
+    for place in itertools.count():
+        worker = af.spawn(job, behaviour=Linger(Queue(), 3_600, size=3))
+        worker.push(("first", 0))
+        strike = Strike(place, opcodes=True)
+        strike.call(lambda worker=worker: worker.push_many(fresh(2)))  # type: ignore[misc]
+        for message in fresh(3):
+            worker.push(message)
+        try:
+            assert seen.get(timeout=PATIENCE) >= 3
+        except queue.Empty:
+            pytest.fail(f"it waits for its time after an interrupt at {strike.where}")
+        worker.stop()
+        while not seen.empty():
+            seen.get()
+        if strike.where is None:
+            break

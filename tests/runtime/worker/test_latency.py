@@ -142,6 +142,28 @@ def test_times_of_a_chunk_that_keeps_up() -> None:
     line.check()
 
 
+BACKLOGS = {
+    "one burst": [1.0] * 400,
+    "bursts": [start for start in every(0.3, 10) for _ in range(200)],
+    "too many": every(0.0003, 3_000),
+    "too many at random": at_random(3_000, 2_000),
+    "now and then too many": [at for start in every(1.0, 8) for at in every(0.0002, 300, start)],
+}
+
+
+@pytest.mark.parametrize("load", BACKLOGS)
+@pytest.mark.parametrize(
+    "behaviour",
+    [lambda: Chunk(Queue, 16), lambda: Chunk(Unique(key=int), 16), lambda: Chunk(Queue, 100)],
+    ids=["Queue", "Unique", "large"],
+)
+def test_times_of_a_chunk_with_a_backlog(behaviour: Any, load: str) -> None:
+    line = Line(behaviour)
+    line.arrive(BACKLOGS[load])
+    assert len(line.latencies) == len(BACKLOGS[load])
+    line.check()
+
+
 @pytest.mark.parametrize(
     "behaviour",
     [Queue, lambda: Unique(key=int), lambda: Linger(Queue, 0.0), lambda: Debounce(Queue, 0.0)],

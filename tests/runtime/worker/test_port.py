@@ -9,8 +9,10 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.lanes.shelter import in_main_thread
+from actorflow.runtime.worker.machine import PairState
 from actorflow.runtime.worker.port import Port
 from behaviours import Bounded, Queue
+from behaviours.base import Behaviour
 from tests.runtime.worker.probe import PATIENCE, FakeTicket
 
 if TYPE_CHECKING:
@@ -172,3 +174,38 @@ def test_m12_a_policy_that_raises_after_a_deferred_is_a_crash_for_the_pair(late:
         answer.get(timeout=PATIENCE)
     worker.stop(timeout=PATIENCE)
     assert isinstance(worker.exit_reason, af.Crash)
+
+
+def test_a_behaviour_that_fails_while_there_is_no_executor_ends_none(lane: ManualLane) -> None:
+    class Moody(Behaviour):
+        traits = Queue.traits
+        held = 0
+
+        def add(self, message: Any) -> None:
+            self.held += 1
+
+        def extend(self, messages: list[Any]) -> Any:
+            if "bad" in messages:
+                raise ValueError("moody")
+            self.held += len(messages)
+            return ()
+
+        def take(self, limit: int | None = None) -> list[Any]:
+            self.held = 0
+            raise OSError("crash")
+
+        def __len__(self) -> int:
+            return self.held
+
+    ended: list[Any] = []
+    port = Port.launch(lambda _b, s: s, {"executor": lane, "behaviour": Moody()}, ended.append)
+    pair = port.worker.actor
+    port.worker.push("first")
+    lane.run()
+    assert (pair.state, len(ended)) == (PairState.ALONE, 1)
+    port.worker.push("bad")
+    with pytest.raises(af.WorkerCrashed, match="its behaviour failed"):
+        pair.intake.offer("second")
+    lane.run()
+    assert (pair.state, len(ended)) == (PairState.ALONE, 1)
+    port.worker.stop(now=True)

@@ -138,18 +138,19 @@ def test_the_interrupt_of_a_key_function_stays_in_its_message_when_many_push() -
 # Ctrl-C in asyncio.run.
 
 _DRAINS = """
-import asyncio, os, signal, sys, threading, time
+import asyncio, os, signal, sys, threading
 import actorflow as af
 from behaviours import Linger, Queue
 
 processed = []
+interrupted = threading.Event()
 
 def job(batch, state):
-    time.sleep(0.05)
+    interrupted.wait()
     processed.extend(batch)
 
 async def ajob(batch, state):
-    await asyncio.sleep(0.05)
+    await asyncio.to_thread(interrupted.wait)
     processed.extend(batch)
 
 pushed = []
@@ -162,10 +163,13 @@ async def main(kind):
         for number in range(100):
             worker.push(number)
             pushed.append(number)
-        threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start()
-        if kind == "waiting":
-            await worker.apush_block("waits", timeout=None)
-        await asyncio.sleep(60)
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGINT)
+        try:
+            if kind == "waiting":
+                await worker.apush_block("waits", timeout=None)
+            await asyncio.sleep(60)
+        finally:
+            interrupted.set()
 
 try:
     asyncio.run(main(sys.argv[1]))

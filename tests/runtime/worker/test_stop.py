@@ -406,6 +406,22 @@ def test_a_behaviour_that_fails_with_callers_inside_tells_them(lane: ManualLane)
     assert len(worker) == 0
 
 
+def test_a_program_ends_although_a_thread_has_died_with_the_lock_of_a_worker() -> None:
+    script = """
+import threading
+import actorflow as af
+
+worker = af.spawn(lambda batch, state: None, name="locked")
+worker.actor.core.raw += [1, 2]
+worker.actor.lock.acquire()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0
+    assert "count=2" in done.stderr
+
+
 def test_a_program_that_ends_without_stopping_its_workers_says_what_is_lost() -> None:
     script = """
 import threading

@@ -9,24 +9,38 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreFull, StoreRefused
 from actorflow.engine.stores.sqlite.lock import sync_folder
 from actorflow.engine.stores.sqlite.schema import APPLICATION, SCHEMA, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["StoreFile"]
 
 _STATEMENTS = 512  # that a connection keeps prepared
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _NOT_ALLOWED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
-_TORN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_TORN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _UNSUITABLE = {
     sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG,
     sqlite3.SQLITE_RANGE,
 }  # fmt: skip
+_TEXTS = "SELECT name, sql FROM sqlite_master"
 _LOG_HEADER = 32  # bytes; a log without it holds nothing
+
+
+@cache
+def _texts() -> set[tuple[str, str]]:
+    """Return the names and texts of the tables and indexes of a store."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(SCHEMA)
+        return set(connection.execute(_TEXTS))
 
 
 class StoreFile:
@@ -83,7 +97,7 @@ class StoreFile:
         if not os.access(self.path, os.R_OK):
             msg = f"{self.path} cannot be read: permission denied"
             raise StoreRefused(msg)
-        with closing(self.connect("immutable=1")) as connection:
+        with self._looking() as connection:
             self.refuse_strangers(connection)
 
     def refuse_strangers(self, connection: sqlite3.Connection) -> None:
@@ -101,6 +115,9 @@ class StoreFile:
                 f"{self.path} has version {version}, and this actorflow reads version {VERSION} "
                 "only: open it with the actorflow that wrote it"
             )
+            raise StoreBroken(msg)
+        if not _texts().issubset(connection.execute(_TEXTS)):
+            msg = f"{self.path} is damaged (its tables are not those of a store); restore a backup"
             raise StoreBroken(msg)
 
     def require_writable(self) -> None:
@@ -126,17 +143,32 @@ class StoreFile:
 
     def quick_check(self) -> None:
         """Refuse a file whose structure is damaged. O(n): some 500 MB/s."""
-        had_index = self._index.exists()
-        verdict = "not read"
-        try:
-            with closing(self.connect("mode=ro" if self.has_log else "immutable=1")) as connection:
+        with self._looking() as connection:
+            (size,) = connection.execute("PRAGMA page_size").fetchone()
+            if not self.has_log and self.path.stat().st_size % size:
+                verdict = "its end is missing"  # SQLite would read zeros
+            else:
                 (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                msg = f"{self.path} is damaged ({verdict}); restore a backup"
+                raise StoreBroken(msg)
+
+    @contextmanager
+    def _looking(self) -> Iterator[sqlite3.Connection]:
+        """Open a connection that leaves no trace if what is inside raises.
+
+        Where there is a log, the store may be open elsewhere: then it is read with all locks.
+        """
+        had_index = self._index.exists()
+        sound = False
+        connection = self.connect("mode=ro" if self.has_log else "immutable=1")
+        try:
+            yield connection
+            sound = True
         finally:
-            if verdict != "ok" and not had_index:
+            connection.close()
+            if not sound and not had_index:
                 self._index.unlink(missing_ok=True)
-        if verdict != "ok":
-            msg = f"{self.path} is damaged ({verdict}); restore a backup"
-            raise StoreBroken(msg)
 
     # Making.
 
@@ -173,7 +205,8 @@ class StoreFile:
         """Return what an error of SQLite means to somebody who uses a store."""
         code = getattr(error, "sqlite_errorcode", 0)
         basic = code & 0xFF
-        if isinstance(error, UnicodeDecodeError) or basic in _TORN:
+        undecoded = isinstance(error, sqlite3.OperationalError) and not code
+        if isinstance(error, UnicodeDecodeError) or undecoded or basic in _TORN:
             return StoreBroken(f"{self.path} is damaged ({error}); restore a backup")
         if basic in _NOT_ALLOWED or (
             basic == sqlite3.SQLITE_CANTOPEN and not os.access(self.path.parent, os.W_OK)

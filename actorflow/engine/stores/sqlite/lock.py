@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FileLock", "sync_folder"]
 
 _WIDTH = 40  # of the text in a lock file
-_OPEN, _CLOSED = "open", "closed"
+_OPEN, _LOGGED, _CLOSED = "open", "logged", "closed"
 
 if sys.platform == "win32":
     import msvcrt
@@ -88,7 +88,9 @@ class FileLock:
             raise StoreBusy(msg) from None
         _, note = self._read()
         self.left_open = note == _OPEN
-        """Whether the last owner had it open for writing when it ended."""
+        """Whether the last owner ended without closing it."""
+        self.needs_log = note in {_OPEN, _LOGGED}
+        """Whether the log of the last owner must be there."""
         self._note = note
         self._write()
 
@@ -106,9 +108,9 @@ class FileLock:
             if sync:
                 os.fsync(self._number)
 
-    def mark(self, *, is_open: bool, sync: bool = True) -> None:
-        """Note for the next owner whether a log must be there. Synced, it outlives a power cut."""
-        note = _OPEN if is_open else _CLOSED
+    def mark(self, *, is_open: bool, has_log: bool, sync: bool = True) -> None:
+        """Note for the next owner what it has to expect. Synced, it outlives a power cut."""
+        note = _OPEN if is_open else _LOGGED if has_log else _CLOSED
         if note != self._note:
             self._note = note
             self._write(sync=sync)

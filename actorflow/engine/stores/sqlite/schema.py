@@ -158,8 +158,12 @@ def _insert_text(table: str, count: int) -> str:
 
 def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Any]) -> None:
     """Insert rows, many with each statement: each gives up the interpreter lock once."""
-    for at in range(0, len(rows), CHUNK):
-        chunk = rows[at : at + CHUNK]
+    count = len(rows)
+    if count == 1:
+        connection.execute(_insert_text(table, 1), rows[0])
+        return
+    for at in range(0, count, CHUNK):
+        chunk = rows[at : at + CHUNK] if count > CHUNK else rows
         values = list(chain.from_iterable(chunk))
         connection.execute(_insert_text(table, len(chunk)), values)
 

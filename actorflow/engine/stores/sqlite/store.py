@@ -121,7 +121,7 @@ class SqliteStore:
             file.examine()
         self.left_open = self._lock.left_open
         if check and known:
-            if self._lock.left_open:
+            if self._lock.needs_log:
                 file.require_log()
             file.quick_check()
         connection = self._connection = file.connect("mode=rw")
@@ -131,7 +131,7 @@ class SqliteStore:
         connection.execute(f"PRAGMA cache_size = -{_CACHE}")
         writer = Writer(connection)
         writer.reserve()  # so there is a log from here on
-        self._lock.mark(is_open=True, sync=synced)
+        self._lock.mark(is_open=True, has_log=True, sync=synced)
         connection.execute(f"PRAGMA synchronous = {_DURABILITY[self._durability]}")
         self._writer = writer
         self._readers.open()
@@ -165,9 +165,9 @@ class SqliteStore:
         self._unusable = f"{self.path} is closed"
         with suppress(sqlite3.Error):  # then the next owner skips the numbers, and wants the log
             writer.give_back()
-            busy, pages, moved = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
-            if not busy and pages == moved:
-                lock.mark(is_open=False, sync=self._durability != "off")
+            _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            # A reader that looks at an older moment keeps the log from being moved.
+            lock.mark(is_open=False, has_log=pages != moved, sync=self._durability != "off")
         connection.close()
         lock.release()
 
@@ -379,6 +379,7 @@ class SqliteStore:
             with closing(connection):
                 yield from (("meta", row) for row in noted)
                 for table, order in ORDER.items():
+                    self._readers.require_open()
                     text = f"SELECT {COLUMNS[table]} FROM {table} ORDER BY {order}"  # noqa: S608
                     for row in connection.execute(text):
                         yield table, row

@@ -46,6 +46,10 @@ def create_node(run: Run, message: Message) -> None:
     run.nodes[nid] = node
     run.touched.add(nid)
     run.trees[nid] = tree
+    if len(run.nodes) > run.most_nodes:
+        node.tree = tree
+        run.orphans.append(nid)
+        run.check_room(0)
     for kind, key in _HANDLERS:
         given = message.get(key)
         if type(given) is list:

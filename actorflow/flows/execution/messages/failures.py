@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import ERROR_NAMES, NotFound, error_dict
 from actorflow.flows.execution.procedure import procedure_for
-from actorflow.flows.values.values import dup_function, to_regex
+from actorflow.flows.values.regexes import to_regex
+from actorflow.flows.values.values import dup_function
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node

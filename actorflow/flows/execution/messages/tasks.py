@@ -35,6 +35,9 @@ def give_back(run: Run, message: Message) -> list[Message]:
     if node is not None and node.own.get("answered"):
         run.refuse(message, f"the task at node {node.nid} was already returned")
         return []
+    if node is None and not message.get("tasker"):
+        run.refuse(message, f"there is no node {message['nid']}")
+        return []
     emitted = {k: v for k, v in message.items() if k not in ("m", "pr", "sm", "from", "er")}
     emitted["point"] = "receive"
     emitted["exid"] = run.exid

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from actorflow.flows.errors import LimitExceeded
 from actorflow.flows.execution.messages import traps
 from actorflow.flows.execution.node import without_suffix
 from actorflow.flows.execution.state import Timer
@@ -23,15 +24,22 @@ _LATE = 60.0
 def schedule(run: Run, message: Message) -> list[Message]:
     """Set a timer."""
     kind, string = settle(message.get("type"), to_text(message["string"]))
+    repeats = kind not in ("in", "at") or bool(message.get("repeats"))
+    at = next_time(kind, string, run.now)
+    least = run.sizes.limits.period
+    if repeats and at - run.now < least and kind != "cron":
+        raise LimitExceeded(
+            f'"{string:.100}" is too often: a timer repeats every {least} s at most'
+        )
     timer = Timer(
         f"{message['nid']}#{message['m']}",
         message["nid"],
         kind,
         string,
-        next_time(kind, string, run.now),
+        at,
         message["message"],
         message["m"],
-        repeats=kind not in ("in", "at") or bool(message.get("repeats")),
+        repeats=repeats,
     )
     run.timers[timer.id] = timer
     run.out.timers.append(timer)

@@ -10,21 +10,26 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.execution.node import ROOT
-from actorflow.flows.values.values import is_regex, to_regex
+from actorflow.flows.values.regexes import Regex, to_regex
+from actorflow.flows.values.values import is_regex
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
     from actorflow.flows.execution.run import Run
-    from actorflow.flows.execution.state import Execution
 
 
-_WIDE = frozenset(("execution", "domain", "subdomain"))
+_ELSEWHERE = frozenset(("domain", "subdomain"))
+_WIDE = _ELSEWHERE | {"execution"}
 _COMMA = re.compile(r"\s*,\s*")
+_CRITERIA = ("points", "tags", "names", "heaps", "heats")
 _REGEX = re.compile(r"/.*/[imxouesn]*", re.DOTALL)
 
 
 def set_trap(run: Run, message: Message) -> list[Message]:
-    """Set a trap."""
+    """Set a trap. Raises FlowError when a criterion of it is no regular expression."""
+    for key in _CRITERIA:
+        for wanted in message["trap"].get(key) or ():
+            _as_regex(wanted)
     run.traps.append({**message["trap"], "id": f"{message['nid']}#{message['m']}"})
     return []
 
@@ -39,15 +44,22 @@ def _is_below(run: Run, nid: str, top: str) -> bool:
     return False
 
 
+def _as_regex(wanted: Any) -> Regex | None:
+    """Return what is wanted as an expression, if it is one or is written like one."""
+    if is_regex(wanted):
+        return to_regex(wanted)
+    if type(wanted) is str and _REGEX.fullmatch(wanted):
+        return to_regex(["_rxs", wanted, 0])
+    return None
+
+
 def _fits_one(wanted: Any, value: str | None) -> bool:
     """Return whether a word matches: the word itself, a list with commas, or an expression."""
-    if is_regex(wanted):
-        return value is not None and bool(to_regex(wanted).search(value))
-    if wanted == value or type(wanted) is not str or value is None:
+    if wanted == value or value is None:
         return bool(wanted == value)
-    if _REGEX.fullmatch(wanted):
-        return bool(to_regex(["_rxs", wanted, 0]).search(value))
-    return value in _COMMA.split(wanted)
+    if regex := _as_regex(wanted):
+        return bool(regex.search(value))
+    return type(wanted) is str and value in _COMMA.split(wanted)
 
 
 def _fits(wanted: list[Any] | None, values: list[str | None]) -> bool:
@@ -122,22 +134,24 @@ def _spend(run: Run, trap: dict[str, Any]) -> None:
         run.traps[place : place + 1] = [{**trap, "left": left - 1}] if left > 1 else []
 
 
-def triggers_from_elsewhere(owner: Execution, message: Message, domain: str) -> list[Message]:
-    """Return the triggers for traps of ``owner`` that match a message of another execution.
+def trigger_from_elsewhere(
+    exid: str, owner: str, trap: dict[str, Any], message: Message, domain: str
+) -> Message | None:
+    """Return the trigger for a trap of ``exid`` that matches a message of another execution.
 
-    Only traps with ``range: 'domain'`` or ``'subdomain'`` do. The engine sends the triggers to
-    the owner; whether the trap still exists is checked when they are processed.
+    ``owner`` is the domain of ``exid``, ``domain`` that of the message. Call it only for a trap
+    that `looks_elsewhere`. Whether the trap still exists is checked when the trigger is processed.
     """
-    out = []
-    for trap in owner.traps:
-        wide = trap.get("range")
-        near = domain == owner.domain or not owner.domain
-        below = wide == "subdomain" and domain.startswith(f"{owner.domain}.")
-        if wide not in ("domain", "subdomain") or not (near or below):
-            continue
-        if _fits_message(trap, message):
-            out.append({**_trigger(owner.exid, trap, message), "trap_id": trap["id"]})
-    return out
+    near = domain == owner or not owner
+    below = trap.get("range") == "subdomain" and domain.startswith(f"{owner}.")
+    if not (near or below) or not _fits_message(trap, message):
+        return None
+    return {**_trigger(exid, trap, message), "trap_id": trap["id"]}
+
+
+def looks_elsewhere(trap: dict[str, Any]) -> bool:
+    """Return whether a trap watches the messages of other executions, too."""
+    return trap.get("range") in _ELSEWHERE
 
 
 def take_from_elsewhere(run: Run, message: Message) -> bool:

@@ -66,6 +66,7 @@ class Concurrence(Gathering):
         count = len(children) - first
         if count == 0:
             return self.reply()
+        self.run.check_room(count)
         self.node.own["count"] = count
         shown, out = self.payload, []
         for index in range(first, len(children)):

@@ -108,13 +108,15 @@ class ConcurrentIterator(Gathering):
 
     def _apply(self, places: range) -> list[Message]:
         own = self.node.own
-        return [self.apply(own["fun"], self._arguments(place)) for place in places]
+        self.run.check_room(len(places))
+        keys = list(own["col"])
+        return [self.apply(own["fun"], self._arguments(place, keys)) for place in places]
 
-    def _arguments(self, place: int) -> list[list[Any]]:
-        """Return the arguments for the element at ``place``."""
+    def _arguments(self, place: int, keys: list[Any]) -> list[list[Any]]:
+        """Return the arguments for the element at ``place``; an object has ``keys``."""
         collection, names = self.node.own["col"], self.node.own["names"]
         if type(collection) is dict:
-            key = list(collection)[place]
+            key = keys[place]
             pairs = [["key", key], ["val", collection[key]]]
         else:
             pairs = [["elt", collection[place]]]

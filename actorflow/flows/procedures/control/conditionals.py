@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from actorflow.flows.execution.procedure import Procedure, attribute_count
 from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.values.regexes import groups, to_regex
 from actorflow.flows.values.values import (
     Value,
-    groups,
     is_reference,
     is_regex,
     regex_source,
     same,
-    to_regex,
     to_text,
     truthy,
 )
@@ -178,7 +177,8 @@ class Case(Procedure):
         )
         for one in candidates:
             if is_regex(one):
-                match = to_regex(one).search(key) if type(key) is str else None
+                regex = to_regex(one, self.run.sizes.limits)
+                match = regex.search(key) if type(key) is str else None
                 if match:
                     return True, {"matched": regex_source(one), "match": groups(match)}
             elif same(one, key):

@@ -11,6 +11,7 @@ from actorflow.flows.values.values import Value, deep_merge, is_function, to_tex
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node, Payload
+    from actorflow.flows.values.sizes import Sizes
 
 _STACK = re.compile(r"stack(?::([-_a-zA-Z0-9]+))?")
 _SHORT = 3
@@ -61,7 +62,7 @@ def ranked(payloads: dict[str, Payload], order: str) -> list[Payload]:
     return [payloads[nid] for nid in sorted(payloads, reverse=order == "south")]
 
 
-def merge_payloads(node: Node, payloads: dict[str, Payload], rule: Value) -> Payload:
+def merge_payloads(node: Node, payloads: dict[str, Payload], rule: Value, sizes: Sizes) -> Payload:
     """Merge the payloads of branches; ``payloads`` is by nid, in order of arrival."""
     order, way, key = read_rule(rule)
     ranking = ranked(payloads, order)
@@ -70,7 +71,7 @@ def merge_payloads(node: Node, payloads: dict[str, Payload], rule: Value) -> Pay
     if way == "override":
         return ranking[0]
     if way == "stack":
-        return {**node.payload, key: ranking}
+        return {**node.payload, key: sizes.check_parts(ranking, ranking)}
     merged: Payload = {}
     for payload in reversed(ranking):
         merged = deep_merge(merged, payload) if way == "deep" else {**merged, **payload}
@@ -168,7 +169,7 @@ class Gathering(Procedure):
         own = self.node.own
         rule = self.att("on_merge", "merger", "merge")
         if not is_function(rule):
-            return self.receive_merged(merge_payloads(self.node, own["payloads"], rule))
+            return self.receive_merged(self._merged(rule))
         arguments = [
             ["rets", {nid: payload.get("ret") for nid, payload in own["payloads"].items()}],
             ["replies", own["payloads"]],
@@ -176,6 +177,9 @@ class Gathering(Procedure):
         ]
         own["merging"] = True
         return [self.apply(rule, arguments)]
+
+    def _merged(self, rule: Value) -> Payload:
+        return merge_payloads(self.node, self.node.own["payloads"], rule, self.run.sizes)
 
     def receive_merged(self, payload: Payload) -> list[Message]:
         """Take the merged payload."""

@@ -8,6 +8,7 @@ from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import child_id
 from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.execution.rewriting import replace_around
+from actorflow.flows.language.checking import check_depth
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.rendering import shown
 from actorflow.flows.values.values import dup_function, to_text
@@ -40,6 +41,7 @@ class Graft(Procedure):
         if tree is None:
             raise FlowError(f"no subtree {shown(name)} found (domain {shown(self.run.domain)})")
         node = self.node
+        check_depth(tree, self.run.sizes.limits, above=node.nid.count("_"))
         if node.parent is not None:
             self._replant(node.parent, child_id(node.nid), tree)
             replace_around(self.run, node, self.tree, tree)

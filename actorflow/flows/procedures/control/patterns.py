@@ -15,13 +15,12 @@ from actorflow.flows.execution.procedure import Procedure, attribute_count
 from actorflow.flows.execution.rewriting import replace_around
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.paths import get_path
+from actorflow.flows.values.regexes import groups, to_regex
 from actorflow.flows.values.values import (
     MISSING,
     Value,
-    groups,
     is_reference,
     same,
-    to_regex,
     to_text,
     truthy,
 )
@@ -409,5 +408,5 @@ class RegexPattern(Pattern):
             return self.end(None)
         source = "".join(to_text(part) for part in self.node.rets or ())
         regex = ["_rxs", f"/{source}/{to_text(self.att('rxopts'))}", self.tree[2]]
-        match = to_regex(regex).search(value)
+        match = to_regex(regex, self.run.sizes.limits).search(value)
         return self.end({"matched": value, "match": groups(match)} if match else None)

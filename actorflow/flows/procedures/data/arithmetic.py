@@ -10,6 +10,7 @@ from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.rendering import as_text
+from actorflow.flows.values.sizes import Sizes, check_elements
 from actorflow.flows.values.values import Value, integral, is_reference, kind_name, truthy
 
 if TYPE_CHECKING:
@@ -47,21 +48,23 @@ def _combine(sign: str, left: float, right: float) -> float:
     return left % right if sign == "%" else left / right
 
 
-def _concatenate(first: Value, rest: list[Value]) -> Value:
+def _concatenate(first: Value, rest: list[Value], sizes: Sizes) -> Value:
     """Add to a string, an array or an object."""
     if type(first) is str:
-        return first + "".join(as_text(value) for value in rest)
+        return sizes.join([first, *map(as_text, rest)])
     if type(first) is list:
+        parts = [value if type(value) is list else [value] for value in rest]
+        check_elements(sum(map(len, parts), len(first)), sizes.limits, "+")
         joined = list(first)
-        for value in rest:
-            joined.extend(value if type(value) is list else [value])
-        return joined
+        for part in parts:
+            joined.extend(part)
+        return sizes.check_parts(joined, parts, levels=0)
     merged = dict(first)
     for value in rest:
         if type(value) is not dict:
             raise FlowError(f"cannot add {kind_name(value)} to an object")
         merged.update(value)
-    return merged
+    return sizes.check_parts(merged, rest, levels=0)
 
 
 def _fitting(total: float, sign: str) -> Value:
@@ -76,13 +79,13 @@ def _fitting(total: float, sign: str) -> Value:
     return result
 
 
-def compute(sign: str, values: list[Value]) -> Value:
+def compute(sign: str, values: list[Value], sizes: Sizes) -> Value:
     """Fold ``values`` with one operator. If the first is a string, ``+`` concatenates."""
     if all(value is None for value in values):
         return 1 if sign in ("*", "/") else 0
     first = values[0]
     if sign == "+" and type(first) in (str, list, dict) and not is_reference(first):
-        return _concatenate(first, values[1:])
+        return _concatenate(first, values[1:], sizes)
     if sign == "/" or (sign != "+" and any(type(value) is float for value in values)):
         numbers = [_float(value, sign) for value in values]
     else:
@@ -124,4 +127,4 @@ class Arithmetic(Procedure):
         joiner = self.att("join")
         if truthy(joiner):
             values = _joined(values, joiner)
-        return self.reply(ret=compute(sign, values))
+        return self.reply(ret=compute(sign, values, self.run.sizes))

@@ -207,7 +207,8 @@ class Push(Procedure):
             raise FlowError(f"cannot push to given target ({kind_name(target)})")
         if self.tree[0] != "pushr":
             self.set_ret(self.ret0)
-        self.payload = names.write(self.run, self.node, self.payload, path, [*target, value])
+        pushed = self.run.sizes.check_parts([*target, value], (value,))
+        self.payload = names.write(self.run, self.node, self.payload, path, pushed)
         return self.reply()
 
     def _target(self, path: list[Value]) -> Value:

@@ -9,6 +9,7 @@ from actorflow.flows.errors import FlowError
 from actorflow.flows.procedures.data.sorting import order
 from actorflow.flows.procedures.simple import Simple, simple
 from actorflow.flows.values.paths import get_key
+from actorflow.flows.values.sizes import check_elements
 from actorflow.flows.values.values import (
     MISSING,
     Value,
@@ -23,6 +24,8 @@ from actorflow.flows.values.values import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
 @simple("length", "size")
@@ -109,11 +112,12 @@ def merge(call: Simple) -> Value:
     if len(wanted) == 1 and type(call.ret0) is kind:
         wanted.insert(0, call.ret0)
     if kind is dict:
-        return {key: value for one in wanted for key, value in one.items()}
+        entries = {key: value for one in wanted for key, value in one.items()}
+        return call.run.sizes.check_parts(entries, wanted[1:], levels=0)
     merged: list[Value] = []
     for one in wanted:
         merged[: len(one)] = one
-    return merged
+    return call.run.sizes.check_parts(merged, wanted[1:], levels=0)
 
 
 @simple("flatten")
@@ -150,9 +154,15 @@ def range_(call: Simple) -> Value:
         raise FlowError("range needs numbers")
     if step == 0:
         raise FlowError("range step is 0")
+    if not all(_LEAST <= one <= _GREATEST for one in (start, end, start + step, end + step)):
+        raise FlowError(f"range from {start} to {end} by {step} goes beyond 64 bits")
+    count = (end - start) / step
+    check_elements(count, call.run.sizes.limits, call.name)
     numbers = []
     while start < end if step > 0 else start > end:
         numbers.append(start)
+        if len(numbers) > count + 1:
+            raise FlowError(f"range step {step} is too small to get from {start} to {end}")
         start += step
     return numbers
 
@@ -258,6 +268,7 @@ def slice_(call: Simple) -> Value:
     if step < 1:
         raise FlowError("slice cannot go backwards")
     places = range(start, min(end + 1, len(value)), step)
+    check_elements(len(places), call.run.sizes.limits, call.name)
     parts = [value[place] if place >= -len(value) else None for place in places]
     return "".join(part or "" for part in parts) if type(value) is str else parts
 

@@ -82,7 +82,9 @@ class _Collection(Procedure):
 
     def receive_last(self) -> list[Message]:
         """Reply with the elements."""
-        return self.reply_with(list(self.node.rets or ()))
+        elements = list(self.node.rets or ())
+        self.run.sizes.check_parts(elements, elements)
+        return self.reply_with(elements)
 
     def reply_with(self, elements: list[Value]) -> list[Message]:
         """Reply with the collection of the elements."""
@@ -148,7 +150,7 @@ class Interpolated(_Parts):
     def receive_last(self) -> list[Message]:
         """Reply with the string; other values appear in it as JSON."""
         texts = (to_json(part) if type(part) is list else to_text(part) for part in self.parts())
-        return self.reply(ret="".join(texts))
+        return self.reply(ret=self.run.sizes.join(texts))
 
 
 @procedure("_rxs")
@@ -159,7 +161,7 @@ class Regex(_Parts):
 
     def receive_last(self) -> list[Message]:
         """Reply with the expression; an array in it is replaced by its elements."""
-        source = "".join(_joined(part) for part in self.parts())
+        source = self.run.sizes.join(_joined(part) for part in self.parts())
         return self.reply(ret=["_rxs", f"/{source}/{to_text(self.att('rxopts'))}", self.tree[2]])
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
+from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING
 
-from actorflow.flows.errors import FlowError
+from actorflow.flows.errors import FlowError, LimitExceeded
+from actorflow.flows.limits import LIMITS, Limits
 from actorflow.flows.procedures.simple import Simple, simple
-from actorflow.flows.values.values import Value, groups, is_regex, kind_name, same, to_regex, truthy
+from actorflow.flows.values.regexes import Match, Regex, groups, to_regex
+from actorflow.flows.values.values import Value, is_regex, kind_name, same, truthy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _WHITE = " \t\n\v\f\r\0"
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SPACES = re.compile(r"[ \t\r\n\f\v]+")
 
 
@@ -64,8 +70,7 @@ def trim(call: Simple) -> Value:
 
 
 def _snake(text: str) -> str:
-    text = re.sub(r"([a-z])([A-Z])", r"\1_\2", text)
-    return re.sub(r"[A-Z]", lambda m: m.group(0).lower(), text)
+    return _HUMP.sub("_", text).translate(_LOWER)
 
 
 @simple("snakecase", "snake_case")
@@ -80,31 +85,46 @@ def camelcase(call: Simple) -> Value:
     return _each(call, lambda text: re.sub(r"_(.)", lambda m: m.group(1).upper(), text))
 
 
-def _pieces(text: str, separator: re.Pattern[str]) -> list[str]:
-    """Return the text between the matches, and their groups.
+def _pieces(text: str, separator: Regex) -> Iterator[str]:
+    """Yield the text between the matches, and their groups.
 
     An empty match separates two characters.
     """
-    pieces: list[str] = []
     start = 0
-    for match in separator.finditer(text):
+    for match in separator.find_all(text):
         if match.end() == match.start() and match.start() in (start, len(text)):
             continue
-        pieces.append(text[start : match.start()])
-        pieces += [group for group in match.groups() if group is not None]
+        yield text[start : match.start()]
+        yield from (group for group in match.groups() if group is not None)
         start = match.end()
-    return [*pieces, text[start:]]
+    yield text[start:]
 
 
-def split_text(text: str, by: str | re.Pattern[str]) -> list[str]:
+def split_text(text: str, by: str | Regex | None, limits: Limits = LIMITS) -> list[str]:
     """Split a text, without empty parts at the end. A single space means any white space.
+
+    Without ``by`` it is split at white space, too, and what is empty in front is kept.
 
     >>> split_text("a,b,,", ","), split_text(" a  b", " "), split_text("ab", "")
     (['a', 'b'], ['a', 'b'], ['a', 'b'])
+    >>> split_text(" a  b ", None)
+    ['', 'a', 'b']
+
+    Raises LimitExceeded when there are more pieces than an array may have elements.
     """
-    if by == " ":
-        return text.split()
-    pieces = _pieces(text, re.compile(re.escape(by)) if isinstance(by, str) else by)
+    most = limits.elements
+    if by is None:
+        pieces = _SPACES.split(text, most)
+    elif by == " ":
+        pieces = text.split(None, most)
+    elif by == "":
+        pieces = list(text[: most + 1])
+    elif isinstance(by, str):
+        pieces = text.split(by, most)
+    else:
+        pieces = list(islice(_pieces(text, by), most + 1))
+    if len(pieces) > most:
+        raise LimitExceeded(f"split would make an array of more than {most:,} elements")
     while pieces and pieces[-1] == "":
         pieces.pop()
     return pieces
@@ -114,12 +134,13 @@ def split_text(text: str, by: str | re.Pattern[str]) -> list[str]:
 def split(call: Simple) -> Value:
     """Split the first string given, or ret, by the next string, an expression, or white space."""
     text: str | None = None
-    by: str | re.Pattern[str] | None = None
+    by: str | Regex | None = None
+    limits = call.run.sizes.limits
     for value in [*call.arguments(), call.ret0]:
         if text is not None and by is not None:
             break
         if is_regex(value):
-            by = to_regex(value)
+            by = to_regex(value, limits)
         elif type(value) is str:
             if text is None:
                 text = value
@@ -127,10 +148,10 @@ def split(call: Simple) -> Value:
                 by = value
     if text is None:
         raise FlowError("found no string to split")
-    return split_text(text, _SPACES if by is None else by)
+    return split_text(text, by, limits)
 
 
-def _match(call: Simple) -> re.Match[str] | None:
+def _match(call: Simple) -> Match | None:
     """Match the other argument, or ret, against the expression, or the last argument."""
     values = call.arguments()
     if len(values) == 1:
@@ -143,7 +164,7 @@ def _match(call: Simple) -> re.Match[str] | None:
         return None
     if type(text) is not str:
         raise FlowError(f"{call.name} needs a string, not {kind_name(text)}")
-    return to_regex(pattern).search(text)
+    return to_regex(pattern, call.run.sizes.limits).search(text)
 
 
 @simple("matchr", unatts=False, shows=True)
@@ -165,5 +186,5 @@ def pmatch(call: Simple) -> Value:
     match = _match(call)
     if match is None:
         return ""
-    group = match.group(1) if match.re.groups else None
-    return match.group(0) if group is None else group
+    whole, first, *_ = [*groups(match), None]
+    return whole if first is None else first

@@ -9,6 +9,7 @@ from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.attributes import store_handler
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.values.regexes import to_regex
 from actorflow.flows.values.rendering import shown
 from actorflow.flows.values.values import Value, is_function, is_regex, truthy
 
@@ -51,7 +52,9 @@ class OnSomething(Procedure):
         text = next((ret for ret in rets if type(ret) is str), None)
         if text is not None:
             criteria.append(["string", text, line])
-        criteria += [["regex", *ret[1:]] for ret in rets if is_regex(ret)][:1]
+        for ret in [ret for ret in rets if is_regex(ret)][:1]:
+            to_regex(ret, self.run.sizes.limits)  # raises now, not when there is an error to handle
+            criteria.append(["regex", *ret[1:]])
         return criteria or ["*"]
 
 

@@ -1,0 +1,145 @@
+"""What an execution receives, as messages of a flow.
+
+The engine delivers envelopes; a run processes messages. What cannot be translated is refused alone,
+so that it does not hold up what arrived with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine.envelopes import Message as Sent
+from actorflow.engine.envelopes import TaskEnded, TimerFired
+from actorflow.flows.errors import MessageRefused
+from actorflow.flows.execution.codec import tree_bytes, tree_from
+from actorflow.flows.execution.state import Execution
+from actorflow.flows.service.exids import parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actorflow.engine.envelopes import Envelope
+    from actorflow.flows.execution.node import Message, Node, Payload
+    from actorflow.flows.language.tree import Tree
+
+__all__ = ["launch_body", "new_execution", "received", "task_id", "with_packed_tree"]
+
+_PLACE = ("domain", "unit")
+
+
+def task_id(exid: str, nid: str, m: int) -> str:
+    """Return the id of a task: the same after a crash, another one when the node is re-applied."""
+    return f"{exid}/{nid}#{m}"
+
+
+def _task_place(task: str, exid: str) -> tuple[str, int]:
+    nid, _, m = task[len(exid) + 1 :].rpartition("#")
+    return nid, int(m)
+
+
+def with_packed_tree(message: Message) -> Message:
+    """Return a message with its tree as bytes, which executions of one flow share."""
+    tree: Tree | None = message.get("tree")
+    return message if tree is None else {**message, "tree": tree_bytes(tree)}
+
+
+def launch_body(launch: Message, domain: str, unit: str) -> Message:
+    """Return the body under which the message that starts an execution is stored."""
+    body = {**with_packed_tree(launch), "domain": domain, "unit": unit}
+    del body["exid"]  # whoever receives it knows
+    return body
+
+
+def new_execution(exid: str, batch: Sequence[Envelope]) -> Execution:
+    """Return an execution that never ran; its launch says where it belongs."""
+    for envelope in batch:
+        body = envelope.body if type(envelope) is Sent else None
+        if type(body) is dict and all(type(body.get(place)) is str for place in _PLACE):
+            return Execution(exid, body["domain"], body["unit"])
+    return Execution(exid, *parts_of(exid))
+
+
+def received(state: Execution, batch: Sequence[Envelope]) -> tuple[list[Message], list[str]]:
+    """Return the messages of a batch, and why others were refused."""
+    messages: list[Message] = []
+    refused: list[str] = []
+    for envelope in batch:
+        try:
+            messages.append(_message(state, envelope))
+        except MessageRefused as error:
+            refused.append(str(error))
+    return messages, refused
+
+
+def _message(state: Execution, envelope: Envelope) -> Message:
+    if type(envelope) is Sent:
+        return _sent(state.exid, envelope.body)
+    if type(envelope) is TaskEnded:
+        return _task_ended(state, envelope)
+    if type(envelope) is TimerFired:
+        timer = state.timers.get(envelope.timer)
+        if timer is None:
+            raise MessageRefused(f"timer {envelope.timer!r} refused: it is not set any more")
+        return timer.trigger(state.exid)
+    raise MessageRefused(f"{type(envelope).__name__} refused: flows do not ask for such messages")
+
+
+def _sent(exid: str, body: Any) -> Message:
+    """Return a message that somebody sent; the run checks what is in it."""
+    if type(body) is not dict:
+        raise MessageRefused(
+            f"{body!r:.100} refused: a message to a flow is a dict with a point, such as"
+            " {'point': 'signal', 'name': 'go', 'payload': {}}; use the verbs of engine.flows"
+        )
+    message: Message = {"exid": exid, **body}
+    for place in _PLACE:
+        message.pop(place, None)
+    tree = message.get("tree")
+    if type(tree) is bytes:
+        message["tree"] = _unpacked(tree)
+    return message
+
+
+def _unpacked(data: bytes) -> Tree:
+    try:
+        return tree_from(data)
+    except Exception as error:
+        raise MessageRefused(f"execute refused: its tree cannot be read: {error}") from error
+
+
+def _task_ended(state: Execution, ended: TaskEnded) -> Message:
+    try:
+        nid, m = _task_place(ended.task, state.exid)
+    except ValueError:
+        raise MessageRefused(
+            f"the end of task {ended.task!r} refused: it is no task here"
+        ) from None
+    node = state.nodes.get(nid)
+    handed = None if node is None else node.own.get("handed")
+    if node is None or handed is None or handed[0] != m:
+        raise MessageRefused(f"the end of task {ended.task!r} refused: nobody waits for it")
+    message: Message = {"exid": state.exid, "nid": nid, "tasker": handed[1]}
+    if ended.outcome == "ok":
+        return {**message, "point": "return", "payload": ended.value}
+    error = ended.error
+    described = {"kla": "TaskFailed", "msg": ""}
+    if error is not None:
+        described = {"kla": error.type, "msg": error.message}
+    return {
+        **message,
+        "point": "failed",
+        "from": nid,
+        "payload": _payload_at_task(node),
+        "fpoint": "task",
+        "fm": m,
+        "error": described,
+    }
+
+
+def _payload_at_task(node: Node) -> Payload:
+    """Return the payload that a task was handed out with."""
+    ret = node.payload.get("ret")
+    if node.atts:
+        key, value = node.atts[-1]
+        ret = value if key is None else None
+    return {**node.payload, "ret": ret}

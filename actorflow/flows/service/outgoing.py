@@ -1,0 +1,176 @@
+"""What a run of a flow leaves, as an outcome for the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actorflow.engine.identifiers import check_id
+from actorflow.engine.kind import Failure, NewTask, NewWatch, Outcome, Outgoing, SetTimer
+from actorflow.engine.kind import Status as EngineStatus
+from actorflow.flows.execution.messages.traps import looks_elsewhere, trigger_from_elsewhere
+from actorflow.flows.execution.names import visible_variables
+from actorflow.flows.execution.state import Status
+from actorflow.flows.service.incoming import task_id, with_packed_tree
+from actorflow.flows.service.taskers import task_body
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actorflow.engine.kind import Watch
+    from actorflow.flows.execution.node import Message, Node
+    from actorflow.flows.execution.outcome import RunOutcome as FlowOutcome
+    from actorflow.flows.execution.state import Execution
+    from actorflow.flows.service.taskers import Directory
+
+__all__ = ["outcome_of"]
+
+_ANSWERS = frozenset(("return", "failed"))
+
+
+def outcome_of(
+    before: Execution,
+    out: FlowOutcome,
+    directory: Directory,
+    watches: Sequence[Watch],
+    refused: list[str],
+) -> Outcome:
+    """Return all of an outcome but its state and its history; adds to what was `refused`."""
+    after = out.state
+    outcome = Outcome(state=None, status=_status(out))
+    if outcome.status is EngineStatus.DONE:
+        outcome.result = after.payload
+    elif outcome.status is EngineStatus.FAILED:
+        outcome.error = _failure(after)
+    if out.timers:
+        outcome.timers = [SetTimer(timer.id, timer.at) for timer in out.timers]
+    outcome.cancelled_timers = out.cancelled_timers
+    # What is left over is sent anew, and so taken together with what came meanwhile: a cancel has
+    # to reach a loop that never ends by itself.
+    outcome.messages = [Outgoing(after.exid, with_packed_tree(one)) for one in out.leftover]
+    for one in out.signals:
+        try:
+            outcome.messages.append(Outgoing(check_id(one["exid"], "an execution"), one))
+        except (TypeError, ValueError) as error:
+            refused.append(f"{one['point']} refused: {error}")
+    _tasks(before, out, outcome, directory)
+    if after.traps or before.traps:
+        _set_watches(before, after, outcome)
+    if watches:
+        _spring(out, outcome, watches)
+    return outcome
+
+
+def _status(out: FlowOutcome) -> EngineStatus:
+    if out.status is Status.ACTIVE:
+        return EngineStatus.ACTIVE
+    if out.status is Status.FAILED:
+        return EngineStatus.FAILED
+    return EngineStatus.CANCELLED if out.state.cancelled else EngineStatus.DONE
+
+
+def _failure(state: Execution) -> Failure | None:
+    """Return why the first node failed that nobody takes care of."""
+    for node in state.nodes.values():
+        if node.state is None and node.failure is not None:
+            error = node.failure.get("error", {})
+            return Failure(str(error.get("kla", "")), f"node {node.nid}: {error.get('msg', '')}")
+    return None
+
+
+# Tasks.
+
+
+def _tasks(before: Execution, out: FlowOutcome, outcome: Outcome, directory: Directory) -> None:
+    """Hand out what is new; take back what was cancelled, or whose node is gone."""
+    after = out.state
+    given_back: dict[str, Message] = {}
+    for message in out.tasks:
+        nid = message["nid"]
+        node = after.nodes.get(nid)
+        found = directory.resolve(after.domain, message["tasker"])
+        if node is None or found is None:
+            continue  # ended in this very run
+        handed = node.own.get("handed")
+        if handed is None:
+            if message["point"] == "detask":
+                given_back[nid] = message  # failed before anybody had it
+            continue
+        if message["point"] == "detask":
+            if directory.is_cancellable(found) and not node.own.get("answered"):
+                given_back[nid] = message
+        elif handed[0] == message["m"] and node.state is None:
+            wants = directory.wants_variables(found)
+            variables = visible_variables(after.nodes, node) if wants else None
+            body = task_body(message, variables)
+            outcome.tasks.append(NewTask(task_id(after.exid, nid, handed[0]), found, body))
+        elif handed[0] == message["m"]:
+            given_back.setdefault(nid, message)  # cancelled before anybody had it
+    for nid, message in given_back.items():
+        outcome.messages.append(Outgoing(after.exid, _given_back(after.nodes[nid], message)))
+    _forget_tasks(before, out, outcome, given_back)
+
+
+def _forget_tasks(
+    before: Execution, out: FlowOutcome, outcome: Outcome, given_back: dict[str, Message]
+) -> None:
+    """Have the engine forget the tasks that nobody waits for any more."""
+    after = out.state
+    answered: set[str] | None = None
+    for nid, node in before.nodes.items():
+        handed = node.own.get("handed")
+        if handed is None or node.own.get("answered"):
+            continue
+        if answered is None:
+            answered = {one["nid"] for one in out.messages if one["point"] in _ANSWERS}
+        if nid in answered:
+            continue
+        now = after.nodes.get(nid)
+        if (
+            now is None
+            or now.own.get("handed") != handed
+            or now.state == "ended"
+            or nid in given_back
+        ):
+            outcome.cancelled_tasks.append(task_id(after.exid, nid, handed[0]))
+
+
+def _given_back(node: Node, message: Message) -> Message:
+    """Return the answer to a task that its tasker does not have to give any more."""
+    answer: Message = {
+        "point": "return",
+        "exid": message["exid"],
+        "nid": node.nid,
+        "tasker": (node.own.get("handed") or [None, message["tasker"]])[1],
+        "payload": message["payload"],
+    }
+    if message.get("cause"):
+        answer["cause"] = message["cause"]
+    return answer
+
+
+# Traps that watch other executions.
+
+
+def _set_watches(before: Execution, after: Execution, outcome: Outcome) -> None:
+    """Have other executions see the traps that watch them."""
+    old = {trap["id"] for trap in before.traps if looks_elsewhere(trap)}
+    new = {trap["id"]: trap for trap in after.traps if looks_elsewhere(trap)}
+    outcome.watches = [
+        NewWatch(name, {"domain": after.domain, "trap": trap})
+        for name, trap in new.items()
+        if name not in old
+    ]
+    outcome.cancelled_watches = [name for name in old if name not in new]
+
+
+def _spring(out: FlowOutcome, outcome: Outcome, watches: Sequence[Watch]) -> None:
+    """Send triggers to the executions whose traps a message of this run springs."""
+    after = out.state
+    for watch in watches:
+        if watch.execution == after.exid:
+            continue
+        owner, trap = watch.body["domain"], watch.body["trap"]
+        for message in out.messages:
+            trigger = trigger_from_elsewhere(watch.execution, owner, trap, message, after.domain)
+            if trigger is not None:
+                outcome.messages.append(Outgoing(watch.execution, trigger))

@@ -1,0 +1,1 @@
+"""Steering engines from outside: an HTTP application, its client, and the commands."""

@@ -1,0 +1,1 @@
+"""The commands on stores and live engines. They need typer; each loads the rest when called."""

@@ -1,0 +1,61 @@
+"""The arguments that commands share, and how texts become data."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["AsJson", "Data", "ExecutionId", "Limit", "Object", "StoreName", "as_data", "as_object"]
+
+_BEHIND = " Quote it: '{\"order\": 7}'."
+
+
+def as_data(text: str | None) -> Any:
+    """Return what a text in JSON stands for.
+
+    Raises:
+        typer.BadParameter: it is not JSON.
+
+    """
+    if text is None:
+        return None
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        msg = f"{text!r:.80} is not JSON ({error}): quote texts twice, '\"tea\"'"
+        raise typer.BadParameter(msg) from None
+
+
+def _refuse(text: str) -> None:
+    msg = f"{text} is no number of JSON"
+    raise ValueError(msg)
+
+
+def as_object(text: str | None) -> dict[str, Any] | None:
+    """Return the JSON object that a text stands for.
+
+    Raises:
+        typer.BadParameter: it is not one.
+
+    """
+    found = as_data(text)
+    if found is None or isinstance(found, dict):
+        return found
+    msg = f"{text!r:.80} is not a JSON object, such as '{{\"order\": 7}}'"
+    raise typer.BadParameter(msg)
+
+
+StoreName = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORE",
+        help="A file or URL; or the address of a live engine: a socket, or tcp://HOST:PORT.",
+    ),
+]
+ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION", help="Its id.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Limit = Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows at most.")]
+Data = Annotated[str | None, typer.Argument(metavar="JSON", help="Plain data." + _BEHIND)]
+Object = Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object." + _BEHIND)]

@@ -1,0 +1,130 @@
+"""Commands that keep a store in order: dead letters, purges, checks, copies."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from actorflow.engine.errors import StoreBroken
+from actorflow.engine.stores.opening import open_store, scheme_of
+from actorflow.runtime.errors import BadOption
+from actorflow.web.commands.arguments import AsJson, StoreName
+from actorflow.web.commands.printing import note, say, say_json
+from actorflow.web.commands.reaching import looking, reach
+from actorflow.web.plain import plain
+
+__all__ = ["COMMANDS"]
+
+Letters = Annotated[
+    list[int] | None,
+    typer.Option("--letter", metavar="ID", help="Only this one; may be repeated."),
+]
+
+
+def retry(
+    store: StoreName,
+    execution: Annotated[
+        str | None, typer.Argument(metavar="[EXECUTION]", help="Only letters of this one.")
+    ] = None,
+    *,
+    letter: Letters = None,
+    json: AsJson = False,
+) -> None:
+    """Re-queue dead letters: all, those of one execution, or single ones."""
+    with reach(store, to_change=True) as verbs:
+        found = verbs.retry(execution=execution, letters=letter)
+    say_json(found) if json else say(f"{found['retried']} messages will be tried again")
+
+
+def purge(
+    store: StoreName,
+    *,
+    days: Annotated[float, typer.Option(min=0, help="How long what has ended is kept.")] = 30.0,
+    dead: Annotated[bool, typer.Option("--dead", help="Forget all dead letters, too.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Forget executions that ended longer ago, with their history."""
+    with reach(store, to_change=True) as verbs:
+        found = {"executions": verbs.purge(days=days)["purged"]}
+        if dead:
+            found["dead letters"] = verbs.bury()["purged"]
+    if json:
+        say_json(found)
+        return
+    for name, count in found.items():
+        say(f"{count} {name} forgotten")
+
+
+def verify(store: StoreName, *, json: AsJson = False) -> None:
+    """Look for damage: in the file, and in what its rows say. The exit code is 1 if there is any.
+
+    Its engine may run meanwhile.
+    """
+    from actorflow.engine.operations.verify import verify_store  # noqa: PLC0415
+
+    with looking(store) as found:
+        problems = list(verify_store(found))
+    if json:
+        say_json([plain(problem._asdict()) for problem in problems])
+    else:
+        for problem in problems:
+            say(str(problem))
+        note(f"{len(problems)} problems" if problems else "no problem was found")
+    if problems:
+        raise typer.Exit(1)
+
+
+def export(store: StoreName) -> None:
+    """Write a store to stdout as JSON lines, also while its engine runs."""
+    from actorflow.engine.operations.export import export_lines  # noqa: PLC0415
+
+    with looking(store) as found:
+        for line in export_lines(found):
+            say(line)
+
+
+def import_(store: StoreName) -> None:
+    """Make a new store of JSON lines from stdin."""
+    from actorflow.engine.operations.export import import_lines  # noqa: PLC0415
+
+    is_file = scheme_of(store) is None
+    if is_file and Path(store).exists():
+        msg = f"{store} is there already: an import makes a new store"
+        raise StoreBroken(msg)
+    made = open_store(store)
+    try:
+        count = import_lines(made, sys.stdin)
+    except BaseException:
+        made.close()
+        if is_file:
+            for end in ("", ".lock", "-wal", "-shm"):
+                Path(f"{store}{end}").unlink(missing_ok=True)
+        raise
+    made.close()
+    say(f"{count} rows")
+
+
+def backup(
+    store: StoreName,
+    target: Annotated[Path, typer.Argument(metavar="COPY", help="A new file.")],
+) -> None:
+    """Copy a store to a new file, also while its engine runs."""
+    with looking(store) as found:
+        if not found.traits.backup:
+            msg = f"{store} has no backup; export it instead"
+            raise BadOption(msg)
+        found.backup(target)  # type: ignore[attr-defined] # its trait says so
+    say(f"{target}: {target.stat().st_size:,} bytes")
+
+
+COMMANDS = {
+    "retry": retry,
+    "purge": purge,
+    "verify": verify,
+    "export": export,
+    "import": import_,
+    "backup": backup,
+}

@@ -1,0 +1,39 @@
+"""All commands, mounted on one application; errors of the engine become exit code 1."""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.errors import ActorflowError
+from actorflow.web.commands import keeping, looking, serving, steering
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import typer
+
+__all__ = ["mount"]
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    for module in (serving, looking, steering, keeping):
+        for name, command in module.COMMANDS.items():
+            app.command(name)(_telling(command))
+
+
+def _telling(command: Callable[..., None]) -> Callable[..., None]:
+    """Print what is refused as one line on stderr, and exit with 1."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except BrokenPipeError:  # `| head` has seen enough: typer ends quietly
+            raise
+        except (ActorflowError, ValueError, TypeError, OSError) as error:  # the rest: ids, files
+            sys.exit(f"actorflow: {error}")
+
+    return run

@@ -1,0 +1,191 @@
+"""Commands that steer: a live engine does it at once; a store keeps it for the next engine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from actorflow.engine.errors import UnknownExecution
+from actorflow.engine.kind import Status
+from actorflow.web.client import Client
+from actorflow.web.commands.arguments import (
+    AsJson,
+    Data,
+    ExecutionId,
+    Object,
+    StoreName,
+    as_data,
+    as_object,
+)
+from actorflow.web.commands.printing import lines_of, say, say_json
+from actorflow.web.commands.reaching import reach
+from actorflow.web.errors import ControlUnreachable
+
+__all__ = ["COMMANDS"]
+
+TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Its id; see `actorflow tasks`.")]
+NewId = Annotated[
+    str | None, typer.Option("--id", help="Of the execution; the same one again starts nothing.")
+]
+
+
+def launch(
+    store: StoreName,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The flow; - reads stdin.")],
+    *,
+    payload: Object = None,
+    vars: Object = None,  # noqa: A002 - the word of the language
+    domain: Annotated[str | None, typer.Option(help="Where its taskers are looked for.")] = None,
+    new: NewId = None,
+    json: AsJson = False,
+) -> None:
+    """Launch a flow; print the id of its execution."""
+    given, variables = as_object(payload), as_object(vars)
+    text = _text(file)
+    with reach(store, to_change=True) as verbs:
+        found = verbs.launch(text, given, vars=variables, domain=domain, id=new)
+    say_json(found) if json else say(found["execution"])
+
+
+def start(
+    store: StoreName,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="The name of its kind.")],
+    body: Data = None,
+    *,
+    new: NewId = None,
+    json: AsJson = False,
+) -> None:
+    """Start an execution of a kind; print its id."""
+    given = as_data(body)
+    with reach(store, to_change=True) as verbs:
+        found = verbs.start(kind, given, id=new)
+    say_json(found) if json else say(found["execution"])
+
+
+def send(
+    store: StoreName,
+    execution: ExecutionId,
+    body: Data = None,
+    *,
+    kind: Annotated[
+        str | None, typer.Option(help="Create it, of this kind, if it is not there.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Only the first message with the same key counts.")
+    ] = None,
+) -> None:
+    """Send a message to an execution."""
+    given = as_data(body)
+    with reach(store, to_change=True) as verbs:
+        verbs.send(execution, given, kind=kind, key=key)
+    say("sent")
+
+
+def signal(
+    store: StoreName,
+    execution: ExecutionId,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What traps of the flow wait for.")],
+    *,
+    payload: Object = None,
+) -> None:
+    """Send a signal to a flow."""
+    given = as_object(payload)
+    with reach(store, to_change=True) as verbs:
+        verbs.signal(execution, name, given)
+    say("sent")
+
+
+def cancel(
+    store: StoreName,
+    execution: ExecutionId,
+    target: Annotated[
+        str | None, typer.Argument(metavar="[PART]", help="A part of it: a node of a flow.")
+    ] = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Cancel an execution: its kind does what it has to do first, then it ends."""
+    with reach(store, to_change=True) as verbs:
+        found = verbs.cancel(execution, target)
+    if json:
+        say_json(found)
+    else:
+        say("cancelled" if found["cancelled"] else "it had ended already")
+
+
+def wait(
+    store: StoreName,
+    execution: ExecutionId,
+    *,
+    timeout: Annotated[float, typer.Option(min=0, max=3_600, help="Seconds.")] = 30.0,
+    json: AsJson = False,
+) -> None:
+    """Wait until an execution of a live engine has ended, or failed; show it."""
+    with reach(store) as verbs:
+        if isinstance(verbs, Client):
+            found = verbs.wait(execution, timeout)
+        else:
+            found = verbs.execution(execution)
+            if found["status"] == Status.ACTIVE:
+                msg = f"no engine runs on {store}, so {execution!r} will not end by itself"
+                raise ControlUnreachable(msg)
+    if json:
+        say_json(found)
+        return
+    for line in lines_of(found):
+        say(line)
+
+
+def return_task(
+    store: StoreName,
+    task: TaskId,
+    *,
+    value: Annotated[str | None, typer.Option(metavar="JSON", help="Its result.")] = None,
+) -> None:
+    """Give the result of a task that a tasker holds."""
+    given = as_data(value)
+    with reach(store, to_change=True) as verbs:
+        found = verbs.return_task(task, given)
+    _tell(task, wanted=found["wanted"])
+
+
+def fail_task(
+    store: StoreName,
+    task: TaskId,
+    *,
+    error: Annotated[str, typer.Option(metavar="TEXT", help="Why it failed.")],
+) -> None:
+    """Say that a task which a tasker holds has failed."""
+    with reach(store, to_change=True) as verbs:
+        found = verbs.fail_task(task, error)
+    _tell(task, wanted=found["wanted"])
+
+
+def _tell(task: str, *, wanted: bool) -> None:
+    if not wanted:
+        msg = f"there is no task {task!r} that waits: it was answered or cancelled, or never was"
+        raise UnknownExecution(msg)
+    say("answered")
+
+
+def _text(file: Path) -> str:
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{file} cannot be read: {error}"
+        raise typer.BadParameter(msg) from None
+
+
+COMMANDS = {
+    "launch": launch,
+    "start": start,
+    "send": send,
+    "signal": signal,
+    "cancel": cancel,
+    "wait": wait,
+    "return-task": return_task,
+    "fail-task": fail_task,
+}

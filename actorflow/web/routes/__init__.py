@@ -1,0 +1,1 @@
+"""The routes of the control application, a module for each concern."""

@@ -1,0 +1,110 @@
+"""Programs that end badly, in real processes: what was promised is there all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actorflow.engine.execution.host import CRASHES
+
+ROOT = Path(__file__).parent.parent.parent
+FAULTY = Path(__file__).parent / "faulty.py"
+EXIT = 3
+
+
+def run(*arguments: Any, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(FAULTY), *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[Any]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_message_that_ends_the_process_becomes_a_dead_letter(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    done = run("exit_in_job", store, "first")
+    lives = 1
+    while done.returncode == EXIT:
+        assert lives <= CRASHES + 2, "it crashes again and again"
+        done = run("exit_in_job", store, "")
+        lives += 1
+    assert done.returncode == 0, done.stderr
+    assert lives > 2, "an innocent message may have been with it"
+    ((state, other, letters),) = lines(done)
+    assert [each for each in state if each != "last"] == list(range(10))
+    assert [each for each in other if each != "last"] == list(range(3))
+    ((message, error),) = letters
+    assert message == "poison"
+    assert "the process ended" in error
+
+
+@pytest.mark.parametrize("retries", [2, 5])
+def test_attempts_of_a_task_that_ends_the_process_are_counted(tmp_path: Path, retries: int) -> None:
+    store = tmp_path / "s.db"
+    done = run("exit_in_task", store, retries)
+    for _ in range(retries + 2):
+        if done.returncode != EXIT:
+            break
+        done = run("exit_in_task", store, retries)
+    assert done.returncode == 0, done.stderr
+    (((outcome, value, error),),) = lines(done)
+    assert (outcome, value) == ("crashed", None)
+    assert "the process ended" in error
+    attempts = Path(f"{store}.attempts").read_text(encoding="ascii").split()
+    assert attempts == [str(number + 1) for number in range(retries + 1)]
+
+
+@pytest.mark.parametrize("behaviour", ["unique", "bounded"])
+@pytest.mark.parametrize("when", ["processed", "displaced"])
+def test_what_was_acknowledged_is_not_lost_by_a_kill(
+    tmp_path: Path, behaviour: str, when: str
+) -> None:
+    """A push_block takes the place of a message that push_ack has acknowledged."""
+    store = tmp_path / "s.db"
+    done = run("lose", store, behaviour, KILL_WHEN=when)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert lines(done) == [[when]]
+    done = run("show", store)
+    assert done.returncode == 0, done.stderr
+    ((state, letters),) = lines(done)
+    assert letters == []
+    newest = [each for each in state if each[0] == "a"]
+    if when == "processed":  # what displaced it is in the state, so it has had its effect
+        assert newest == [["a", 2]]
+    else:  # what displaced it may be gone with the process, but then it is not
+        assert newest in ([["a", 1]], [["a", 2]], [["a", 1], ["a", 2]])
+
+
+@pytest.mark.parametrize("how", ["leave_open", "leave_open_in_thread"])
+def test_an_engine_that_is_not_closed_loses_nothing_at_a_normal_end(
+    tmp_path: Path, how: str
+) -> None:
+    done = run(how, tmp_path / "s.db")
+    assert (done.returncode, done.stderr) == (0, "")
+    ((state, _),) = lines(run("show", tmp_path / "s.db"))
+    assert state == [*range(100), ["end", 0]]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_leaves_the_engine_to_the_parent(tmp_path: Path) -> None:
+    done = run("fork", tmp_path / "s.db", PYTHONWARNINGS="ignore")
+    assert done.returncode == 0, done.stderr
+    *wrong, child, parent = lines(done)
+    assert wrong == []
+    assert child[0] == "child"
+    assert child[1] == child[2]
+    assert parent == ["parent", 0, [1, 2], 1]

@@ -1,0 +1,331 @@
+"""A store that cannot be read for a moment, or has something in it that nobody can decode."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec import DecodeError
+
+from actorflow.engine import bodies
+from actorflow.engine.engine import Engine
+from actorflow.engine.errors import ExecutionFailed, StoreRefused
+from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer, TaskEnded
+from actorflow.engine.stores.protocol import Change
+from tests.engine.kinds import (
+    PATIENCE,
+    Kept,
+    Script,
+    collect,
+    flush,
+    quiet,
+    rows,
+    state_of,
+    until,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.testing import VirtualClock
+
+
+class Forgetful(Kept):
+    """A store of which one method fails as often as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failing = ""
+        self.times = 0
+        self.failed = 0
+
+    def fail(self, method: str, times: int = 1) -> None:
+        self.failing, self.times, self.failed = method, times, 0
+
+    def _pass_by(self, method: str) -> None:
+        if method == self.failing and self.times:
+            self.times -= 1
+            self.failed += 1
+            msg = f"{method} cannot be read"
+            raise StoreRefused(msg)
+
+    def execution(self, execution: str) -> Any:
+        self._pass_by("execution")
+        return super().execution(execution)
+
+    def executions(self, ids: Any) -> Any:
+        self._pass_by("executions")
+        return super().executions(ids)
+
+    def pending(self, **options: Any) -> Any:
+        self._pass_by("pending")
+        return super().pending(**options)
+
+    def due(self, limit: int = 1_000, *, execution: str | None = None) -> Any:
+        self._pass_by("due")
+        return super().due(limit, execution=execution)
+
+    def open(self, **options: Any) -> Any:
+        self._pass_by("open")
+        return super().open(**options)
+
+    def watches(self, **options: Any) -> Any:
+        self._pass_by("watches")
+        return super().watches(**options)
+
+    def task(self, task: str) -> Any:
+        self._pass_by("task")
+        return super().task(task)
+
+
+METHODS = ["execution", "executions", "pending", "due", "open", "watches", "task"]
+
+
+def _work(engine: Engine, clock: VirtualClock, number: int) -> list[Any]:
+    """Do something of everything; return what callers were told."""
+    told: list[Any] = []
+
+    def call(function: Callable[[], Any]) -> None:
+        try:
+            function()
+        except StoreRefused as error:
+            told.append(error)
+
+    call(lambda: engine.send(f"x{number}", {"number": number}, kind="script"))
+    call(lambda: engine.worker(f"w{number}", collect, state=[]).push_ack(number))
+    call(lambda: engine.start("script", {"number": number}, id=f"y{number}"))
+    for _ in range(3):
+        flush(engine)
+        clock.advance(1.0)
+    return told
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_read_error_wedges_nothing(clock: VirtualClock, method: str, times: int) -> None:
+    def step(state: Any, message: Any) -> Any:
+        if isinstance(message, TaskEnded):
+            return [*state, "task"]
+        if message == "tick":
+            return [*state, "tick"]
+        number = message["number"]
+        return Outcome(
+            state=[*state, number],
+            timers=[SetTimer("t", clock.now() + 1.0, "tick")],
+            tasks=[NewTask(f"{number}-{len(store.failing)}-{id(message)}", "t", number)],
+        )
+
+    store = Forgetful()
+    with Engine(store, clock=clock, retention=None, max_live=0) as engine:
+        engine.register(Script(step))
+        engine.tasker("t", lambda task: task.body)
+        assert _work(engine, clock, 0) == []
+        store.fail(method, times)
+        _work(engine, clock, 1)
+        store.times = 0
+        assert _work(engine, clock, 2) == []
+
+        def settled() -> bool:
+            clock.advance(1.0)
+            return not rows(engine, "messages") and not rows(engine, "tasks")
+
+        until(engine, settled)
+        quiet(engine)
+        for name in ("x0", "x2", "y0", "y2"):
+            assert sorted(map(str, state_of(engine, name))) == sorted([name[1], "task", "tick"])
+        for name in ("x1", "y1"):  # it was stored, and is processed; or its sender was told
+            if store.execution(name) is not None:
+                assert sorted(map(str, state_of(engine, name))) == ["1", "task", "tick"]
+                assert engine.execution(name).status == "active"
+        assert len(engine.dead_letters()) == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_read_error_at_the_beginning_is_told_or_overcome(
+    clock: VirtualClock, method: str
+) -> None:
+    def step(state: Any, message: Any) -> Any:
+        return Outcome(state=[*state, message], timers=[SetTimer("t", 5e9)])
+
+    store = Forgetful()
+    with Engine(store, clock=clock, retention=None) as engine:
+        for number in range(20):
+            engine.send(f"x{number}", number, kind="script")
+    store.fail(method)
+    with Engine(store, clock=clock, retention=None) as engine:
+        engine.register(Script(step))
+        try:
+            engine.resume()
+        except StoreRefused:
+            engine.resume()
+
+        def settled() -> bool:
+            clock.advance(1.0)
+            return not rows(engine, "messages")
+
+        until(engine, settled)
+        quiet(engine)
+        store.times = 0
+        assert [state_of(engine, f"x{number}") for number in range(20)] == [[n] for n in range(20)]
+
+
+@pytest.mark.parametrize("how", ["push_block", "push_ack"])
+def test_a_state_that_cannot_be_read_for_a_moment_is_read_again(
+    clock: VirtualClock, how: str
+) -> None:
+    """A job has failed, so its state is fetched again, and the store does not answer."""
+
+    def job(batch: list[Any], state: list[Any]) -> list[Any]:
+        if "bad" in batch:
+            raise ValueError("bad")
+        return [*state, *batch]
+
+    store = Forgetful()
+    with Engine(store, clock=clock, retention=None) as engine:
+        worker = engine.worker("w", job, state=[])
+        worker.push_block(0)
+        with pytest.raises(ValueError, match="bad"):
+            worker.push_block("bad")
+        store.fail("execution", 2)
+        found: list[Any] = []
+
+        def push() -> None:
+            try:
+                getattr(worker, how)(1, timeout=PATIENCE)
+                found.append("served")
+            except StoreRefused:
+                found.append("told")
+
+        thread = threading.Thread(target=push)
+        thread.start()
+
+        def overcome() -> bool:
+            clock.advance(1.0)
+            return bool(found) and not store.times
+
+        until(engine, overcome)
+        thread.join(PATIENCE)
+        worker.push_block(2)
+        assert (worker.state(), found) == ([0, 1, 2], ["served"])
+        assert engine.execution("w").status == "active"
+
+
+class Fussy:
+    """A kind that can read some of its states only."""
+
+    name = "fussy"
+
+    def options(self, _execution: str) -> Options:
+        return Options()
+
+    def decode(self, data: bytes | None) -> Any:
+        state = [] if data is None else bodies.decode(data)
+        if "bad" in state:
+            msg = "this state cannot be read"
+            raise ValueError(msg)
+        return state
+
+    def encode(self, state: Any) -> bytes:
+        return bodies.encode(state)
+
+    def run(self, _context: Any, state: Any, batch: Any) -> Outcome:
+        return Outcome(state=[*state, *(each.body for each in batch)])
+
+
+def _spoil(engine: Engine, name: str) -> None:
+    row = engine.core.row(name)
+    change = Change(name, kind="fussy", expected=row.revision, state=bodies.encode(["bad"]), at=1.0)
+    engine.core.writer.submit(change)
+    flush(engine)
+
+
+def test_one_state_that_cannot_be_decoded_holds_up_nobody(reopen: Callable[..., Engine]) -> None:
+    engine = reopen()
+    engine.register(Fussy())
+    for number in range(5):
+        engine.send(f"x{number}", 1, kind="fussy")
+    quiet(engine)
+    _spoil(engine, "x2")
+    engine = reopen()
+    for number in range(5):  # nobody knows the kind: these wait in the store
+        engine.send(f"x{number}", 2)
+    engine = reopen()
+    engine.register(Fussy())
+    engine.resume()
+    found = engine.wait("x2", timeout=PATIENCE)
+    assert found.status == "failed"
+    assert found.failure is not None
+    assert (found.failure.type, found.failure.message) == (
+        "ValueError",
+        "this state cannot be read",
+    )
+    with pytest.raises(ExecutionFailed, match="cannot be read"):
+        engine.result("x2")
+    until(engine, lambda: len(rows(engine, "messages")) == 1)
+    assert [state_of(engine, f"x{number}") for number in (0, 1, 3, 4)] == [[1, 2]] * 4
+    engine.send("new", 1, kind="fussy")
+    engine.start("fussy", 1, id="started")
+    quiet(engine)
+    assert state_of(engine, "new") == state_of(engine, "started") == [1]
+
+
+def test_code_that_can_read_it_goes_on_with_what_has_waited(reopen: Callable[..., Engine]) -> None:
+    engine = reopen()
+    engine.register(Fussy())
+    engine.send("x", 1, kind="fussy")
+    quiet(engine)
+    _spoil(engine, "x")
+    engine = reopen()
+    engine.register(Fussy())
+    engine.send("x", 2)
+    assert engine.wait("x", PATIENCE).status == "failed"
+    engine = reopen()
+    engine.register(Script(name="fussy"))
+    engine.resume()
+    until(engine, lambda: not rows(engine, "messages"))
+    assert state_of(engine, "x") == ["bad", 2]
+    assert engine.execution("x").status == "active"
+
+
+def test_a_waiter_is_told_that_the_state_cannot_be_read(reopen: Callable[..., Engine]) -> None:
+    engine = reopen()
+    engine.worker("w", collect, state=[]).push_block(1)
+    row = engine.core.row("w")
+    change = Change("w", kind="worker", expected=row.revision, state=b"\xc1", at=1.0)
+    engine.core.writer.submit(change)
+    flush(engine)
+    worker = reopen().worker("w", collect, state=[])
+    for _ in range(2):
+        with pytest.raises(DecodeError):
+            worker.push_block(2, timeout=PATIENCE)
+
+
+def test_an_answer_waits_with_the_others_for_code_that_can_read_the_state(
+    reopen: Callable[..., Engine],
+) -> None:
+    def step(state: Any, message: Any) -> Any:
+        if isinstance(message, TaskEnded):
+            return [*state, message.value]
+        return Outcome(state=[*state, message], tasks=[NewTask("a", "t")])
+
+    engine = reopen()
+    script = Script(step, name="fussy")
+    engine.register(script)
+    engine.send("x", 1, kind="fussy")
+    script.wait(1)
+    quiet(engine)
+    _spoil(engine, "x")
+    engine = reopen()
+    engine.register(Fussy())
+    engine.resume()
+    assert engine.return_task("a", 7)
+    assert engine.wait("x", PATIENCE).status == "failed"
+    flush(engine)
+    engine = reopen()
+    engine.register(Script(step, name="fussy"))
+    engine.resume()
+    until(engine, lambda: not rows(engine, "messages"))
+    quiet(engine)
+    assert state_of(engine, "x") == ["bad", 7]
+    assert rows(engine, "tasks") == []

@@ -1,0 +1,195 @@
+"""What counts as a crash, and what does not."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from actorflow.engine.engine import Engine
+from actorflow.engine.execution.host import CRASHES
+from actorflow.engine.kind import NewTask, Outcome, TaskEnded
+from actorflow.engine.tasks.tasker import HOLD
+from tests.engine.kinds import PATIENCE, Kept, Script, collect, quiet, rows, state_of, until
+
+
+class Left(Kept):
+    """A store that the test calls closed or not."""
+
+    left_open = False
+
+
+class Hanging:
+    """A job or tasker that does not return before the test is over."""
+
+    def __init__(self) -> None:
+        self.entered, self.go = threading.Event(), threading.Event()
+        self.attempts: list[int] = []
+
+    def __call__(self, what: Any, *_state: Any) -> Any:
+        self.attempts.append(getattr(what, "attempt", 0))
+        self.entered.set()
+        assert self.go.wait(PATIENCE)
+        return None
+
+
+def test_a_message_that_is_cut_off_by_many_closings_is_no_crasher() -> None:
+    store = Left()
+    jobs = [Hanging() for _ in range(CRASHES + 3)]
+    try:
+        for number, job in enumerate(jobs):
+            store.left_open = number == 1  # one crash, and many closings
+            engine = Engine(store)
+            worker = engine.worker("w", job, state=[])
+            if number == 0:
+                worker.push_ack(1)
+            engine.resume()
+            assert job.entered.wait(PATIENCE)
+            engine.close(timeout=0.01)
+        store.left_open = False
+        with Engine(store) as engine:
+            worker = engine.worker("w", collect, state=[])
+            worker.push_block(2)
+            assert worker.state() == [1, 2]
+            assert len(worker.dead_letters) == 0
+    finally:
+        for job in jobs:
+            job.go.set()
+
+
+def test_a_message_that_was_there_at_each_of_many_crashes_is_given_up() -> None:
+    store = Left()
+    jobs = [Hanging() for _ in range(CRASHES + 1)]
+    try:
+        for number, job in enumerate(jobs):
+            store.left_open = number > 0
+            engine = Engine(store)
+            worker = engine.worker("w", job, state=[])
+            if number == 0:
+                worker.push_ack(1)
+            engine.resume()
+            assert job.entered.wait(PATIENCE), number
+            engine.close(timeout=0.01)
+        with Engine(store) as engine:
+            worker = engine.worker("w", collect, state=[])
+            worker.push_block(2)
+            assert worker.state() == [2]
+            (letter,) = worker.dead_letters
+            assert (letter.message, "the process ended" in letter.error) == (1, True)
+    finally:
+        for job in jobs:
+            job.go.set()
+
+
+def _asking(state: Any, message: Any) -> Any:
+    if isinstance(message, TaskEnded):
+        return [*state, message.outcome]
+    return Outcome(state=state, tasks=[NewTask(message, "t")])
+
+
+def test_a_task_that_is_cut_off_by_many_closings_is_no_crasher() -> None:
+    store = Left()
+    taskers = [Hanging() for _ in range(6)]
+    try:
+        for number, tasker in enumerate(taskers):
+            engine = Engine(store)
+            engine.register(Script(_asking))
+            engine.tasker("t", tasker)
+            if number == 0:
+                engine.send("x", "a", kind="script")
+            engine.resume()
+            assert tasker.entered.wait(PATIENCE)
+            engine.close(timeout=0.01)
+        assert [tasker.attempts for tasker in taskers] == [[1]] * 6
+        with Engine(store) as engine:
+            script = Script(_asking)
+            engine.register(script)
+            engine.tasker("t", lambda task: None)
+            engine.resume()
+            script.wait(1)
+            quiet(engine)
+            assert state_of(engine, "x") == ["ok"]
+    finally:
+        for tasker in taskers:
+            tasker.go.set()
+
+
+@pytest.mark.parametrize("left_open", [False, True])
+def test_a_task_whose_tasker_comes_late_is_at_its_first_attempt(
+    left_open: bool,  # noqa: FBT001
+) -> None:
+    store = Left()
+    store.left_open = left_open
+    with Engine(store) as engine:
+        script = Script(_asking)
+        engine.register(script)
+        for name in "abc":
+            engine.send("x", name, kind="script")
+        script.wait(3)
+        quiet(engine)
+        attempts: list[int] = []
+        engine.tasker("t", lambda task: attempts.append(task.attempt))
+        script.wait(6)
+        assert attempts == [1, 1, 1]
+
+
+def _until_not_counted(engine: Engine) -> None:
+    until(engine, lambda: rows(engine, "tasks")[0].attempts == 0)
+    quiet(engine)
+
+
+@pytest.mark.parametrize("left_open", [False, True])
+def test_a_task_that_is_held_over_many_restarts_is_held(
+    left_open: bool,  # noqa: FBT001
+) -> None:
+    """Somebody answers after weeks; the process ended many times meanwhile, well or not."""
+    store = Left()
+    for number in range(6):
+        store.left_open = left_open and number > 0
+        with Engine(store) as engine:
+            engine.register(Script(_asking))
+            begun = threading.Event()
+
+            def hold(_task: Any, begun: threading.Event = begun) -> Any:
+                begun.set()
+                return HOLD
+
+            engine.tasker("t", hold)
+            if number == 0:
+                engine.send("x", "a", kind="script")
+            engine.resume()
+            assert begun.wait(PATIENCE)
+            _until_not_counted(engine)
+    with Engine(store) as engine:
+        script = Script(_asking)
+        engine.register(script)
+        assert engine.return_task("a", 1)
+        script.wait(1)
+        quiet(engine)
+        assert state_of(engine, "x") == ["ok"]
+
+
+def test_an_engine_can_be_closed_again_and_again_while_it_recovers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("actorflow.engine.execution.host._PAGE", 1)
+    store = Left()
+    names = [f"x{number:02}" for number in range(50)]
+    with Engine(store) as engine:
+        for name in names:
+            engine.send(name, "once", kind="script")
+        engine.send("x00", "twice")
+    for number in range(6):
+        store.left_open = number == 2
+        with Engine(store) as engine:
+            engine.register(Script())
+            engine.resume()
+    with Engine(store) as engine:
+        engine.register(Script())
+        engine.resume()
+        until(engine, lambda: not rows(engine, "messages"))
+        quiet(engine)
+        assert state_of(engine, "x00") == ["once", "twice"]
+        assert [state_of(engine, name) for name in names[1:]] == [["once"]] * 49
+        assert len(engine.dead_letters()) == 0

@@ -1,0 +1,30 @@
+"""Engines that are steered through real sockets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import actorflow as af
+from actorflow.web.client import Client
+from tests.web.ledger import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine]:
+    """Give an engine with a control socket, on each store in turn."""
+    where = ":memory:" if request.param == "memory" else tmp_path / "store.db"
+    with af.Engine(where, durability="off", control=str(tmp_path / "control.sock")) as made:
+        made.register(Ledger())
+        made.tasker("desk", lambda _: af.HOLD)
+        yield made
+
+
+@pytest.fixture
+def client(engine: af.Engine, tmp_path: Path) -> Client:
+    return Client(tmp_path / "control.sock")
