@@ -20,9 +20,11 @@ from msgspec import Struct
 
 from actorflow.runtime.log import log
 from actorflow.workflows import messages as m
+from actorflow.workflows import state as stored
 from actorflow.workflows.decision import BranchCursor, DecisionSession, describe_branch
 from actorflow.workflows.errors import WorkflowModified
 from actorflow.workflows.frame import Frame
+from actorflow.workflows.instance import Instance
 from actorflow.workflows.properties import make
 from actorflow.workflows.state import UNSET, Branch, BranchType, WorkType
 from actorflow.workflows.threads import CodeThread, CodeThreads
@@ -39,7 +41,7 @@ from actorflow.workflows.workflow import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.workflows.instance import Instance
+    from actorflow.workflows.state import InstanceState
 
 __all__ = ["BlockedBranch", "Decider", "DeciderStatistics"]
 
@@ -238,6 +240,23 @@ class Decider:
             at, session.uuid, isinstance(error, WorkflowModified), _error(key, error)
         )
 
+    def check(self, cls: type[Workflow[Any]], state: InstanceState) -> dict[str, Any] | None:
+        """Replay all branches of a stored instance with this code; return the first difference.
+
+        Nothing is changed or scheduled. The difference is what `InstanceState.error` would hold.
+        """
+        replayed = stored.decode(stored.encode(state))
+        replayed.id = f"{state.id} (check)"
+        # One more execution of every branch, when all that is recorded has happened.
+        replayed.ongoing_index = len(replayed.executions)
+        replayed.executions += range(len(replayed.branches))
+        live = self._pin(cls, Instance(replayed))
+        live.prepare(DecisionSession(Instance(replayed), strict=True))
+        self._run(live)
+        self._release(live)
+        self.forget(live.id)
+        return None if live.error is None else _error(*live.error)
+
     def forget(self, instance: str) -> None:
         """Give up the frames of an instance; not while a decision is taken on it."""
         with self._lock:
@@ -354,15 +373,17 @@ class Decider:
         while theirs and Path(theirs[0].filename).name == "threading.py":
             del theirs[0]
         cursor = frame and frame.cursor
-        self._on_blocked(
-            BlockedBranch(
-                workflow=workflow_name(live.cls),
-                instance=live.id,
-                branch=describe_branch(cursor.key, cursor.branch) if cursor else "",
-                seconds=self._blocked_after,
-                stack="".join(traceback.format_list(theirs)),
-            )
+        blocked = BlockedBranch(
+            workflow=workflow_name(live.cls),
+            instance=live.id,
+            branch=describe_branch(cursor.key, cursor.branch) if cursor else "",
+            seconds=self._blocked_after,
+            stack="".join(traceback.format_list(theirs)),
         )
+        try:
+            self._on_blocked(blocked)
+        except Exception as error:  # noqa: BLE001 - a report must not end the decision
+            log.error("a report of a blocked branch failed", error=repr(error), report=blocked)
 
 
 def _close_quietly(frame: Frame) -> None:

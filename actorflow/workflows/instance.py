@@ -13,6 +13,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from actorflow.workflows import messages as m
 from actorflow.workflows.state import (
     BROKEN_MODES,
@@ -138,10 +140,29 @@ class Instance:
         """Return a value that a branch has drawn there before, or `UNSET`."""
         return self._records.get((branch_key, position), UNSET)
 
-    @property
-    def blocked(self) -> bool:
-        """Whether a branch waits for one of its works."""
-        return bool(self._blocking)
+    def decision_data(self) -> dict[str, Any]:
+        """Return what a decider elsewhere needs for the ongoing decision: plain data."""
+        state = self.state
+        start = state.ongoing_index or 0
+        keys = set(state.executions[start:])
+        data: dict[str, Any] = msgspec.to_builtins(
+            {
+                "uuid": state.decision_uuid,
+                "workflow_name": state.workflow_name,
+                "programming_language": state.programming_language,
+                "properties": state.properties,
+                "executions": state.executions,
+                "ongoing_index": start,
+                "ongoing_branches": [
+                    {"key": key, "branch": state.branches[key]} for key in sorted(keys)
+                ],
+                "ongoing_statuses": [
+                    status for key in sorted(keys) for status in self.works_of(key)
+                ],
+            },
+            builtin_types=(bytes,),
+        )
+        return data
 
     # What happens outside.
 

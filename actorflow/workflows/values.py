@@ -7,8 +7,9 @@ were. Without a declared type only plain data can be stored, because nothing els
 
 from __future__ import annotations
 
+import inspect
+import sys
 import typing
-from collections import OrderedDict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -68,9 +69,9 @@ def thaw(value: Any, hint: Any, what: str) -> Any:
 
 
 def hints_of(of: Any) -> dict[str, Any]:
-    """Return the declared types of a class or function; none if they cannot be resolved.
+    """Return the declared types of a class or function, `Any` for those that cannot be resolved.
 
-    They cannot where a name is only imported for type checkers.
+    They cannot where a name is local to a function, or only imported for type checkers.
     """
     return _hints_of(of)
 
@@ -80,8 +81,22 @@ def _hints_of(of: Hashable) -> dict[str, Any]:
     try:
         hints = typing.get_type_hints(of)
     except Exception:  # noqa: BLE001 - annotations are code of the user's
-        return {}
-    return OrderedDict((name, _usable(hint)) for name, hint in hints.items())
+        hints = _resolvable(of)
+    return {name: _usable(hint) for name, hint in hints.items()}
+
+
+def _resolvable(of: Any) -> dict[str, Any]:
+    """Return those declared types that can be resolved, each for itself."""
+    found: dict[str, Any] = {}
+    for each in reversed(of.__mro__) if isinstance(of, type) else [of]:
+        names = vars(sys.modules.get(each.__module__, typing))
+        for name, annotation in inspect.get_annotations(each).items():
+            alone = type("Alone", (), {"__annotations__": {name: annotation}})
+            try:
+                found |= typing.get_type_hints(alone, globalns=names)
+            except Exception:  # noqa: BLE001 - see above
+                found[name] = Any
+    return found
 
 
 def _usable(hint: Any) -> Any:

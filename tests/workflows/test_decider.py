@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import pytest
 
 from actorflow.engine.errors import NotStorable
 from actorflow.workflows import messages as m
+from actorflow.workflows import state as stored
 from actorflow.workflows.decider import BlockedBranch, Decider
 from actorflow.workflows.errors import (
     InvalidWork,
@@ -665,3 +667,110 @@ def test_an_output_that_does_not_fit_its_declaration_is_refused(decider: Decider
     driver.succeed("0/0.0", "no number")
     assert driver.mode == "failed"
     assert "the result of the task double is not int" in driver.state.error["message"]
+
+
+@dataclass
+class Declared(Workflow[str]):
+    name: str
+    at: Point
+
+    def handle(self) -> str:
+        self.execute(double(1))
+        return f"{self.name} {self.at.x}"
+
+
+def test_a_dataclass_can_be_a_workflow(decider: Decider, way: str) -> None:
+    driver = drive(Declared("a", Point(1, 2)), decider, way)
+    assert driver.state.properties[0].values == {"name": "a", "at": {"x": 1, "y": 2}}
+    assert driver.succeed("0/0.0", 2).output == "a 1"
+
+
+def test_check_replays_a_history_against_other_code(decider: Decider) -> None:
+    def other_end(self: Workflow[Any]) -> Any:
+        return [self.execute(double(1)), self.execute(double(2)), self.execute(ship("x"))]
+
+    old, good = versions("Changing", old_code, other_end)
+    driver = drive(old(), decider)
+    driver.succeed("0/0.0", 1)
+    before = stored.encode(driver.state)
+    assert decider.check(old, driver.state) is None
+    assert decider.check(good, driver.state) is None, "it differs after what has happened"
+    assert stored.encode(driver.state) == before
+    driver.succeed("0/1.0", 2)
+    found = decider.check(good, driver.state)
+    assert found is not None
+    assert (found["kind"], found["branch_key"]) == ("modified", 0)
+    assert "position 2.0" in found["message"]
+    driver.succeed("0/2.0", 3)
+    assert decider.check(old, driver.state) is None, "ended ones can be checked, too"
+    assert decider.statistics().instances == 0
+
+
+def test_a_report_that_fails_does_not_end_the_decision(caplog: pytest.LogCaptureFixture) -> None:
+    going_on = threading.Event()
+
+    def report(blocked: BlockedBranch) -> None:
+        going_on.set()
+        raise ValueError(blocked.branch)
+
+    class Blocking(Workflow[str]):
+        def handle(self) -> str:
+            going_on.wait()
+            return "ok"
+
+    decider = Decider(blocked_after=0.01, on_blocked=report)
+    assert drive(Blocking(), decider).output == "ok"
+    assert "a report of a blocked branch failed" in caplog.text
+    decider.close()
+
+
+def test_many_threads_take_decisions_while_frames_are_given_up() -> None:
+    decider = Decider(max_parked=2)
+    outputs: list[Any] = []
+
+    def run(lane: int) -> None:
+        drivers = [Driver(Long(8), decider, id=f"{lane}-{n}").settle() for n in range(4)]
+        while any(driver.mode == "run" for driver in drivers):
+            for driver in drivers:
+                if driver.mode == "run":
+                    driver.succeed(driver.open[0], 1)
+        outputs.extend(driver.output for driver in drivers)
+
+    lanes = [threading.Thread(target=run, args=(lane,)) for lane in range(4)]
+    for each in lanes:
+        each.start()
+    for each in lanes:
+        each.join()
+    assert outputs == [8] * 16
+    statistics = decider.statistics()
+    assert (statistics.parked, statistics.instances) == (0, 0)
+    assert statistics.evicted > 0
+    decider.close()
+
+
+def calls_of(steps: int) -> int:
+    """Return how many functions are called in a workflow of many steps, in all threads."""
+    count = 0
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        decider = Decider()
+        driver = Driver(Long(steps), decider).settle()
+        for step in range(steps):
+            driver.succeed(f"0/{step}.0", 1)
+        decider.close()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert driver.output == steps
+    return count
+
+
+def test_r25_a_step_costs_the_same_however_long_the_history_is() -> None:
+    few, many = calls_of(100) / 100, calls_of(1000) / 1000
+    assert many < 1.1 * few

@@ -435,3 +435,21 @@ def test_the_state_is_plain_data_and_comes_back_the_same() -> None:
     decide(instance, task("0.0", input={"a": b"x"}), wait("0.1", "E", duration=2.5))
     instance.receive([m.Event(1, "F", [1]), m.Failed(2, "0/0.0", {"name": "E"})], now=2)
     assert stored.decode(stored.encode(instance.state)) == instance.state
+
+
+def test_z46_z47_a_decider_elsewhere_gets_the_ongoing_part_only() -> None:
+    instance = begin({"n": 1})
+    decide(instance, task("0.0"), task("0.1"))
+    instance.receive([m.Event(1, "E", 5)], now=1)
+    data = instance.decision_data()
+    assert (data["executions"], data["ongoing_index"]) == ([0, 1], 1)
+    assert [each["key"] for each in data["ongoing_branches"]] == [1]
+    assert data["ongoing_branches"][0]["branch"]["event_input"] == 5
+    assert data["ongoing_statuses"] == []
+    assert data["properties"] == [{"key": 0, "values": {"n": 1}}]
+    decide(instance)
+    instance.receive([m.Succeeded(2, "0/0.1", 7)], now=2)
+    data = instance.decision_data()
+    assert [each["key"] for each in data["ongoing_branches"]] == [0, 2]
+    assert [each["position"] for each in data["ongoing_statuses"]] == ["0.0", "0.1"]
+    assert data["uuid"] == DecisionSession(instance).uuid

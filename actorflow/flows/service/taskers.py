@@ -208,7 +208,7 @@ class Directory:
         """Return the qualified name of the tasker that the deepest domain has."""
         if type(name) is not str:
             return None
-        known = self._resolved.get((domain, name), _UNKNOWN)
+        known: str | None = self._resolved.get((domain, name), _UNKNOWN)
         if known is _UNKNOWN:
             names = (qualified(one, name) for one in domains(domain))
             known = next((one for one in names if one in self._entries), None)
