@@ -20,11 +20,14 @@ import tempfile
 import threading
 import time
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from actorflow.engine.kind import Context, Options, Outcome
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
@@ -153,6 +156,35 @@ def _traced(work: Callable[[], None]) -> int:
     return grown
 
 
+class _Counter:
+    """A kind that counts its messages, and says so."""
+
+    name = "counter"
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell = tell
+
+    def quick(self, _execution: str) -> bool:
+        return True
+
+    def options(self, _execution: str) -> Options:
+        from actorflow.engine.kind import Options  # noqa: PLC0415
+
+        return Options()
+
+    def decode(self, data: bytes | None) -> Any:
+        return int.from_bytes(data or b"\0", "big")
+
+    def encode(self, state: int) -> bytes:
+        return state.to_bytes(8, "big")
+
+    def run(self, _context: Context, state: int, batch: list[Any]) -> Outcome:
+        from actorflow.engine.kind import Outcome  # noqa: PLC0415
+
+        self._tell(len(batch))
+        return Outcome(state=state + len(batch))
+
+
 def population(folder: Path, _subject: str, count: int) -> Figures:
     """Make executions that each process one message; close; recover; wake them all."""
     from actorflow.engine.engine import Engine  # noqa: PLC0415
@@ -160,26 +192,11 @@ def population(folder: Path, _subject: str, count: int) -> Figures:
     done = threading.Event()
     left = count
 
-    class Kind:
-        name = "counter"
-
-        def options(self, execution: str) -> dict[str, Any]:
-            return {}
-
-        def decode(self, data: bytes | None) -> Any:
-            return int.from_bytes(data or b"\0", "big")
-
-        def encode(self, state: int) -> bytes:
-            return state.to_bytes(8, "big")
-
-        def run(self, execution: str, state: int, batch: list[Any], keep_going: Any) -> Any:
-            from actorflow.engine.kind import Outcome  # noqa: PLC0415
-
-            nonlocal left
-            left -= len(batch)
-            if left <= 0:
-                done.set()
-            return Outcome(state=state + len(batch))
+    def count_down(messages: int) -> None:
+        nonlocal left
+        left -= messages
+        if left <= 0:
+            done.set()
 
     figures: Figures = {}
 
@@ -188,11 +205,11 @@ def population(folder: Path, _subject: str, count: int) -> Figures:
         left = count
         done.clear()
         for number in range(count):
-            engine.append(f"execution-{number}", "counter", (MESSAGE,))
+            engine.core.append(f"execution-{number}", "counter", (MESSAGE,))
         assert done.wait(_LONG)
 
     with Engine(folder / "engine.db", durability="normal") as engine:
-        engine.register(Kind())
+        engine.register(_Counter(count_down))
         cpu, begin = time.process_time(), time.perf_counter()
         send_all(engine)
         figures["create_s"] = time.perf_counter() - begin
@@ -201,7 +218,8 @@ def population(folder: Path, _subject: str, count: int) -> Figures:
     before = resident()
     cpu, begin = time.process_time(), time.perf_counter()
     engine = Engine(folder / "engine.db", durability="normal", max_live=count)
-    engine.register(Kind())
+    engine.register(_Counter(count_down))
+    engine.resume()
     figures["recover_idle_s"] = time.perf_counter() - begin
     figures["recover_idle_cpu_s"] = time.process_time() - cpu
     figures["bytes_waiting"] = max(resident() - before, 0) / count
@@ -210,13 +228,14 @@ def population(folder: Path, _subject: str, count: int) -> Figures:
     engine.close()
     with Engine(folder / "engine.db", durability="normal") as engine:  # without its kind
         for number in range(count):
-            engine.append(f"execution-{number}", "counter", (MESSAGE,))
+            engine.core.append(f"execution-{number}", "counter", (MESSAGE,))
         engine.send("execution-0", MESSAGE)
     left = count + 1
     done.clear()
     cpu, begin = time.process_time(), time.perf_counter()
     with Engine(folder / "engine.db", durability="normal") as engine:
-        engine.register(Kind())
+        engine.register(_Counter(count_down))
+        engine.resume()
         assert done.wait(_LONG)
         figures["recover_pending_s"] = time.perf_counter() - begin
         figures["recover_pending_cpu_s"] = time.process_time() - cpu
@@ -233,7 +252,8 @@ def timers(folder: Path, _subject: str, count: int) -> Figures:
         begin = time.perf_counter()
         for start in range(0, count, 10_000):
             rows = [TimerRow("x", str(n), far + n, b"\x01") for n in range(start, start + 10_000)]
-            assert engine.writer.commit([Change("x", timers=rows)]) is None
+            change = Change("x", timers=rows)
+            assert engine.core.in_writer(partial(engine.core.writer.commit, [change])) is None
         store_s = time.perf_counter() - begin
     before = resident()
     begin = time.perf_counter()
@@ -251,9 +271,9 @@ def timers(folder: Path, _subject: str, count: int) -> Figures:
         timer = TimerRow("w", "soon", due, b"\x01")
 
         def added(change: Change, _error: Exception | None) -> None:
-            engine.timers.added(change.timers)
+            engine.core.timers.added(change.timers)
 
-        engine.submit(Change("w", timers=[timer]), added)
+        engine.core.writer.submit(Change("w", timers=[timer]), added)
         assert fired.wait(_LONG)
         late = time.time() - due
     return {
