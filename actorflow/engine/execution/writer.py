@@ -17,7 +17,13 @@ from itertools import repeat
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from actorflow.engine.errors import EngineClosed, ExecutionEnded, KindMismatch, StoreRefused
+from actorflow.engine.errors import (
+    EngineClosed,
+    ExecutionEnded,
+    KindMismatch,
+    StoreRefused,
+    UnknownExecution,
+)
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import (
     Change,
@@ -431,7 +437,7 @@ class Writer:
             kind, status = made.setdefault(name, append.kind or ""), Status.ACTIVE
             fetched[name] = new_row(name, kind, self._clock.now())
         else:
-            return self._core.unknown(name)
+            return UnknownExecution(f"there is no execution {name!r}")
         if append.kind is not None and append.kind != kind:
             return KindMismatch(
                 f"execution {name!r} is of kind {kind!r}, not {append.kind!r}: choose another id"

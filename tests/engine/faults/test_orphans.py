@@ -28,6 +28,24 @@ def test_a_message_to_nobody_is_refused(engine: Engine) -> None:
     assert rows(engine, "messages") == []
 
 
+def test_the_writer_does_not_look_for_names_like_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among thousands of executions that takes tens of milliseconds, in which nobody commits."""
+    store: Any = engine.core.store
+    listing, threads = store.listing, []
+
+    def noting(**options: Any) -> Any:
+        threads.append(threading.current_thread())
+        return listing(**options)
+
+    monkeypatch.setattr(store, "listing", noting)
+    for _ in range(3):
+        with pytest.raises(UnknownExecution):
+            engine.send("nobody", 1)
+    assert set(threads) == {threading.main_thread()}
+
+
 def test_a_message_of_a_kind_to_nobody_is_dropped(engine: Engine) -> None:
     def step(state: Any, message: Any) -> Any:
         return Outcome(state=[*state, message], messages=[Outgoing("nobody", 1)])
