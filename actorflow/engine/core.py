@@ -379,6 +379,14 @@ class Core:
             return
         self._end(row, done)
 
+    def end(self, execution: str, done: Any) -> None:
+        """End an execution without asking its kind; `done` learns whether it was still there."""
+        row = self.row(execution)
+        if row.status in ENDED:
+            done.resolve(answer=False)
+        else:
+            self._end(row, done)
+
     def _wish(self, row: ExecutionRow, target: Any) -> Any:
         kind = self.kinds.get(row.kind)
         ask = getattr(kind, "cancel", None)

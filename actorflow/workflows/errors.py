@@ -13,6 +13,7 @@ __all__ = [
     "BranchClosed",
     "InvalidWork",
     "InvalidWorkflow",
+    "MessageRefused",
     "NotInWorkflow",
     "WorkFailed",
     "WorkflowModified",
@@ -25,6 +26,10 @@ class InvalidWorkflow(ActorflowError, TypeError):
 
 class InvalidWork(ActorflowError, TypeError):
     """Something that is not a work was given to `execute`, `dispatch` or `first`."""
+
+
+class MessageRefused(ActorflowError, ValueError):
+    """Something arrived at a workflow that is no message to one. It is a dead letter."""
 
 
 class NotInWorkflow(ActorflowError, RuntimeError):

@@ -140,6 +140,22 @@ class Instance:
         """Return a value that a branch has drawn there before, or `UNSET`."""
         return self._records.get((branch_key, position), UNSET)
 
+    def waits(self, branch_key: int) -> bool:
+        """Return whether a branch waits for one of its works."""
+        return any(status.work in self._blocking for status in self.works_of(branch_key))
+
+    def stuck_on(self) -> WorkStatus | None:
+        """Return a failed work for which a branch waits and nothing else, if nothing is planned."""
+        if not self._blocking or self.state.decision_ongoing or self.state.buffer:
+            return None
+        waits: dict[int, list[WorkStatus]] = {}
+        for status in map(self._works.__getitem__, self._blocking):
+            waits.setdefault(status.branch_key, []).append(status)
+        for _, statuses in sorted(waits.items()):
+            if all(status.status is WorkState.FAILED for status in statuses):
+                return min(statuses, key=lambda status: status.position)
+        return None
+
     def decision_data(self) -> dict[str, Any]:
         """Return what a decider elsewhere needs for the ongoing decision: plain data."""
         state = self.state
@@ -170,7 +186,8 @@ class Instance:
         data = {"event_name": event.name, "event_input": event.input}
         # An event wins against a deadline at the same moment.
         self._end_due_waits(event.at, unless_tied_with=event.name)
-        self._push(event.at, BranchType.EVENT, data)
+        asked = {} if event.id is UNSET else {"event_id": event.id}
+        self._push(event.at, BranchType.EVENT, data | asked)
         for wait in [wait for wait in self.state.waits if wait.event == event.name]:
             self._end_wait(wait, event.at, dict(data))
 
@@ -322,7 +339,8 @@ class Instance:
         if not buffered:
             return None
         first = min(buffered, key=lambda action: action.timestamp)
-        return first.timestamp, dict(first.data), UNSET
+        data = {name: first.data[name] for name in ("event_name", "event_input")}
+        return first.timestamp, data, UNSET
 
     # Decisions: prepare, trigger, complete.
 

@@ -52,6 +52,8 @@ class Event(Struct, frozen=True):
     at: float
     name: str
     input: Any = None
+    id: str | UnsetType = UNSET
+    """By which whoever asked knows the answer: the output of its branch."""
 
 
 class Started(Struct, frozen=True):

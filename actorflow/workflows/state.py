@@ -87,6 +87,8 @@ class Branch(Struct, omit_defaults=True):
     task_type: WorkType | UnsetType = UNSET
     event_name: str | UnsetType = UNSET
     event_input: Any = UNSET
+    event_id: str | UnsetType = UNSET
+    """By which somebody waits for its output."""
     task_name: str | UnsetType = UNSET
     task_input: Any = UNSET
     task_output: Any = UNSET
