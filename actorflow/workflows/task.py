@@ -59,7 +59,7 @@ class TaskOptions:
             raise InvalidWork(f"executor={executor!r}: use one of {', '.join(self.EXECUTORS)}")
         self.retries = retries
         self.backoff = backoff
-        self.timeout = timeout
+        self.timeout = None if timeout is None else float(timeout)
         self.concurrency = concurrency
         self.executor = executor
         self.batch = batch

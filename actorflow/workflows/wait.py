@@ -93,7 +93,7 @@ class Wait(Work[T], Generic[T]):
 
 def _timestamp(until: datetime | float | None) -> float | None:
     if not isinstance(until, datetime):
-        return until
+        return None if until is None else float(until)
     if until.tzinfo is None:
         raise InvalidWork(f"until={until} has no time zone: use `until.astimezone()`")
     return until.timestamp()
