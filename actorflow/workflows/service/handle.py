@@ -243,9 +243,14 @@ class WorkflowHandle(Generic[R_co]):
     def cancel(self, work: str | None = None) -> bool:
         """End it, or fail one of its works; return whether it was still there.
 
-        Its sub-workflows end, its tasks are told, and those in other processes are killed.
+        It has ended when this returns. Its sub-workflows are cancelled, too, its tasks are told,
+        and those in other processes are killed.
         """
-        return self._engine.cancel(self.id, work)
+        try:
+            self._do("kill" if work is None else "cancel", work)
+        except ExecutionEnded:
+            return False
+        return True
 
     def kill(self) -> bool:
         """End it whatever its code does; return whether it was still there.

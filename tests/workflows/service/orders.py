@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import actorflow as af
+from tests.engine.kinds import until
 
 if TYPE_CHECKING:
     from actorflow.workflows.workflow import WorkError, WorkInfo
 
 PATIENCE = 20.0
 """Seconds that a wait may take on a slow machine; nothing depends on how long it really takes."""
+
+
+def wait_for_event(handle: af.WorkflowHandle[Any]) -> None:
+    """Wait until it waits for an event."""
+    until(handle._engine, lambda: handle.query().state.waits)
 
 
 @af.task
