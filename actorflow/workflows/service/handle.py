@@ -13,6 +13,8 @@ from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Status
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from actorflow.workflows.service.incoming import control_body, event_body
+from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.state import WorkType
 from actorflow.workflows.values import freeze
 from actorflow.workflows.workflow import read_result
 
@@ -78,6 +80,22 @@ class WorkflowHandle(Generic[R_co]):
             if view is not None:
                 return view
             self._next_commit(None)  # it is about to begin
+
+    def missing(self) -> list[str]:
+        """Return the tasks and workflows that it waits for and that nobody has registered."""
+        core = self._core
+        taskers, kinds = set(core.board.names()), set(core.kinds)
+        return sorted(
+            {
+                status.name
+                for status in self.query().running
+                if (
+                    kind_name(status.name) not in kinds
+                    if status.type is WorkType.FLOW
+                    else status.name not in taskers
+                )
+            }
+        )
 
     def history(self) -> Iterator[dict[str, Any]]:
         """Yield what has happened to it, oldest first."""
