@@ -82,11 +82,12 @@ class EventInbox(Behaviour):
     def _wrapped(self, events: list[Any]) -> list[Any]:
         """Return events with the tickets of those that they were."""
         tickets = self._tickets
-        found = [tickets.pop(id(each)) if id(each) in tickets else Item(each) for each in events]
+        found = [tickets.pop(id(each)) if id(each) in tickets else each for each in events]
         if not len(self._inner) and tickets and found:
             # What has been made of several leaves with the first.
+            given = found[0] if type(found[0]) is Item else Item(found[0])
             rest = tuple(ticket for item in tickets.values() for ticket in item.tickets)
-            found[0] = Item(found[0].message, (*found[0].tickets, *rest), found[0].born)
+            found[0] = Item(given.message, (*given.tickets, *rest), given.born)
             tickets.clear()
         return found
 

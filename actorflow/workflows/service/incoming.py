@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 
 from actorflow.engine.envelopes import ChildEnded, Message, TaskEnded, TaskStarted, TimerFired
@@ -120,9 +122,24 @@ def read_batch(
     for each in batch:
         _read(execution, instance, each, now, found)
     if any(isinstance(each, Event) for each in batch):
-        # A behaviour has held them back, so they are not in the order in which they came.
-        found.received.sort(key=lambda received: received.at)
+        found.received = _in_order(found.received)
     return found
+
+
+def _in_order(received: list[m.Received]) -> list[m.Received]:
+    """Return what came through an inbox, by time; events in the order that the inbox gives them.
+
+    A behaviour may have held events back, or changed their order.
+    """
+    latest = -inf
+    ordered: list[m.Received] = []
+    for each in received:
+        if isinstance(each, m.Event):
+            latest = max(latest, each.at)
+            ordered.append(msgspec.structs.replace(each, at=latest))
+        else:
+            ordered.append(each)
+    return sorted(ordered, key=lambda each: each.at)
 
 
 def _read(

@@ -73,9 +73,7 @@ def deciders() -> Iterator[list[Decider]]:
         decider.close()
 
 
-def kind_of(
-    deciders: list[Decider], cls: type[af.Workflow[Any]], **options: Any
-) -> WorkflowKind:
+def kind_of(deciders: list[Decider], cls: type[af.Workflow[Any]], **options: Any) -> WorkflowKind:
     deciders.append(Decider())
     return WorkflowKind(cls, deciders[-1], **options)
 
@@ -120,9 +118,7 @@ def test_the_engine_can_rely_on_dispatched_tasks() -> None:
 
 
 def test_what_is_no_message_to_a_workflow_is_refused(deciders: list[Decider]) -> None:
-    check_kind(
-        lambda: kind_of(deciders, Order), refuses=(MessageRefused,), max_examples=30
-    )
+    check_kind(lambda: kind_of(deciders, Order), refuses=(MessageRefused,), max_examples=30)
 
 
 def test_a_run_that_is_thrown_away_leaves_no_trace(deciders: list[Decider]) -> None:
@@ -178,7 +174,9 @@ def test_what_the_budget_leaves_is_a_message_to_itself(deciders: list[Decider]) 
     kind = kind_of(deciders, Parent)
     spent = Context("i", 1.0, lambda: False)
     # on_start of the child is a second decision.
-    first = kind.run(spent, kind.decode(None), [Message(1, 1.0, start_body({"order": "o", "seen": []}))])
+    first = kind.run(
+        spent, kind.decode(None), [Message(1, 1.0, start_body({"order": "o", "seen": []}))]
+    )
     assert [out.body for out in first.messages] == [{"do": "go on"}]
     assert [child.id for child in first.children] == ["i/0/0.0"]
     second = kind.run(spent, first.state, [Message(2, 1.0, {"do": "go on"})])

@@ -66,10 +66,16 @@ def test_z15_the_example_of_the_seed(engine: af.Engine) -> None:
     assert state["executions"] == expected["executions"]
     assert state["decision_mode"] == expected["decision_mode"]
     assert [
-        {name: status[name] for name in ("position", "name", "status", "completion_index", "output")}
+        {
+            name: status[name]
+            for name in ("position", "name", "status", "completion_index", "output")
+        }
         for status in state["statuses"]
     ] == [
-        {name: status[name] for name in ("position", "name", "status", "completion_index", "output")}
+        {
+            name: status[name]
+            for name in ("position", "name", "status", "completion_index", "output")
+        }
         for status in expected["statuses"]
     ]
     # Which of the first three starts first is up to the threads.
