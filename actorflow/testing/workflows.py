@@ -66,7 +66,7 @@ class WorkflowHarness(Generic[R]):
         self,
         workflow: Workflow[R],
         *,
-        stubs: Mapping[Task[..., Any] | type[Workflow[Any]] | str, Any] | None = None,
+        stubs: Mapping[Any, Any] | None = None,
         id: str = "instance",  # noqa: A002 - as for start
         start: float = _START,
     ) -> None:
