@@ -12,13 +12,18 @@ import msgspec
 from actorflow.testing.golden_values import Difference
 from actorflow.testing.workflow_described import LiveDecider
 from actorflow.testing.workflow_notation import Scope, interpret, work_call
-from actorflow.workflows import messages as m
-from actorflow.workflows import state as stored
-from actorflow.workflows.decision import AnswerStatus, BranchCursor, DecisionSession, WorkCall
 from actorflow.workflows.errors import WorkflowModified
-from actorflow.workflows.instance import Instance
-from actorflow.workflows.properties import RESERVED
-from actorflow.workflows.state import UNSET, BranchType, WorkType
+from actorflow.workflows.frames.properties import RESERVED
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance import state as stored
+from actorflow.workflows.instance.decision import (
+    AnswerStatus,
+    BranchCursor,
+    DecisionSession,
+    WorkCall,
+)
+from actorflow.workflows.instance.instance import Instance
+from actorflow.workflows.instance.state import UNSET, BranchType, WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorflow.workflows import messages as m
 from actorflow.workflows.decider import BlockedBranch, Decider
 from actorflow.workflows.errors import NotInWorkflow, WorkFailed
+from actorflow.workflows.instance import messages as m
 from actorflow.workflows.task import task
 from actorflow.workflows.wait import Event, Wait
 from actorflow.workflows.workflow import Workflow

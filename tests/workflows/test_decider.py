@@ -12,8 +12,6 @@ import msgspec
 import pytest
 
 from actorflow.engine.errors import NotStorable
-from actorflow.workflows import messages as m
-from actorflow.workflows import state as stored
 from actorflow.workflows.decider import BlockedBranch, Decider
 from actorflow.workflows.errors import (
     InvalidWork,
@@ -22,6 +20,8 @@ from actorflow.workflows.errors import (
     WorkFailed,
     WorkflowModified,
 )
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance import state as stored
 from actorflow.workflows.task import task
 from actorflow.workflows.wait import Event, Wait
 from actorflow.workflows.workflow import WorkError, Workflow, WorkInfo

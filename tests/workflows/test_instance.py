@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from actorflow.workflows import messages as m
-from actorflow.workflows import state as stored
-from actorflow.workflows.decision import (
+from actorflow.workflows.errors import WorkflowModified
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance import state as stored
+from actorflow.workflows.instance.decision import (
     AnswerStatus,
     BranchCursor,
     DecisionSession,
     Until,
     WorkCall,
 )
-from actorflow.workflows.errors import WorkflowModified
-from actorflow.workflows.instance import Instance
-from actorflow.workflows.state import WorkType
+from actorflow.workflows.instance.instance import Instance
+from actorflow.workflows.instance.state import WorkType
 
 
 def begin(properties: dict[str, Any] | None = None, at: float = 0) -> Instance:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from actorflow.workflows import messages as m
 from actorflow.workflows.errors import WorkflowModified
-from actorflow.workflows.state import UNSET, Branch, WorkState, WorkStatus, WorkType
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance.state import UNSET, Branch, WorkState, WorkStatus, WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actorflow.workflows.instance import Instance
+    from actorflow.workflows.instance.instance import Instance
 
 __all__ = ["Answer", "AnswerStatus", "BranchCursor", "DecisionSession", "Until", "WorkCall"]
 

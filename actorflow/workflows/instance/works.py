@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.workflows.state import COMPLETIONS, WorkState, WorkStatus
+from actorflow.workflows.instance.state import COMPLETIONS, WorkState, WorkStatus
 
 if TYPE_CHECKING:
-    from actorflow.workflows.state import InstanceState
+    from actorflow.workflows.instance.state import InstanceState
 
 __all__ = ["Works"]
 

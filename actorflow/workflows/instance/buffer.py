@@ -1,15 +1,15 @@
-"""What has happened and waits for the next decision; and the timeouts, which happen once at most."""
+"""What has happened and waits for the next decision, and the timeouts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.workflows import messages as m
-from actorflow.workflows.state import BranchType, BufferedAction, RunningTimeout
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance.state import BranchType, BufferedAction, RunningTimeout
 
 if TYPE_CHECKING:
-    from actorflow.workflows.state import InstanceState, WorkStatus
-    from actorflow.workflows.works import Works
+    from actorflow.workflows.instance.state import InstanceState, WorkStatus
+    from actorflow.workflows.instance.works import Works
 
 __all__ = ["Buffer"]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.workflows import messages as m
-from actorflow.workflows.buffer import Buffer
-from actorflow.workflows.state import (
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance.buffer import Buffer
+from actorflow.workflows.instance.state import (
     BROKEN_MODES,
     COMPLETIONS,
     UNSET,
@@ -32,8 +32,8 @@ from actorflow.workflows.state import (
     WorkStatus,
     WorkType,
 )
-from actorflow.workflows.waits import Waits
-from actorflow.workflows.works import Works
+from actorflow.workflows.instance.waits import Waits
+from actorflow.workflows.instance.works import Works
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

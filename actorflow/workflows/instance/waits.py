@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.workflows import messages as m
-from actorflow.workflows.state import UNSET, BranchType, RunningWait
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance.state import UNSET, BranchType, RunningWait
 
 if TYPE_CHECKING:
-    from actorflow.workflows.buffer import Buffer
-    from actorflow.workflows.state import InstanceState, WorkStatus
-    from actorflow.workflows.works import Works
+    from actorflow.workflows.instance.buffer import Buffer
+    from actorflow.workflows.instance.state import InstanceState, WorkStatus
+    from actorflow.workflows.instance.works import Works
 
 __all__ = ["Waits"]
 
