@@ -65,7 +65,7 @@ class Engine(BareEngine):
         clock: Any = WALL,
         max_messages: int = MAX_MESSAGES,
         history: bool = True,
-        control: str | Sequence[Any] | bool = False,
+        control: bool | str | Path | Sequence[bool | str | Path] = False,
         token: str | None = None,
     ) -> None:
         self._controls: list[Any] = []

@@ -336,6 +336,9 @@ class Engine:
         self.core.refuse_if_closed()
         self.core.resume()
         self.core.watchers.add(execution, ticket)
+        live = self.core.host.find(execution)
+        if live is not None and live.creates is None and live.status == Status.ACTIVE:
+            return live  # its end will be told
         return self.core.row(execution)
 
     def result(self, execution: str, timeout: float | None = None) -> Any:

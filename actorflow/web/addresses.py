@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.stores.opening import scheme_of
 from actorflow.runtime.errors import BadOption
 
-__all__ = ["Address", "TcpAddress", "UnixAddress", "address_of", "is_socket", "socket_beside"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "Address",
+    "TcpAddress",
+    "UnixAddress",
+    "address_of",
+    "bindable",
+    "is_socket",
+    "socket_beside",
+]
 
 _LONGEST = 100  # bytes of the name of a Unix socket; systems allow 104 to 108
 _PORTS = range(1, 65_536)
+_DESCRIPTORS = Path("/proc/self/fd")  # on Linux: a short name for every folder that is open
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +67,7 @@ def address_of(text: str | os.PathLike[str]) -> Address:
     """
     scheme = scheme_of(text)
     if scheme is None:
-        path = Path.cwd() / text
-        if len(os.fsencode(path)) > _LONGEST:
-            msg = f"{path} is too long for a socket: choose a path of at most {_LONGEST} bytes"
-            raise BadOption(msg)
-        return UnixAddress(path)
+        return UnixAddress(Path.cwd() / text)
     host, _, port = str(text).partition("://")[2].rpartition(":")
     if scheme != "tcp" or not host or not port.isascii() or not port.isdigit():
         msg = f"{str(text)!r} is not an address: write tcp://127.0.0.1:4000, or a path"
@@ -67,6 +76,27 @@ def address_of(text: str | os.PathLike[str]) -> Address:
         msg = f"{str(text)!r} has port {port}: choose one between 1 and {_PORTS[-1]:,}"
         raise BadOption(msg)
     return TcpAddress(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+@contextmanager
+def bindable(path: Path) -> Iterator[str]:
+    """Yield a name under which a socket can be bound or connected, however long its path is.
+
+    Raises:
+        BadOption: the system has no other name for one that is too long.
+
+    """
+    if len(os.fsencode(path)) <= _LONGEST:
+        yield str(path)
+        return
+    if len(os.fsencode(path.name)) > _LONGEST // 2 or not _DESCRIPTORS.is_dir():
+        msg = f"{path} is too long for a socket: choose a path of at most {_LONGEST} bytes"
+        raise BadOption(msg)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield str(_DESCRIPTORS / str(folder) / path.name)
+    finally:
+        os.close(folder)
 
 
 def socket_beside(where: Any) -> Path | None:

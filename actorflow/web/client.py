@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from actorflow.runtime.errors import BadOption
-from actorflow.web.addresses import UnixAddress, address_of
+from actorflow.web.addresses import UnixAddress, address_of, bindable
 from actorflow.web.errors import ControlUnreachable, error_from
 from actorflow.web.steering import LIMIT
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
+    from pathlib import Path
 
 __all__ = ["Client"]
 
@@ -23,14 +24,15 @@ _OK = range(200, 300)
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
+    def __init__(self, path: Path, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        with bindable(self._path) as name:
+            self.sock.connect(name)
 
 
 class Client:
@@ -62,7 +64,7 @@ class Client:
         """Return a connection that is not opened yet, for requests of your own."""
         address = self._address
         if isinstance(address, UnixAddress):
-            return _UnixConnection(str(address.path), timeout)
+            return _UnixConnection(address.path, timeout)
         return http.client.HTTPConnection(address.host, address.port, timeout=timeout)
 
     def request(

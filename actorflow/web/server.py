@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import uvicorn
@@ -21,14 +21,13 @@ from actorflow.web.addresses import (
     TcpAddress,
     UnixAddress,
     address_of,
+    bindable,
     is_socket,
     socket_beside,
 )
 from actorflow.web.control import create_app
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from actorflow.engine.engine import Engine
 
 __all__ = ["ControlServer", "open_controls"]
@@ -39,9 +38,7 @@ _GRACE = 1  # seconds for the requests that are under way
 _PATIENCE = 5.0  # seconds for the thread after that
 
 
-def open_controls(
-    engine: Engine, control: str | Sequence[Any] | Literal[True], token: str | None
-) -> list[ControlServer]:
+def open_controls(engine: Engine, control: Any, token: str | None) -> list[ControlServer]:
     """Open the sockets that `Engine(control=..., token=...)` names.
 
     Raises:
@@ -69,8 +66,11 @@ def open_controls(
 
 
 def _address(engine: Engine, wanted: Any) -> Address:
-    if wanted is not True:
+    if isinstance(wanted, (str, os.PathLike)):
         return address_of(wanted)
+    if wanted is not True:
+        msg = f"control={wanted!r:.80} is no address: write True, a path or 'tcp://127.0.0.1:4000'"
+        raise BadOption(msg)
     path = getattr(engine.core.store, "path", None)
     beside = None if path is None else socket_beside(path)
     if beside is None:
@@ -100,6 +100,7 @@ class ControlServer:
             lifespan="off",
             log_config=None,
             access_log=False,
+            proxy_headers=False,
             server_header=False,
             timeout_graceful_shutdown=_GRACE,
         )
@@ -178,7 +179,8 @@ def _listen_unix(address: UnixAddress) -> socket.socket:
         _remove_stale(path)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        made.bind(str(path))
+        with bindable(path) as name:
+            made.bind(name)
         path.chmod(_OWNER_ONLY)  # nobody can connect before listen()
         made.listen(_BACKLOG)
     except BaseException:
@@ -195,7 +197,8 @@ def _remove_stale(path: Any) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
-            probe.connect(str(path))
+            with bindable(path) as name:
+                probe.connect(name)
         except ConnectionRefusedError:
             path.unlink()
             return

@@ -229,7 +229,8 @@ class Steering:
         if letters is None:
             return move(box, [])
         store = self.engine.core.store
-        rows = [store.dead_letter(_cursor(each)) for each in dict.fromkeys(letters)]
+        chosen = dict.fromkeys([_cursor(each) for each in letters])
+        rows = [store.dead_letter(each) for each in chosen]
         some = [
             Letter(row.id, row.execution, None, row.error, row.at, row.type)
             for row in rows

@@ -81,10 +81,10 @@ def test_commands_find_it_too(install: Callable[..., Path]) -> None:
     with af.Engine("shelf://orders") as engine:
         engine.worker("sums", lambda batch, state: state + len(batch), state=0).push_block("x")
         listed = command("ps", "shelf://orders")
-    assert "worker:sums" in listed
+    assert "sums  " in listed
     text = command("export", "shelf://orders")
     assert command("import", "shelf://copy", given=text) == "1 rows\n"
-    assert "worker:sums" in command("ps", "SHELF://copy")
+    assert "sums  " in command("ps", "SHELF://copy")
     assert "cancelled" in command("cancel", "shelf://copy", "sums")
     command("import", "shelf://copy", given=text, code=1)  # it is not empty
     command("ps", "shelf://nowhere", code=1)
@@ -96,7 +96,7 @@ def test_commands_find_it_too(install: Callable[..., Path]) -> None:
         timeout=PATIENCE,
         check=True,
     )
-    assert done.stdout.splitlines()[1].split()[:3] == ["sums", "worker:sums", "cancelled"]
+    assert done.stdout.splitlines()[1].split()[:3] == ["sums", "worker", "cancelled"]
 
 
 def command(*arguments: str, code: int = 0, given: str = "") -> str:

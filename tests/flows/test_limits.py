@@ -64,7 +64,7 @@ def test_a_tree_is_checked_like_a_text() -> None:
         check_tree(tree, limits=Limits(tree_depth=2))
     strays: list[Any] = [7, "sequence", ["sequence", [7], 1], ["a"], None, {}]
     for stray in strays:
-        with pytest.raises(FlowError, match="a flow is a tree"):
+        with pytest.raises(FlowError, match="a flow is its text, or a tree"):
             check_tree(stray)
 
 
@@ -231,8 +231,7 @@ def test_what_failed_for_want_of_room_can_be_cancelled() -> None:
 
 
 def test_a_subflow_that_grafts_itself_ends() -> None:
-    loader = Library()
-    loader.add_subflow("", "again", parse("sequence\n  graft 'again'"))
+    loader = Library().with_subflow("", "again", parse("sequence\n  graft 'again'"))
     outcome = run(
         Execution("x"),
         [launch_message("x", parse("graft 'again'"))],

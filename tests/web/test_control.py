@@ -160,6 +160,12 @@ def test_what_the_engine_raises_is_raised_here(engine: af.Engine, client: Client
         client.send("a", {1, 2})
 
 
+@pytest.mark.parametrize("letter", [2**63, True, 1.5, {"id": 7}])
+def test_ids_that_no_store_gives_out_are_named(client: Client, letter: Any) -> None:
+    with pytest.raises(BadOption, match="pass back what the last answer said"):
+        client.retry(letters=[letter])
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [

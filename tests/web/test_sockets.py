@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -16,7 +17,7 @@ import pytest
 import actorflow as af
 from actorflow.engine.errors import StoreBusy
 from actorflow.runtime.errors import BadOption
-from actorflow.web.addresses import address_of, socket_beside
+from actorflow.web.addresses import address_of, bindable, socket_beside
 from actorflow.web.client import Client
 from actorflow.web.errors import ControlError, ControlUnreachable
 from tests.web.ledger import PATIENCE, Ledger
@@ -114,9 +115,47 @@ def test_a_socket_that_cannot_be_opened_closes_the_engine(tmp_path: Path) -> Non
         pass
 
 
-def test_a_path_that_is_too_long_is_named(tmp_path: Path) -> None:
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="other systems have no short names")
+def test_a_store_in_a_deep_folder_has_its_socket_all_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / ("deep" * 30)
+    folder.mkdir()
+    for _ in range(2):
+        with af.Engine(folder / "orders.db", control=True):
+            assert Client(folder / "orders.db.sock").health()["status"] == "ok"
+        with socket.socket(socket.AF_UNIX) as dead, bindable(folder / "orders.db.sock") as name:
+            dead.bind(name)  # stale
+
+
+def test_a_name_that_is_too_long_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="at most 100 bytes"):
         af.Engine(":memory:", control=str(tmp_path / ("long" * 30)))
+
+
+@pytest.mark.parametrize("control", [7, None, [False], [["a"]]])
+def test_what_is_no_address_is_refused(control: Any) -> None:
+    with pytest.raises(BadOption, match="no address"):
+        af.Engine(":memory:", control=control)
+
+
+def test_an_engine_that_nobody_closes_leaves_no_socket(tmp_path: Path) -> None:
+    code = f"import actorflow as af; engine = af.Engine({str(tmp_path / 'a.db')!r}, control=True)"
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=PATIENCE * 2,
+        check=True,
+    )
+    assert not (tmp_path / "a.db.sock").exists()
+    assert (tmp_path / "a.db").exists()
+
+
+async def _open_and_ask(path: Path) -> Any:
+    async with af.Engine(":memory:", control=path):
+        return await asyncio.to_thread(Client(path).health)
+
+
+def test_an_engine_of_an_event_loop(tmp_path: Path) -> None:
+    assert asyncio.run(_open_and_ask(tmp_path / "a.sock"))["status"] == "ok"
 
 
 def test_tcp_without_a_token_is_refused() -> None:

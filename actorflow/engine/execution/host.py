@@ -169,8 +169,9 @@ class Host:
     ) -> list[tuple[Any, Exception | None]]:
         """Accumulate stored messages, or leave them in the store for later."""
         live = self._live.get(execution)
-        if self._core.closed or not self._core.resumed:
-            return self._leave_stored(live, arrival)
+        if not self._core.resumed or self._core.closed:
+            self._leave(live, arrival)
+            return [(each, None) for each, _ in arrival.acks]
         if live is None or live.has_ended:
             live = self._wake(execution, arrival.kind, row)
             if live is None:
@@ -186,18 +187,15 @@ class Host:
             return [(each, None) for each, _ in arrival.acks]
         return self._let_in(live, arrival.rows, arrival.waiters, arrival.acks)
 
-    def _leave_stored(
-        self, live: Live | None, arrival: _Arrival
-    ) -> list[tuple[Any, Exception | None]]:
-        """Leave messages to the next engine: this one is closed, or runs nothing."""
-        error = None
-        if self._core.resumed:
+    def _leave(self, live: Live | None, arrival: _Arrival) -> None:
+        """Leave messages in the store, because nothing runs yet, or any more."""
+        error = None  # where nothing ever runs, to be stored is all that they wait for
+        if self._core.closed:
             error = EngineClosed("the engine has been closed; the message is stored")
-            if live is not None:
-                live.behind = True  # nothing may overtake these
+        if live is not None:
+            live.behind = True  # nothing may overtake these
         for waiter in arrival.waiters.values():
             waiter.resolve(error)
-        return [(each, None) for each, _ in arrival.acks]
 
     def _let_in(
         self, live: Live, rows: list[MessageRow], waiters: dict[Any, Any], acks: Sequence[Any]

@@ -269,6 +269,7 @@ class Live:
         assert door is not None  # noqa: S101 - only those with a door submit themselves
         while door:
             pairs, acks = door.popleft()
+            told: Sequence[tuple[Any, BaseException | None]]
             try:
                 if self.port is None:
                     self._open()

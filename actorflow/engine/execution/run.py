@@ -105,9 +105,7 @@ def change_of(live: Live, outcome: Outcome) -> Change:
     if outcome.cancelled_timers or outcome.cancelled_tasks or outcome.cancelled_watches:
         _add_cancellations(name, outcome, change)
     if outcome.history:
-        change.history = [
-            bytes(entry) if type(entry) is Raw else encode(entry) for entry in outcome.history
-        ]
+        change.history = [_encode_entry(entry) for entry in outcome.history]
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
@@ -120,7 +118,7 @@ def change_of(live: Live, outcome: Outcome) -> Change:
 
 
 def _moment(timer: SetTimer) -> float:
-    if not isinstance(timer.at, (int, float)) or not isfinite(timer.at):
+    if not _is_moment(timer.at):
         msg = f"timer {timer.id!r} has at={timer.at!r:.40}: give a moment, as in context.now + 60"
         raise ValueError(msg)
     return float(timer.at)
@@ -128,7 +126,7 @@ def _moment(timer: SetTimer) -> float:
 
 def _task_row(execution: str, task: NewTask) -> TaskRow:
     for name, value, fits, example in (
-        ("due", task.due, isinstance(task.due, (int, float)) and isfinite(task.due), "context.now"),
+        ("due", task.due, _is_moment(task.due), "context.now"),
         ("timeout", task.timeout, _is_span(task.timeout), "60.0, or None"),
         ("retries", task.retries, task.retries is None or _is_count(task.retries), "3, or None"),
         ("priority", task.priority, isinstance(task.priority, int), "0"),
@@ -150,6 +148,10 @@ def _task_row(execution: str, task: NewTask) -> TaskRow:
     )
 
 
+def _is_moment(value: Any) -> bool:
+    return isinstance(value, (int, float)) and isfinite(value)
+
+
 def _is_span(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and 0 < value < inf)
 
@@ -166,6 +168,11 @@ def _add_cancellations(name: str, outcome: Outcome, change: Change) -> None:
     change.cancelled_watches = [
         (name, check_id(watch, "a watch")) for watch in outcome.cancelled_watches
     ]
+
+
+def _encode_entry(entry: Any) -> bytes:
+    """Return an entry of the history as bytes, which the kind may have made itself."""
+    return bytes(entry) if type(entry) is Raw else bodies.encode(entry)
 
 
 def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:

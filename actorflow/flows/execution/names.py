@@ -257,7 +257,7 @@ def _target_scope(run: Run, node: Node, mode: str, name: str) -> Node:
 
 def _set(run: Run, container: Value, path: list[Value], value: Value, what: str) -> Any:
     try:
-        return set_path(container, path, value, run.limits)
+        return set_path(container, path, value, run.sizes.limits)
     except LimitExceeded:
         raise
     except FlowError as error:

@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     """Maps names to subclasses of `Procedure`, which in turn depends on `Run`."""
 
 
+def is_inside(run: Run, node: Node | None, nid: str | None) -> bool:
+    """Return whether a node is the one called ``nid``, or below it."""
+    while node is not None:
+        if node.nid == nid:
+            return True
+        node = run.nodes.get(node.parent or "")
+    return False
+
+
 class Run:
     """The nodes of an execution, its environment, and its outcome so far, during one run."""
 
@@ -52,10 +61,9 @@ class Run:
         self.loader = loader
         self.taskers = taskers
         self.rng = rng
-        self.limits = limits
         self.sizes = Sizes(limits)
-        self.is_full = state.stored > limits.state
-        self.most_nodes = 0 if self.is_full else limits.nodes
+        self._is_full = state.stored > limits.state
+        self.most_nodes = 0 if self._is_full else limits.nodes
         self.nodes: dict[str, Node] = dict(state.nodes)
         self.counters = dict(state.counters)
         self.traps = list(state.traps)
@@ -94,26 +102,18 @@ class Run:
         """Return the parent of a node, which may be changed, or None."""
         return None if node.parent is None else self.find(node.parent)
 
-    def is_inside(self, node: Node | None, nid: str | None) -> bool:
-        """Return whether a node is the one called ``nid``, or below it."""
-        while node is not None:
-            if node.nid == nid:
-                return True
-            node = self.nodes.get(node.parent or "")
-        return False
-
     def check_room(self, more: int) -> None:
         """Raise LimitExceeded if there is no room for ``more`` nodes, besides those queued."""
-        if self.is_full:
+        if self._is_full:
             raise LimitExceeded(
                 f"the execution is stored in {self.before.stored:,} bytes, and may have"
-                f" {self.limits.state:,}: it starts no new nodes"
+                f" {self.sizes.limits.state:,}: it starts no new nodes"
             )
         nodes = len(self.nodes) + len(self.queue) + more
-        if nodes > self.limits.nodes:
+        if nodes > self.sizes.limits.nodes:
             raise LimitExceeded(
                 f"the execution would have {nodes:,} nodes at once, and may have"
-                f" {self.limits.nodes:,}"
+                f" {self.sizes.limits.nodes:,}"
             )
 
     def remove(self, nid: str) -> None:

@@ -52,7 +52,9 @@ def check_tree(tree: Tree, *, limits: Limits = LIMITS, above: int = 0) -> Tree:
     """
     for stray in strays(tree):
         where = "" if stray is tree else f", in which {stray!r:.100} is no [head, content, line]"
-        raise FlowError(f"a flow is a tree [head, content, line], not {tree!r:.100}{where}")
+        raise FlowError(
+            f"a flow is its text, or a tree [head, content, line], not {tree!r:.100}{where}"
+        )
     check_depth(tree, limits, above)
     return tree
 

@@ -36,8 +36,7 @@ def add_tags(procedure: Procedure, node: Node, value: Value) -> list[Message]:
     given = [to_text(one) for one in wanted]
     if not given:
         return []
-    tags = node.tags = node.tags or []
-    tags.extend(name for name in given if name not in tags)
+    node.tags = list(dict.fromkeys([*(node.tags or ()), *given]))
     return [procedure.wrap("entered", node.nid, tags=given)]
 
 

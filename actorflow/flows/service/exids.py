@@ -25,7 +25,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _DOMAIN: Final = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 _PARTS: Final = 3
 _MINUTE: Final = 60 * 10**8
-_RANDOM: Final = 10_000
+_RANDOM: Final = 10**8
 
 
 class BadName(FlowError, ValueError):

@@ -27,8 +27,7 @@ from actorflow.flows.execution.requests import (
     re_apply_message,
     signal_message,
 )
-from actorflow.flows.language.parser import parse
-from actorflow.flows.language.tree import strays
+from actorflow.flows.language.checking import check_text, check_tree
 from actorflow.flows.service.exids import ExidMaker, check_domain
 from actorflow.flows.service.incoming import launch_body, task_id
 from actorflow.flows.service.kind import KIND, FlowKind
@@ -98,8 +97,9 @@ class Flows:
                 nothing, as long as that execution is kept. Made if not given.
 
         Raises:
-            FlowSyntaxError: the text is not a flow.
-            FlowError: the flow is empty, or not a tree.
+            FlowSyntaxError: the text is not a flow; `EmptyFlow`, if there is nothing in it.
+            LimitExceeded: the flow is too long, or nests too deep.
+            FlowError: it is neither text nor a tree.
             BadPayload: the payload or the variables are not JSON objects.
             KindMismatch: the id is that of an execution of another kind.
 
@@ -442,24 +442,12 @@ def _launch_body(
     return launch_body(launch_message("", tree, variables=checked), domain, unit)
 
 
-@functools.lru_cache(maxsize=256)
-def _parsed(text: str) -> Tree:
-    tree = parse(text)
-    if tree[1] == [] and not tree[2]:  # nothing but comments and empty lines
-        msg = 'the flow is empty: write at least one line, such as "sequence"'
-        raise FlowError(msg)
-    return tree
+_parsed = functools.lru_cache(maxsize=256)(check_text)
 
 
 def _tree(flow: str | Tree) -> Tree:
     """Return the tree of a text, or a tree as it is; trees are never changed."""
-    if isinstance(flow, str):
-        return _parsed(flow)
-    for stray in strays(flow):
-        where = "" if stray is flow else f", in which {stray!r:.100} is no [head, content, line]"
-        msg = f"a flow is its text, or the tree that parse() gives, not {flow!r:.100}{where}"
-        raise FlowError(msg)
-    return flow
+    return _parsed(flow) if isinstance(flow, str) else check_tree(flow)
 
 
 def _check_storable(tree: Tree) -> None:

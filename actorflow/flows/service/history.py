@@ -64,8 +64,8 @@ class Recorder(Observer):
             self._place = None if payload is None else self._gathered.place(payload)
         node = self._run.nodes.get(nid)
         row: tuple[Any, ...] = (point, nid, came_from, sm, er, self._place, nodes)
-        if "tree" in message:
-            tree = message["tree"]
+        tree = message.get("tree")
+        if tree is not None:
             usual += 2 if "accept_symbol" in message else 1
             row += (digest(tree), tree[0] if node is None else node.heap)
         more: dict[str, Any] | None = None

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from actorflow.engine.kind import Options
+from actorflow.engine.kind import Failure, Options
 from actorflow.engine.kind import Status as EngineStatus
+from actorflow.flows.errors import MessageRefused
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.loop import MAX_MESSAGES, process
 from actorflow.flows.execution.node import ROOT
@@ -133,6 +134,9 @@ class FlowKind:
         refused += [str(refusal.error) for refusal in out.refused]
         outcome = outcome_of(before, out, directory, context.watches, refused)
         after = out.state
+        if refused and not after.counters.get("msgs"):
+            outcome.status = EngineStatus.FAILED  # it was never launched
+            outcome.error = Failure(MessageRefused.__name__, refused[0])
         if outcome.status is EngineStatus.DONE:
             after.payload = None  # it is stored as the result
         data = encode(after)

@@ -24,6 +24,8 @@ __all__ = ["Directory", "FlowTask", "adapt", "adapt_cancel", "domains", "qualifi
 
 _MARK = "flow"  # in the body of a task: it comes from a flow
 _NOT_ROUTED = ("m", "pr", "er")
+_REMEMBERED = 1_024  # names that a directory has looked up
+_UNKNOWN: Any = object()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -175,7 +177,7 @@ class _Entry:
 class Directory:
     """Names of taskers, and routers. It never changes: registering makes another one."""
 
-    __slots__ = ("_entries", "_routers")
+    __slots__ = ("_entries", "_resolved", "_routers")
 
     def __init__(
         self,
@@ -184,6 +186,7 @@ class Directory:
     ) -> None:
         self._entries = dict(entries or {})
         self._routers = dict(routers or {})
+        self._resolved: dict[tuple[str, str], str | None] = {}
 
     def with_tasker(
         self, name: str, *, include_vars: bool = False, cancellable: bool = True
@@ -201,14 +204,18 @@ class Directory:
         """Return a directory in which `router(message)` says who gets the tasks of a domain."""
         return Directory(self._entries, {**self._routers, domain: router})
 
-    def resolve(self, domain: str, name: str) -> str | None:
+    def resolve(self, domain: str, name: Any) -> str | None:
         """Return the qualified name of the tasker that the deepest domain has."""
-        entries = self._entries
-        for one in domains(domain):
-            found = qualified(one, name)
-            if found in entries:
-                return found
-        return None
+        if type(name) is not str:
+            return None
+        known: str | None = self._resolved.get((domain, name), _UNKNOWN)
+        if known is _UNKNOWN:
+            names = (qualified(one, name) for one in domains(domain))
+            known = next((one for one in names if one in self._entries), None)
+            if len(self._resolved) >= _REMEMBERED:
+                self._resolved.clear()
+            self._resolved[domain, name] = known
+        return known
 
     def knows(self, domain: str, name: str) -> bool:
         """Return whether somebody of that name is known in the domain or above it.

@@ -31,6 +31,8 @@ def _telling(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
+        except BrokenPipeError:  # `| head` has seen enough: typer ends quietly
+            raise
         except (ActorflowError, ValueError, TypeError, OSError) as error:  # the rest: ids, files
             sys.exit(f"actorflow: {error}")
 

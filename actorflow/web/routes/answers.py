@@ -9,18 +9,17 @@ from fastapi import Depends, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
-from actorflow.web.plain import plain
 from actorflow.web.steering import MOST, Steering
 
 __all__ = ["Answer", "Body", "Limit", "Steered", "refusals"]
 
 
 class Answer(JSONResponse):
-    """JSON of anything: what JSON has no word for is shown as text."""
+    """JSON of what `Steering` returns, or of an error."""
 
     def render(self, content: Any) -> bytes:
-        """Return the bytes. ASCII, because texts may hold what UTF-8 cannot."""
-        return json.dumps(plain(content), allow_nan=False, separators=(",", ":")).encode()
+        """Return the bytes. ASCII, because texts of errors may hold what UTF-8 cannot."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 class Body(BaseModel):

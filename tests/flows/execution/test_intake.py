@@ -116,6 +116,10 @@ BAD: tuple[Any, ...] = (
     {"point": "trigger"},
     {"point": "trigger", "nid": "0", "message": 7},
     {"point": "trigger", "nid": "0", "message": {"point": "execute"}},
+    {"point": "trigger", "nid": "0", "message": {"point": "execute", "nid": "0_7"}},
+    {"point": "trigger", "nid": "0", "message": {"point": "trap", "nid": "0", "trap": {}}},
+    {"point": "trigger", "nid": "0", "message": {"point": "cancel", "nid": 7}},
+    {"point": "trap", "nid": "0", "trap": {}},
     {"point": "trap", "nid": "0"},
     {"point": "trap", "nid": "0", "trap": 7},
     {"point": "add", "nid": "0_3"},
@@ -192,16 +196,21 @@ def test_good_messages_have_the_effect_they_have_alone(
     assert encode(WAITING) == STORED
 
 
-@given(
-    st.lists(
-        st.dictionaries(
-            st.sampled_from(FIELDS),
-            anything | st.sampled_from(["cancel", "return", "add", "trigger", "trap", "receive"]),
-        )
-        | anything,
-        max_size=6,
-    )
+mutated = st.builds(
+    lambda message, changes, gone: {
+        field: value for field, value in {**message, **changes}.items() if field not in gone
+    },
+    st.sampled_from([*GOOD, *(one for one in BAD if type(one) is dict)]),
+    st.dictionaries(st.sampled_from(FIELDS), anything, max_size=2),
+    st.sets(st.sampled_from(FIELDS), max_size=1),
 )
+made_up = st.dictionaries(
+    st.sampled_from(FIELDS),
+    anything | st.sampled_from(["cancel", "return", "add", "trigger", "trap", "receive"]),
+)
+
+
+@given(st.lists(mutated | made_up | anything, max_size=6))
 def test_no_batch_makes_a_run_raise(messages: list[Any]) -> None:
     outcome = after(WAITING, messages)
     decode(encode(outcome.state)).check()

@@ -319,7 +319,7 @@ def test_a_bad_payload_is_refused_before_anything_is_stored(
 def test_what_is_not_a_flow_is_refused(engine: af.Engine) -> None:
     with pytest.raises(FlowSyntaxError, match="line 2"):
         engine.launch("sequence\n  push f.l (1")
-    with pytest.raises(FlowError, match="its text, or the tree"):
+    with pytest.raises(FlowError, match="its text, or a tree"):
         engine.launch({"a": 1})  # type: ignore[arg-type]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Readers"]
 
-_IDLE = 4  # connections that are kept for the next who reads
+_IDLE = 32  # connections that are kept for the next who reads: opening one costs ten reads
 
 _MESSAGES = f"SELECT {COLUMNS['messages']} FROM messages"  # noqa: S608 - ours
 _REST_OF_ONE = f"{_MESSAGES} WHERE execution = ? AND id > ? ORDER BY id LIMIT ?"

@@ -61,15 +61,21 @@ def _fault(run: Run, message: Message) -> str | None:
     """Return why a message from outside cannot be processed now, or None."""
     if message.setdefault("exid", run.exid) != run.exid:
         return f"it is for execution {brief(message['exid'])}, and this is {run.exid}"
-    for field, (kinds, wanted) in _FIELDS.items():
-        if type(value := message.get(field)) not in kinds:
-            return f"{field} is {brief(value)}, and has to be {wanted}"
     try:
-        return _CHECKS[message["point"]](run, message)
+        return _bad_field(message) or _CHECKS[message["point"]](run, message)
     except FlowError as error:
         return str(error)
 
 
+def _bad_field(message: Message) -> str | None:
+    """Return which field of a message is of a wrong type, or None."""
+    for field, (kinds, wanted) in _FIELDS.items():
+        if type(value := message.get(field)) not in kinds:
+            return f"{field} is {brief(value)}, and has to be {wanted}"
+    return None
+
+
+_RELEASED = ("execute", "cancel", "receive")
 _NONE = type(None)
 _TEXT: _Kinds = (frozenset((str, _NONE)), "a string")
 _OBJECT: _Kinds = (frozenset((dict, _NONE)), "an object")
@@ -103,7 +109,7 @@ def _check_launched(run: Run, tree: Tree) -> None:
     """Check a tree; those launched lately are remembered, for trees never change."""
     if _checked.get(id(tree)) is tree:
         return
-    check_tree(tree, limits=run.limits)
+    check_tree(tree, limits=run.sizes.limits)
     if len(_checked) >= _KNOWN:
         _checked.clear()
     _checked[id(tree)] = tree
@@ -130,7 +136,7 @@ def _cancel(run: Run, message: Message) -> str | None:
         nid = waiting.get("nid")
         if type(nid) is not str or _NID.fullmatch(nid) is None:
             return f"{brief(nid)} is not the id of a node"
-        check_tree(waiting.get("tree") or [], limits=run.limits)
+        check_tree(waiting.get("tree") or [], limits=run.sizes.limits)
         if why := _payload(waiting):
             return why
     return _at_node(run, message) or _payload(message)
@@ -140,12 +146,6 @@ def _receive(_run: Run, message: Message) -> str | None:
     if message.get("nid") is None and message.get("from") is None:
         return "it names neither the node that answers (from) nor the one it answers to (nid)"
     return _payload(message)
-
-
-def _task(run: Run, message: Message) -> str | None:
-    if type(message.get("tasker")) is not str:
-        return f"{brief(message.get('tasker'))} is not the name of a tasker"
-    return _at_node(run, message) or _payload(message)
 
 
 def _return(_run: Run, message: Message) -> str | None:
@@ -164,30 +164,19 @@ def _signal(_run: Run, message: Message) -> str | None:
     return _payload(message)
 
 
-def _schedule(run: Run, message: Message) -> str | None:
-    if message.get("string") is None or _released(message) is not None:
-        return "it needs a string that says when, and a message"
-    return _at_node(run, message)
-
-
-def _trigger(_run: Run, message: Message) -> str | None:
-    return _released(message) if message.get("nid") is not None else "it names no node (nid)"
-
-
-def _released(message: Message) -> str | None:
-    """Look at what a timer or a trap holds back."""
+def _trigger(run: Run, message: Message) -> str | None:
     released = message.get("message")
-    if type(released) is not dict or type(released.get("point")) is not str:
-        return f"it releases {brief(released)}, which is no message"
-    if type(released.get("nid")) is not str and released["point"] == "execute":
-        return "it releases an execute that names no node (nid)"
+    if message.get("nid") is None:
+        return "it names no node (nid)"
+    if type(released) is not dict or released.get("point") not in _RELEASED:
+        return f"it releases {brief(released)}, and not a message that a timer or a trap holds back"
+    if why := _bad_field(released) or _payload(released):
+        return f"what it releases is wrong: {why}"
+    if released.get("nid") is None and released["point"] != "receive":
+        return "it releases a message that names no node (nid)"
+    if released["point"] == "execute":
+        _check_launched(run, released.get("tree") or [])
     return None
-
-
-def _trap(run: Run, message: Message) -> str | None:
-    if type(message.get("trap")) is not dict:
-        return f"{brief(message.get('trap'))} is not a trap"
-    return _at_node(run, message)
 
 
 def _add(run: Run, message: Message) -> str | None:
@@ -201,31 +190,20 @@ def _add(run: Run, message: Message) -> str | None:
         if type(trees) is not list or type(tnid) is not str or _NID.fullmatch(tnid) is None:
             return "it needs an array of trees, and the id (tnid) of the first of them"
         for tree in trees:
-            check_tree(tree, limits=run.limits, above=tnid.count("_"))
+            check_tree(tree, limits=run.sizes.limits, above=tnid.count("_"))
     return _at_node(run, message) or _payload(message)
-
-
-def _tags(_run: Run, message: Message) -> str | None:
-    tags: Any = message.get("tags")
-    if type(tags) is not list or not all(type(tag) is str for tag in tags):
-        return f"{brief(tags)} is not an array of tags"
-    return _payload(message)
 
 
 _CHECKS: dict[str, Callable[[Run, Message], str | None]] = {
     "execute": _execute,
     "receive": _receive,
     "cancel": _cancel,
-    "task": _task,
-    "detask": _task,
     "return": _return,
     "failed": _failed,
     "signal": _signal,
-    "schedule": _schedule,
     "trigger": _trigger,
-    "trap": _trap,
     "add": _add,
-    "entered": _tags,
-    "left": _tags,
 }
-_POINTS = frozenset((*_CHECKS, "terminated", "ceased"))
+"""The points of messages that come from outside."""
+_OWN = ("task", "detask", "schedule", "trap", "entered", "left", "terminated", "ceased")
+_POINTS = frozenset((*_CHECKS, *_OWN))

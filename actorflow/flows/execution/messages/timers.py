@@ -26,9 +26,10 @@ def schedule(run: Run, message: Message) -> list[Message]:
     kind, string = settle(message.get("type"), to_text(message["string"]))
     repeats = kind not in ("in", "at") or bool(message.get("repeats"))
     at = next_time(kind, string, run.now)
-    if repeats and at - run.now < run.limits.period and kind != "cron":
+    least = run.sizes.limits.period
+    if repeats and at - run.now < least and kind != "cron":
         raise LimitExceeded(
-            f'"{string:.100}" is too often: a timer repeats every {run.limits.period} s at most'
+            f'"{string:.100}" is too often: a timer repeats every {least} s at most'
         )
     timer = Timer(
         f"{message['nid']}#{message['m']}",

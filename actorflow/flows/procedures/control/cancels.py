@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from actorflow.flows.errors import FlowError, error_dict
 from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.run import is_inside
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.rendering import as_text
 from actorflow.flows.values.values import truthy
@@ -33,7 +34,7 @@ class Cancel(Procedure):
         out = [self.wrap("cancel", nid, flavour=self.node.heap) for nid in targets]
         return (
             out
-            if any(self.run.is_inside(self.node, nid) for nid in targets)
+            if any(is_inside(self.run, self.node, nid) for nid in targets)
             else out + self.reply()
         )
 

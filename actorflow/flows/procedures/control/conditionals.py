@@ -177,7 +177,7 @@ class Case(Procedure):
         )
         for one in candidates:
             if is_regex(one):
-                regex = to_regex(one, self.run.limits)
+                regex = to_regex(one, self.run.sizes.limits)
                 match = regex.search(key) if type(key) is str else None
                 if match:
                     return True, {"matched": regex_source(one), "match": groups(match)}

@@ -41,7 +41,7 @@ class Graft(Procedure):
         if tree is None:
             raise FlowError(f"no subtree {shown(name)} found (domain {shown(self.run.domain)})")
         node = self.node
-        check_depth(tree, self.run.limits, above=node.nid.count("_"))
+        check_depth(tree, self.run.sizes.limits, above=node.nid.count("_"))
         if node.parent is not None:
             self._replant(node.parent, child_id(node.nid), tree)
             replace_around(self.run, node, self.tree, tree)

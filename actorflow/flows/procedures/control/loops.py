@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure, attribute_count
+from actorflow.flows.execution.run import is_inside
 from actorflow.flows.procedures.control.sequences import Taggable
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.rendering import shown
@@ -237,7 +238,7 @@ class Break(_Steer):
         if values:
             self.set_ret(values[0])
         out = [self.wrap("cancel", nid, flavour=self.node.heap)]
-        return out if self.run.is_inside(self.node, nid) else out + self.reply(ret=self.ret0)
+        return out if is_inside(self.run, self.node, nid) else out + self.reply(ret=self.ret0)
 
 
 @procedure("move")
@@ -253,4 +254,4 @@ class Move(_Steer):
         if nid is None:
             return self.reply()
         out = [self.wrap("cancel", nid, flavour="move", to=self.att("to"))]
-        return out if self.run.is_inside(self.node, nid) else out + self.reply()
+        return out if is_inside(self.run, self.node, nid) else out + self.reply()

@@ -408,5 +408,5 @@ class RegexPattern(Pattern):
             return self.end(None)
         source = "".join(to_text(part) for part in self.node.rets or ())
         regex = ["_rxs", f"/{source}/{to_text(self.att('rxopts'))}", self.tree[2]]
-        match = to_regex(regex, self.run.limits).search(value)
+        match = to_regex(regex, self.run.sizes.limits).search(value)
         return self.end({"matched": value, "match": groups(match)} if match else None)

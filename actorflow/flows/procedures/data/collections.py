@@ -157,7 +157,7 @@ def range_(call: Simple) -> Value:
     if not all(_LEAST <= one <= _GREATEST for one in (start, end, start + step, end + step)):
         raise FlowError(f"range from {start} to {end} by {step} goes beyond 64 bits")
     count = (end - start) / step
-    check_elements(count, call.run.limits, call.name)
+    check_elements(count, call.run.sizes.limits, call.name)
     numbers = []
     while start < end if step > 0 else start > end:
         numbers.append(start)
@@ -268,7 +268,7 @@ def slice_(call: Simple) -> Value:
     if step < 1:
         raise FlowError("slice cannot go backwards")
     places = range(start, min(end + 1, len(value)), step)
-    check_elements(len(places), call.run.limits, call.name)
+    check_elements(len(places), call.run.sizes.limits, call.name)
     parts = [value[place] if place >= -len(value) else None for place in places]
     return "".join(part or "" for part in parts) if type(value) is str else parts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
+from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING
 
 from actorflow.flows.errors import FlowError, LimitExceeded
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _WHITE = " \t\n\v\f\r\0"
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SPACES = re.compile(r"[ \t\r\n\f\v]+")
 
 
@@ -67,8 +70,7 @@ def trim(call: Simple) -> Value:
 
 
 def _snake(text: str) -> str:
-    text = re.sub(r"([a-z])([A-Z])", r"\1_\2", text)
-    return re.sub(r"[A-Z]", lambda m: m.group(0).lower(), text)
+    return _HUMP.sub("_", text).translate(_LOWER)
 
 
 @simple("snakecase", "snake_case")
@@ -133,7 +135,7 @@ def split(call: Simple) -> Value:
     """Split the first string given, or ret, by the next string, an expression, or white space."""
     text: str | None = None
     by: str | Regex | None = None
-    limits = call.run.limits
+    limits = call.run.sizes.limits
     for value in [*call.arguments(), call.ret0]:
         if text is not None and by is not None:
             break
@@ -162,7 +164,7 @@ def _match(call: Simple) -> Match | None:
         return None
     if type(text) is not str:
         raise FlowError(f"{call.name} needs a string, not {kind_name(text)}")
-    return to_regex(pattern, call.run.limits).search(text)
+    return to_regex(pattern, call.run.sizes.limits).search(text)
 
 
 @simple("matchr", unatts=False, shows=True)

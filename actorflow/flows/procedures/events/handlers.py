@@ -53,7 +53,7 @@ class OnSomething(Procedure):
         if text is not None:
             criteria.append(["string", text, line])
         for ret in [ret for ret in rets if is_regex(ret)][:1]:
-            to_regex(ret, self.run.limits)  # raises now, not when there is an error to handle
+            to_regex(ret, self.run.sizes.limits)  # raises now, not when there is an error to handle
             criteria.append(["regex", *ret[1:]])
         return criteria or ["*"]
 

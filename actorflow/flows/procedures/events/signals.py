@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.execution.procedure import Procedure, emit_waiting
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values.values import Value, is_function, is_reference, to_text, truthy
+from actorflow.flows.values.values import Value, is_function, is_reference, to_json, to_text, truthy
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
@@ -29,7 +29,10 @@ def _listed(value: Value) -> list[Value]:
 
 
 def _unique(values: list[Value]) -> list[Value]:
-    return [value for place, value in enumerate(values) if value not in values[:place]]
+    unique: dict[str, Value] = {}
+    for value in values:
+        unique.setdefault(to_json(value), value)
+    return list(unique.values())
 
 
 class Watcher(Procedure):
