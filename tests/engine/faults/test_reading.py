@@ -214,7 +214,7 @@ def test_a_state_that_cannot_be_read_for_a_moment_is_read_again(
 def test_a_cancel_that_cannot_look_again_is_told(
     clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has lost a race, and the store does not say what there is now: its caller must not hang."""
+    """It has lost a race, and the store does not say what there is now."""
     store = Forgetful()
     with Engine(store, clock=clock, retention=None) as engine:
         worker = engine.worker("w", collect, state=[])
