@@ -13,7 +13,7 @@ from actorflow.engine import bodies
 from actorflow.engine.clock import WALL
 from actorflow.engine.core import Core
 from actorflow.engine.cron import next_time
-from actorflow.engine.errors import KindMismatch, UnknownKind, WaitTimeout
+from actorflow.engine.errors import KindMismatch, UnknownExecution, UnknownKind, WaitTimeout
 from actorflow.engine.handle import Execution
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import Status
@@ -275,7 +275,10 @@ class Engine:
         """
         stored = ThreadTicket()
         self._send(execution, body, kind, key, stored)
-        self.core.wait_for(stored, None, body)
+        try:
+            self.core.wait_for(stored, None, body)
+        except UnknownExecution:  # finding those like it takes a while, and is done here
+            raise self.core.unknown(execution) from None
 
     async def asend(
         self, execution: str, body: Any, *, kind: str | None = None, key: str | None = None
@@ -283,7 +286,10 @@ class Engine:
         """Like `send`, from a task of any event loop."""
         stored = AsyncTicket()
         self._send(execution, body, kind, key, stored)
-        await self.core.await_for(stored, None, body)
+        try:
+            await self.core.await_for(stored, None, body)
+        except UnknownExecution:
+            raise await asyncio.to_thread(self.core.unknown, execution) from None
 
     def _send(
         self, execution: str, body: Any, kind: str | None, key: str | None, stored: Any

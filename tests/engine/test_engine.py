@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import (
+    Cancelled,
     EngineClosed,
     ExecutionEnded,
     StoreBroken,
@@ -405,3 +407,47 @@ def test_many_executions_are_recovered_page_by_page_in_order(
     with Engine(tmp_path / "e.db") as engine:
         assert {tuple(state_of(engine, name)) for name in names} == {("first", "second", "third")}
         assert rows(engine, "messages") == []
+
+
+def test_the_verbs_for_asyncio(engine: Engine) -> None:
+    def step(state: Any, message: Any) -> Any:
+        if message == "end":
+            return Outcome(state=state, status=Status.DONE, result=[*state, message])
+        return [*state, message]
+
+    async def main() -> None:
+        engine.register(Script(step))
+        started = await engine.astart("script", 1, id="x")
+        assert (started.id, started.kind) == ("x", "script")
+        again, *_ = await asyncio.gather(*(engine.astart("script", 1, id="x") for _ in range(8)))
+        assert again.id == "x"
+        await asyncio.gather(*(engine.asend("x", 2, key="k") for _ in range(8)))
+        await engine.asend("x", "end")
+        found = await engine.await_("x", PATIENCE)
+        assert (found.status, found.result) == ("done", [1, 2, "end"])
+        assert await engine.aresult("x") == [1, 2, "end"]
+        with pytest.raises(ExecutionEnded):
+            await engine.asend("x", 3)
+        await engine.asend("y", 1, kind="script")
+        with pytest.raises(WaitTimeout):
+            await engine.aresult("y", 0.01)
+        assert await engine.acancel("y")
+        assert not await engine.acancel("y")
+        with pytest.raises(Cancelled):
+            await engine.aresult("y")
+        with pytest.raises(UnknownExecution):
+            await engine.asend("z", 1)
+        await engine.aclose()
+        with pytest.raises(EngineClosed):
+            await engine.asend("x", 1)
+
+    asyncio.run(main())
+
+
+def test_an_engine_in_an_async_with_block(clock: VirtualClock) -> None:
+    async def main() -> None:
+        async with Engine(clock=clock) as engine:
+            await engine.worker("w", collect, state=[]).apush_block(1)
+        assert engine.closed
+
+    asyncio.run(main())

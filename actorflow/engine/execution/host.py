@@ -82,6 +82,8 @@ class Host:
         self._waiting: deque[Ticket] = deque()
         self._told = False
         self._scans = 0  # passes through the store for messages that were left there
+        self.refusals: dict[Any, BaseException] = {}
+        """Messages that were given up, until their dead letters are stored."""
         self._unread: set[str] = set()
         """Executions that are not live although the store has messages for them."""
 

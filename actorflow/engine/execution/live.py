@@ -51,6 +51,9 @@ WINDOW = 10_000
 """Stored messages of one execution that are in memory at the same time, about."""
 
 
+_DEFAULT = Options()
+
+
 def failure_of(error: BaseException) -> Failure:
     """Return an error as plain data, with its traceback."""
     lines = "".join(traceback.format_exception(error, limit=-20)) if error.__traceback__ else ""
@@ -135,7 +138,7 @@ class Live:
     __slots__ = (
         "_door", "_gate", "behind", "broken", "core", "creates", "displaced", "fetched", "held",
         "id", "kind", "last", "late", "loaded", "noted", "options", "parent", "port", "reading",
-        "refusals", "revision", "state", "status", "unstored",
+        "revision", "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -147,8 +150,6 @@ class Live:
         self.noted = False
         self.reading = False
         """Somebody is about to read its messages from the store."""
-        self.refusals: dict[Any, BaseException] = {}
-        """Messages that were given up, until their dead letters are stored."""
         self.revision: Any = NEVER_RUN
         self.state: Any = None
         self.status = Status.ACTIVE if row is None else Status(row.status)
@@ -167,7 +168,7 @@ class Live:
         """What its first commit creates: it is not in the store yet."""
         self.unstored = False
         """Whether it may get messages that are not stored: these can displace none that is."""
-        self.options = Options()
+        self.options = _DEFAULT
         self.port: Port | None = None
         self._door: deque[tuple[list[tuple[Any, Ticket]], Sequence[Any]]] | None = None
         self._gate: list[None] = [None]  # the token of whoever lets messages in
@@ -334,7 +335,7 @@ class Live:
             each.resolve(error)
 
     def _outcome_of(self, number: Any) -> BaseException | None:
-        return self.refusals.get(number) or self.core.host.refusal_of(number)
+        return self.core.host.refusals.get(number) or self.core.host.refusal_of(number)
 
     def _refuse(
         self, pairs: list[tuple[Any, Ticket]], acks: Sequence[Any], error: BaseException
@@ -403,7 +404,7 @@ class Live:
             finished_tasks=answered((ticket,)),
         )
         if ticket.id is not None:
-            self.refusals[ticket.id] = error
+            core.host.refusals[ticket.id] = error
         self.submit_letter(change, error, ticket)
 
     def submit_letter(
@@ -438,11 +439,12 @@ class Live:
                 core.writer.submit(change, committed, insist=True)
                 return
             if ticket is not None:
-                self.refusals.pop(ticket.id, None)
+                core.host.refusals.pop(ticket.id, None)
                 ticket.consume(failure or error)
             if change.expected is not None and failure is None:
                 self.creates = None
                 self.loaded = False
+                self.revision, self.status = change.revision, Status.FAILED
                 core.host.deliver_rows(change.rows)
                 core.watchers.tell(self.id)
             core.host.settle(self)

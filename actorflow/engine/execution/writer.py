@@ -17,7 +17,13 @@ from itertools import repeat
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from actorflow.engine.errors import EngineClosed, ExecutionEnded, KindMismatch, StoreRefused
+from actorflow.engine.errors import (
+    EngineClosed,
+    ExecutionEnded,
+    KindMismatch,
+    StoreRefused,
+    UnknownExecution,
+)
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import (
     Change,
@@ -84,7 +90,7 @@ class Append:
 class _Request:
     """A change with its owner."""
 
-    __slots__ = ("change", "insist", "then")
+    __slots__ = ("change", "insist", "then", "waiter")
 
     def __init__(
         self,
@@ -92,10 +98,12 @@ class _Request:
         then: Callable[[Change, Exception | None], None] | None,
         *,
         insist: bool,
+        waiter: Any = None,
     ) -> None:
         self.change = change
         self.then = then
         self.insist = insist
+        self.waiter = waiter
 
 
 _Entry: TypeAlias = "Append | _Request | Callable[[], None]"
@@ -164,15 +172,18 @@ class Writer:
         *,
         insist: bool = False,
         may_block: bool = False,
+        waiter: Any = None,
     ) -> None:
         """Commit a change; `then(change, error)` is called in the writer's thread.
+
+        A `waiter`, whom that tells, gets what it raises, so that nobody waits for ever.
 
         With `insist`, a change that the store refuses is tried again until it succeeds or the
         engine is closed; once it is closed, `then` is called at once. With `may_block`, this
         thread acts as the writer if that is idle: for lane threads only, which no signal
         interrupts.
         """
-        request = _Request(change, then, insist=insist)
+        request = _Request(change, then, insist=insist, waiter=waiter)
         try:
             if may_block and self._worker.is_idle:
                 self._port.help(request)
@@ -431,7 +442,7 @@ class Writer:
             kind, status = made.setdefault(name, append.kind or ""), Status.ACTIVE
             fetched[name] = new_row(name, kind, self._clock.now())
         else:
-            return self._core.unknown(name)
+            return UnknownExecution(f"there is no execution {name!r}")
         if append.kind is not None and append.kind != kind:
             return KindMismatch(
                 f"execution {name!r} is of kind {kind!r}, not {append.kind!r}: choose another id"
@@ -529,7 +540,9 @@ class Writer:
                 self._tell_lost(owner, error)
         except Exception as failure:  # noqa: BLE001 - the others are notified all the same
             log.error("owner of a change failed", owner=repr(owner), exc_info=failure)
-            if type(owner) is list:
+            if type(owner) is _Request and owner.waiter is not None:
+                owner.waiter.resolve(failure)
+            elif type(owner) is list:
                 resolve_many([(each, failure) for append in owner for each in append.waiting])
 
     def _tell_lost(self, appends: list[Append], error: Exception) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.tasks.tasker import HOLD, Task, function_of
 from actorflow.flows.errors import FlowError, UnknownTasker, check_payload
@@ -215,7 +215,7 @@ class Directory:
             if len(self._resolved) >= _REMEMBERED:
                 self._resolved.clear()
             self._resolved[domain, name] = known
-        return cast("str | None", known)
+        return known
 
     def knows(self, domain: str, name: str) -> bool:
         """Return whether somebody of that name is known in the domain or above it.
