@@ -57,7 +57,8 @@ class Workflow(Generic[R_co]):
 
     The attributes of the object are its *properties*: plain data, or values of a declared type. All
     methods see the same properties; each time that a method goes on after a work, it sees what the
-    others have made of them meanwhile.
+    others have made of them meanwhile. So read a property after the work: `self.total +=
+    self.execute(...)` reads it before, and undoes what others add to it meanwhile.
 
     The methods are replayed after a restart, so they must do the same each time: no input or
     output, no clock, no dice, except in tasks, `now`, `random` and `uuid`.
