@@ -803,3 +803,19 @@ def test_z15_the_example_of_the_seed(decider: Decider, way: str) -> None:
     driver.start("0/1.0").succeed("0/1.0", 8)
     assert driver.state.executions[10:] == [7, 8, 0], "step 15"
     assert driver.output is None
+
+
+class Counting(Workflow[Any]):
+    def __init__(self) -> None:
+        self.counts: dict[Any, Any] = {1: "a", "1": "b"}
+
+    def handle(self) -> Any:
+        self.counts[None] = self.execute(give({2: {True: 0}}))
+        self.execute(double(1))
+        return sorted(map(repr, self.counts.items()))
+
+
+def test_keys_need_not_be_texts(decider: Decider, way: str) -> None:
+    driver = drive(Counting(), decider, way)
+    driver.succeed("0/0.0", {3: 4}).succeed("0/1.0", 2)
+    assert driver.output == ["('1', 'b')", "(1, 'a')", "(None, {3: 4})"]

@@ -13,7 +13,8 @@ from actorflow.workflows.frames import context
 from actorflow.workflows.frames.loop import BranchLoop, branch_loop
 from actorflow.workflows.frames.properties import capture, load
 from actorflow.workflows.frames.work import Work
-from actorflow.workflows.instance.decision import Answer, AnswerStatus, BranchCursor, Until, same
+from actorflow.workflows.instance.canonical import same
+from actorflow.workflows.instance.decision import Answer, AnswerStatus, BranchCursor, Until
 from actorflow.workflows.instance.state import UNSET
 
 if TYPE_CHECKING:

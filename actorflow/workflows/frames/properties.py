@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.frames.values import freeze, hints_of, thaw
-from actorflow.workflows.instance.decision import same
+from actorflow.workflows.instance.canonical import same
 
 __all__ = ["RESERVED", "capture", "load", "make"]
 
