@@ -53,7 +53,8 @@ AGAIN = 1.0
 
 _LARGEST = 10_000  # entries in one transaction
 _GATHER = 0.001  # seconds that a commit waits at most for callers who may have more
-_SOON = 0.002  # seconds that a commit may wait for others if nobody waits for it
+_SOON = 0.003  # seconds that a commit may wait for others if nobody waits for it
+_MERGE = 0.001  # seconds after which it goes with the next commit of others
 
 
 class Append:
@@ -202,7 +203,7 @@ class Writer:
         self._soon.append(_Request(change, then, insist=True))
         if not self._soon_set:
             self._soon_set = True
-            self._soon_due = perf_counter() + _SOON
+            self._soon_due = perf_counter() + _MERGE
             SYSTEM.call_at(SYSTEM.now() + _SOON, self._on_soon)
 
     def _on_soon(self) -> None:
