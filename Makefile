@@ -62,7 +62,7 @@ clean: ## remove the virtual environment, caches and build products
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(LIBRARY): EXTRAS :=
-$(LIBRARY): WHAT   := actorflow and its 5 dependencies (1 MB to download, about 10 s)
+$(LIBRARY): WHAT   := actorflow and its 6 dependencies (2 MB to download, about 10 s)
 $(TOOLS):   EXTRAS := [dev]
 $(TOOLS):   WHAT   := actorflow, all extras and the development tools (75 MB to download, about 1 min)
 $(PEERS):   EXTRAS := [bench-peers]

@@ -334,7 +334,7 @@ class Core:
                 self.resolve_existing(change.refusal.execution, kind, done)
 
         may_block = threading.current_thread() is not _MAIN
-        self.writer.submit(change, committed, may_block=may_block)
+        self.writer.submit(change, committed, may_block=may_block, waiter=done)
 
     def resolve_existing(self, execution: str, kind: str, done: Any) -> None:
         """Tell somebody who wanted to create an execution that there is one of that id."""
@@ -434,8 +434,7 @@ class Core:
                     self.host.settle(live)
             done.resolve(error, answer=True)
 
-        self.refuse_if_closed()
-        self.writer.submit(change, committed)
+        self.writer.submit(change, committed, waiter=done)
 
     def reopen(self, execution: str, kind: str) -> None:
         """Make an execution active again that has ended, if there is one of that kind."""
@@ -460,7 +459,7 @@ class Core:
             done.resolve(error)
 
         self.refuse_if_closed()
-        self.writer.submit(change, committed)
+        self.writer.submit(change, committed, waiter=done)
         self.wait_for(done, None, execution)
 
     def cancel_later(self, execution: str, rows: Sequence[MessageRow]) -> None:

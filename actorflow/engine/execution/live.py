@@ -444,6 +444,7 @@ class Live:
             if change.expected is not None and failure is None:
                 self.creates = None
                 self.loaded = False
+                self.revision, self.status = change.revision, Status.FAILED
                 core.host.deliver_rows(change.rows)
                 core.watchers.tell(self.id)
             core.host.settle(self)

@@ -53,7 +53,8 @@ AGAIN = 1.0
 
 _LARGEST = 10_000  # entries in one transaction
 _GATHER = 0.001  # seconds that a commit waits at most for callers who may have more
-_SOON = 0.002  # seconds that a commit may wait for others if nobody waits for it
+_SOON = 0.003  # seconds that a commit may wait for others if nobody waits for it
+_MERGE = 0.001  # seconds after which it goes with the next commit of others
 
 
 class Append:
@@ -90,7 +91,7 @@ class Append:
 class _Request:
     """A change with its owner."""
 
-    __slots__ = ("change", "insist", "then")
+    __slots__ = ("change", "insist", "then", "waiter")
 
     def __init__(
         self,
@@ -98,10 +99,12 @@ class _Request:
         then: Callable[[Change, Exception | None], None] | None,
         *,
         insist: bool,
+        waiter: Any = None,
     ) -> None:
         self.change = change
         self.then = then
         self.insist = insist
+        self.waiter = waiter
 
 
 _Entry: TypeAlias = "Append | _Request | Callable[[], None]"
@@ -170,15 +173,18 @@ class Writer:
         *,
         insist: bool = False,
         may_block: bool = False,
+        waiter: Any = None,
     ) -> None:
         """Commit a change; `then(change, error)` is called in the writer's thread.
+
+        A `waiter`, whom that tells, gets what it raises, so that nobody waits for ever.
 
         With `insist`, a change that the store refuses is tried again until it succeeds or the
         engine is closed; once it is closed, `then` is called at once. With `may_block`, this
         thread acts as the writer if that is idle: for lane threads only, which no signal
         interrupts.
         """
-        request = _Request(change, then, insist=insist)
+        request = _Request(change, then, insist=insist, waiter=waiter)
         try:
             if may_block and self._worker.is_idle:
                 self._port.help(request)
@@ -197,7 +203,7 @@ class Writer:
         self._soon.append(_Request(change, then, insist=True))
         if not self._soon_set:
             self._soon_set = True
-            self._soon_due = perf_counter() + _SOON
+            self._soon_due = perf_counter() + _MERGE
             SYSTEM.call_at(SYSTEM.now() + _SOON, self._on_soon)
 
     def _on_soon(self) -> None:
@@ -535,7 +541,9 @@ class Writer:
                 self._tell_lost(owner, error)
         except Exception as failure:  # noqa: BLE001 - the others are notified all the same
             log.error("owner of a change failed", owner=repr(owner), exc_info=failure)
-            if type(owner) is list:
+            if type(owner) is _Request and owner.waiter is not None:
+                owner.waiter.resolve(failure)
+            elif type(owner) is list:
                 resolve_many([(each, failure) for append in owner for each in append.waiting])
 
     def _tell_lost(self, appends: list[Append], error: Exception) -> None:

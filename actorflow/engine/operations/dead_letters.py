@@ -90,7 +90,7 @@ class Letters:
                 done.resolve(error)
 
             core.refuse_if_closed()
-            core.writer.submit(change, committed)
+            core.writer.submit(change, committed, waiter=done)
             core.wait_for(done, None, some)
             count += len(change.extra) if again else len(some)
         return count

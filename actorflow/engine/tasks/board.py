@@ -361,7 +361,7 @@ class Board:
             if done is not None:
                 done.resolve(error, answer=bool(change.extra))
 
-        core.writer.submit(change, committed, insist=True)
+        core.writer.submit(change, committed, insist=True, waiter=done)
 
     def attempt_done(self, row: TaskRow, result: Any) -> None:
         """Handle what a tasker returned."""

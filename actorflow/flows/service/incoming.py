@@ -119,10 +119,12 @@ def _task_ended(state: Execution, ended: TaskEnded) -> Message:
     if node is None or handed is None or handed[0] != m:
         raise MessageRefused(f"the end of task {ended.task!r} refused: nobody waits for it")
     message: Message = {"exid": state.exid, "nid": nid, "tasker": handed[1]}
-    if ended.outcome == "ok":
-        return {**message, "point": "return", "payload": ended.value}
     error = ended.error
     described = {"kla": "TaskFailed", "msg": ""}
+    if ended.outcome == "ok":
+        if type(ended.value) is dict:
+            return {**message, "point": "return", "payload": ended.value}
+        described["msg"] = f"the answer must be a payload, a JSON object, not {ended.value!r:.100}"
     if error is not None:
         described = {"kla": error.type, "msg": error.message}
     return {

@@ -11,7 +11,7 @@ import pytest
 from actorflow.engine.errors import ExecutionEnded, UnknownExecution
 from actorflow.engine.kind import NewChild, NewTask, NewWatch, Outcome, Outgoing, SetTimer, Status
 from actorflow.engine.tasks.tasker import HOLD
-from tests.engine.kinds import PATIENCE, Script, collect, inbox, quiet, rows, state_of, until
+from tests.engine.kinds import PATIENCE, Script, collect, flush, inbox, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,6 +201,20 @@ def test_an_execution_whose_first_message_is_given_up_has_failed(engine: Engine)
     assert (found.failure.type, found.failure.message) == ("ValueError", "no")
     assert "test_orphans" in found.failure.traceback
     assert [letter.message for letter in engine.dead_letters("x")] == [1]
+
+
+def test_an_execution_that_has_failed_is_not_waited_for(engine: Engine) -> None:
+    """Whoever begins to wait after that is told at once, although it is in memory still."""
+
+    def step(state: Any, message: Any) -> Any:
+        raise ValueError("no")
+
+    engine.register(Script(step))
+    engine.send("x", 1, kind="script")
+    until(engine, lambda: engine.core.row("x").status == "failed")
+    flush(engine)
+    assert engine.core.host.find("x") is not None
+    assert engine.wait("x", timeout=PATIENCE).status == "failed"
 
 
 def test_a_child_whose_first_message_is_given_up_is_told_to_its_parent(engine: Engine) -> None:

@@ -211,6 +211,25 @@ def test_a_state_that_cannot_be_read_for_a_moment_is_read_again(
         assert engine.execution("w").status == "active"
 
 
+def test_a_cancel_that_cannot_look_again_is_told(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has lost a race, and the store does not say what there is now."""
+    store = Forgetful()
+    with Engine(store, clock=clock, retention=None) as engine:
+        worker = engine.worker("w", collect, state=[])
+        worker.push_block(0)
+        stale = engine.core.row("w")
+        worker.push_block(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.core, "row", lambda _execution: stale)
+            store.fail("execution")
+            with pytest.raises(StoreRefused):
+                engine.cancel("w")
+            assert engine.cancel("w"), "it looks again, and ends what there is"
+        assert engine.execution("w").status == "cancelled"
+
+
 class Fussy:
     """A kind that can read some of its states only."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from actorflow.engine.errors import UnknownExecution, WaitTimeout
 from actorflow.flows.errors import BadPayload, FlowError, MessageRefused
 from actorflow.flows.language.source import FlowSyntaxError
 from actorflow.flows.service.exids import BadName
+from tests.engine import chores
 from tests.flows.engines import PATIENCE, Desk
 
 if TYPE_CHECKING:
@@ -564,3 +566,12 @@ def test_ten_thousand_that_wait_are_found_again(opened: Callable[[], af.Engine])
 def test_what_is_no_tree_is_refused_at_once(engine: af.Engine, tree: Any, why: str) -> None:
     with pytest.raises(FlowError, match=why):
         engine.launch(tree)
+
+
+def test_tasks_of_flows_run_in_other_processes() -> None:
+    with af.Engine() as engine:
+        engine.tasker("t", chores.tell_process, executor="process")
+        exid = engine.launch("task 't' 'chore'", payload={"order": 7})
+        payload = engine.result(exid, timeout=PATIENCE)
+    assert payload["order"] == 7
+    assert payload["ret"][0] != os.getpid()

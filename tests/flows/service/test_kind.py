@@ -107,6 +107,10 @@ def test_a_task_and_its_end() -> None:
     assert run(kind, [flow], [failed]).error == Failure("ValueError", "node 0_0: no ink")
     crashed = TaskEnded(2, NOW, task.id, "crashed", error=Failure("TaskCrashed", "died"))
     assert run(kind, [flow], [crashed]).status is Status.FAILED
+    strange = run(kind, [flow], [TaskEnded(2, NOW, task.id, "ok", 7)])
+    assert strange.error == Failure(
+        "TaskFailed", "node 0_0: the answer must be a payload, a JSON object, not 7"
+    )
     cancelled = run(kind, [flow], [sent(**kind.cancel("0_0"))])
     assert cancelled.cancelled_tasks == [task.id]
 
