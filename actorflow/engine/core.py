@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -91,6 +91,8 @@ class Core:
         self.worker_clock = SYSTEM if clock is WALL else clock
         self.kinds: dict[str, Kind] = {}
         self.closed = False
+        self.abandoned = False
+        """Whether this is a copy in the child of a fork."""
         self.resumed = False
         """Whether what is stored runs. Nothing does before somebody asks for it."""
         self.passive = False
@@ -163,14 +165,21 @@ class Core:
             self.writer.call(self.timers.start)
             self.writer.call(self.board.resume)
 
-    def unfinished(self) -> dict[str, int]:
-        """Return what waits in the store, by its kind: messages, timers, tasks; a few at most."""
-        found = {
-            "messages": len(self.store.pending(limit=100).rows),
-            "timers": len(self.store.due(100)),
-            "tasks": len(self.store.open(limit=100).rows),
+    def unfinished(self) -> dict[str, Any]:
+        """Return how many messages, timers and tasks wait in the store, and for which executions.
+
+        At most 100 of each are counted, and three executions named.
+        """
+        found: dict[str, Sequence[Any]] = {
+            "messages": self.store.pending(limit=100).rows,
+            "timers": self.store.due(100),
+            "tasks": self.store.open(limit=100).rows,
         }
-        return {name: count for name, count in found.items() if count}
+        waiting: dict[str, Any] = {name: len(rows) for name, rows in found.items() if rows}
+        if waiting:
+            names = dict.fromkeys(row.execution for rows in found.values() for row in rows)
+            waiting["executions"] = ", ".join([*names][:3]) + (", ..." if len(names) > 3 else "")  # noqa: PLR2004
+        return waiting
 
     # States.
 
@@ -489,6 +498,11 @@ class Core:
         if self.closed:
             raise EngineClosed(self._why_closed)
 
+    def refuse_if_abandoned(self) -> None:
+        """Raise `EngineClosed` in the child of a fork, where threads that are gone hold locks."""
+        if self.abandoned:
+            raise EngineClosed(self._why_closed)
+
     def in_writer(self, function: Callable[[], Any]) -> Any:
         """Call a function in the writer's thread; return what it returns, or raise."""
         done = ThreadTicket()
@@ -562,12 +576,13 @@ class Core:
     # Ending.
 
     def abandon(self) -> None:
-        """Be of no use any more: this is the child of a fork, and all belongs to the parent."""
-        self.closed = True
+        """Refuse every use from now on: in the child of a fork all belongs to the parent."""
+        self.closed = self.abandoned = True
         self._why_closed = (
             f"this engine was opened before a fork and belongs to process {os.getppid()}: "
             "open another one in this process"
         )
+        self.store = cast("Store", _AbandonedStore(self.store, self._why_closed))
 
     def close(self, timeout: float) -> None:
         """Finish what is running, commit it, and let go of the store."""
@@ -598,6 +613,17 @@ class Core:
                 "the store has unfinished work, which never began to run: call engine.resume()",
                 **waiting,
             )
+
+
+class _AbandonedStore:
+    """Stands in for the store in the child of a fork: each use raises."""
+
+    def __init__(self, store: Store, why: str) -> None:
+        self._store = store  # kept, because to close it is up to the parent
+        self._why = why
+
+    def __getattr__(self, name: str) -> Any:
+        raise EngineClosed(self._why)
 
 
 class _Created:

@@ -172,6 +172,9 @@ def fork(store: str) -> None:
             lambda: engine.return_task("a"),
             lambda: engine.dead_letters().retry(),
             lambda: list(engine.dead_letters()),
+            engine.statistics,
+            lambda: engine.heartbeat("a"),
+            lambda: engine.backup("copy.db"),
         ]
         for number, call in enumerate(calls):
             try:

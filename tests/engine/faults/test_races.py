@@ -336,7 +336,14 @@ def test_a_run_that_always_loses_its_race_gives_up_nothing(
 
 @pytest.mark.parametrize(
     "options",
-    [{"retention": "x"}, {"retention": -1}, {"max_live": "x"}, {"max_live": -1}, {"clock": 5}],
+    [
+        {"retention": "x"},
+        {"retention": -1},
+        {"max_live": "x"},
+        {"max_live": -1},
+        {"clock": 5},
+        {"check": "x"},
+    ],
     ids=str,
 )
 def test_bad_options_of_an_engine_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
