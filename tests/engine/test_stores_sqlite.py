@@ -329,6 +329,33 @@ def test_a_reader_at_the_end_does_no_harm(tmp_path: Path) -> None:
     assert len(contents(path)) == 2 * 8
 
 
+def test_a_reader_that_leaves_during_a_close_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    store.commit([full(0)])
+    reader = SqliteStore(path, read_only=True)
+    rows = reader.snapshot()
+    assert next(rows)
+    store.commit([full(1)])
+    assert store._lock is not None
+    mark = store._lock.mark
+
+    def leave(**note: bool) -> None:
+        mark(**note)
+        for _ in rows:
+            pass
+        reader.close()  # so that closing the store moves the log after all, and removes it
+
+    monkeypatch.setattr(store._lock, "mark", leave)
+    store.close()
+    assert not Path(f"{path}-wal").exists()
+    assert Path(f"{path}.lock").read_text(encoding="ascii").split()[1] == "closed"
+    SqliteStore(path).close()
+    assert len(contents(path)) == 2 * 8
+
+
 # --- forks ---------------------------------------------------------------------------------------
 
 IN_A_CHILD = """
