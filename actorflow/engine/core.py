@@ -125,7 +125,7 @@ class Core:
                 raise BadOption(msg)
             self.kinds[kind.name] = kind
         if self.resumed:
-            self.in_writer(lambda: self.host.recover(kind.name))
+            self.in_writer(lambda: self.host.backlog.recover(kind.name))
 
     def resume(self) -> None:
         """Go on with everything that is stored. Does nothing the second time.
@@ -147,7 +147,7 @@ class Core:
         self.watches.load(self.store)
         self.resumed = True
         try:
-            self.host.recover()
+            self.host.backlog.recover()
             self.timers.start()
         except BaseException:
             self.resumed = False
@@ -159,7 +159,7 @@ class Core:
     def _look(self) -> None:
         """Look for what others have stored. Any thread."""
         if self.resumed and not self.closed:
-            self.writer.call(self.host.recover)
+            self.writer.call(self.host.backlog.recover)
             self.writer.call(self.timers.start)
             self.writer.call(self.board.resume)
 

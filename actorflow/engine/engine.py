@@ -169,7 +169,7 @@ class Engine:
         given = Job(job, state=state, behaviour=behaviour, throttle=throttle, on_failure=on_failure)
         self._workers.add(name, given)
         if core.resumed:
-            core.in_writer(lambda: core.host.read_now(name))
+            core.in_writer(lambda: core.host.backlog.read_now(name))
         return DurableWorker(core, name, self._workers)
 
     def tasker(self, name: str, do: Callable[..., Any] | str, **options: Any) -> None:
