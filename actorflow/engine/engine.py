@@ -213,7 +213,7 @@ class Engine:
         bodies.encode(message)
         id_ = f"cron:{check_id(name, 'a schedule')}"
         plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": _WORKER, "body": message}
-        core.reopen(id_, CronKind.name)
+        core.ending.reopen(id_, CronKind.name)
         self.send(id_, {"set": plan}, kind=CronKind.name)
 
     # Executions of any kind.
@@ -370,7 +370,7 @@ class Engine:
         """
         done = ThreadTicket()
         self.core.refuse_if_closed()
-        self.core.cancel(execution, target, done)
+        self.core.ending.cancel(execution, target, done)
         return bool(self.core.wait_for(done, None, execution))
 
     async def acancel(self, execution: str, target: Any = None) -> bool:

@@ -180,7 +180,7 @@ class Host:
         if cancels:
             rows = [row for row in rows if row.type != "cancel"]
             live.last = cancels[-1].id
-            self._core.cancel_later(live.id, cancels)
+            self._core.ending.cancel_later(live.id, cancels)
             if not rows:
                 return [(each, None) for each, _ in acks]
         try:
