@@ -52,6 +52,14 @@ class Ending:
             return
         self._end(row, done)
 
+    def end(self, execution: str, done: Any) -> None:
+        """End an execution without asking its kind; `done` learns whether it was still there."""
+        row = self._core.row(execution)
+        if row.status in ENDED:
+            done.resolve(answer=False)
+        else:
+            self._end(row, done)
+
     def cancel_later(self, execution: str, rows: Sequence[MessageRow]) -> None:
         """Cancel an execution as its parent asked for, in a lane. In the writer's thread.
 
