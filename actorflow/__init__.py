@@ -77,6 +77,11 @@ if TYPE_CHECKING:
     from actorflow.flows.service.taskers import FlowTask
     from actorflow.lab.recording import record
     from actorflow.runtime.prometheus import Collector
+    from actorflow.workflows.running import current_task
+    from actorflow.workflows.service.handle import WorkflowHandle
+    from actorflow.workflows.task import task
+    from actorflow.workflows.wait import Event, Wait
+    from actorflow.workflows.workflow import Workflow
 
 __version__ = "0.1.0"
 
@@ -108,6 +113,7 @@ __all__ = [
     "Drop",
     "Dropped",
     "Engine",
+    "Event",
     "Executor",
     "ExitCode",
     "ExitReason",
@@ -141,6 +147,7 @@ __all__ = [
     "SupervisorRef",
     "Tree",
     "UnknownWorker",
+    "Wait",
     "Worker",
     "WorkerCrashed",
     "WorkerOptions",
@@ -148,12 +155,16 @@ __all__ = [
     "WorkerStatistics",
     "WorkerStopped",
     "Workers",
+    "Workflow",
+    "WorkflowHandle",
     "WouldDeadlock",
     "batched",
     "current_batch",
+    "current_task",
     "record",
     "run",
     "spawn",
+    "task",
     "whereis",
 ]
 
@@ -161,9 +172,15 @@ __all__ = [
 _LATER = {
     "Collector": "actorflow.runtime.prometheus",
     "Engine": "actorflow.application",
+    "Event": "actorflow.workflows.wait",
     "FlowTask": "actorflow.flows.service.taskers",
     "HOLD": "actorflow.engine.tasks.tasker",
+    "Wait": "actorflow.workflows.wait",
+    "Workflow": "actorflow.workflows.workflow",
+    "WorkflowHandle": "actorflow.workflows.service.handle",
+    "current_task": "actorflow.workflows.running",
     "record": "actorflow.lab.recording",
+    "task": "actorflow.workflows.task",
 }
 
 

@@ -7,7 +7,7 @@ above them all and gives them one face.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from actorflow.engine.clock import WALL
 from actorflow.engine.engine import RETENTION
@@ -15,21 +15,27 @@ from actorflow.engine.engine import Engine as BareEngine
 from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.service.front import DOMAIN, UNIT, Flows
 from actorflow.runtime.errors import BadOption
+from actorflow.workflows.service.front import Workflows
 from behaviours.arguments import count, flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from actorflow.engine.handle import Execution
     from actorflow.engine.stores.protocol import Store
     from actorflow.flows.execution.node import Payload
     from actorflow.flows.language.tree import Tree
+    from actorflow.workflows.service.handle import WorkflowHandle
+    from actorflow.workflows.workflow import Workflow
 
 __all__ = ["Engine"]
 
+R = TypeVar("R")
+
 
 class Engine(BareEngine):
-    """Runs durable executions: flows and durable workers. Thread-safe.
+    """Runs durable executions: workflows, flows and durable workers. Thread-safe.
 
     Args:
         where: a file, `":memory:"`, a URL such as `"sqlite://orders.db"`, or a store of your own.
@@ -82,6 +88,8 @@ class Engine(BareEngine):
         )
         self.flows = Flows(self, max_messages=max_messages, history=history)
         """The verbs of flows."""
+        self.workflows = Workflows(self)
+        """The verbs of workflows."""
         if control is not False:
             try:
                 self._controls = _open_controls(self, control, token)
@@ -97,6 +105,67 @@ class Engine(BareEngine):
         while self._controls:
             self._controls.pop().close()
         super().close(timeout)
+        self.workflows.close()
+
+    @overload
+    def start(
+        self,
+        kind: Workflow[R],
+        *,
+        id: str | None = None,
+        inbox: Any = None,
+    ) -> WorkflowHandle[R]: ...
+    @overload
+    def start(self, kind: str, body: Any = None, *, id: str | None = None) -> Execution: ...
+    def start(
+        self,
+        kind: Any,
+        body: Any = None,
+        *,
+        id: str | None = None,  # noqa: A002 - what it is
+        inbox: Any = None,
+    ) -> Any:
+        """Start a workflow, or an execution of any kind by its name.
+
+        With an `id`, only the first call starts it. See `Workflows.start` and `Engine.start` of the
+        module `actorflow.engine.engine`.
+        """
+        if isinstance(kind, str):
+            _refuse_inbox(inbox)
+            return super().start(kind, body, id=id)
+        _refuse_body(body)
+        return self.workflows.start(kind, id=id, inbox=inbox)
+
+    @overload
+    async def astart(
+        self,
+        kind: Workflow[R],
+        *,
+        id: str | None = None,
+        inbox: Any = None,
+    ) -> WorkflowHandle[R]: ...
+    @overload
+    async def astart(
+        self,
+        kind: str,
+        body: Any = None,
+        *,
+        id: str | None = None,
+    ) -> Execution: ...
+    async def astart(
+        self,
+        kind: Any,
+        body: Any = None,
+        *,
+        id: str | None = None,  # noqa: A002 - what it is
+        inbox: Any = None,
+    ) -> Any:
+        """Like `start`, from a task of any event loop."""
+        if isinstance(kind, str):
+            _refuse_inbox(inbox)
+            return await super().astart(kind, body, id=id)
+        _refuse_body(body)
+        return await self.workflows.astart(kind, id=id, inbox=inbox)
 
     def launch(
         self,
@@ -133,6 +202,18 @@ class Engine(BareEngine):
         see `Flows.tasker`, which has more options.
         """
         self.flows.tasker(name, do, **options)
+
+
+def _refuse_inbox(inbox: Any) -> None:
+    if inbox is not None:
+        msg = "inbox= is for workflows: other kinds choose their own behaviour"
+        raise BadOption(msg)
+
+
+def _refuse_body(body: Any) -> None:
+    if body is not None:
+        msg = f"a workflow takes no message to start with: give {body!r:.80} to its __init__"
+        raise BadOption(msg)
 
 
 def _open_controls(engine: Engine, control: Any, token: str | None) -> list[Any]:

@@ -174,7 +174,7 @@ class Engine:
         given = Job(job, state=state, behaviour=behaviour, throttle=throttle, on_failure=on_failure)
         self._workers.add(name, given)
         if core.resumed:
-            core.in_writer(lambda: core.host.read_now(name))
+            core.in_writer(lambda: core.host.backlog.read_now(name))
         return DurableWorker(core, name, self._workers)
 
     def tasker(self, name: str, do: Callable[..., Any] | str, **options: Any) -> None:
@@ -218,7 +218,7 @@ class Engine:
         bodies.encode(message)
         id_ = f"cron:{check_id(name, 'a schedule')}"
         plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": _WORKER, "body": message}
-        core.reopen(id_, CronKind.name)
+        core.ending.reopen(id_, CronKind.name)
         self.send(id_, {"set": plan}, kind=CronKind.name)
 
     async def aevery(
@@ -381,7 +381,7 @@ class Engine:
         """
         done = ThreadTicket()
         self.core.refuse_if_closed()
-        self.core.cancel(execution, target, done)
+        self.core.ending.cancel(execution, target, done)
         return bool(self.core.wait_for(done, None, execution))
 
     async def acancel(self, execution: str, target: Any = None) -> bool:

@@ -1,7 +1,7 @@
 """Runs golden data against this implementation: ``python -m actorflow.testing.conform flows DIR``.
 
-Prints each file that differs with the first message that does, ends with ``N passed, M failed``,
-and exits with 1 when something failed, 2 when it could not start.
+Prints each file that differs with the first message or step that does, ends with ``N passed, M
+failed``, and exits with 1 when something failed, 2 when it could not start.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actorflow.testing import flow_golden
+from actorflow.testing import flow_golden, workflow_golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-KINDS: dict[str, Callable[[Path], tuple[int, list[str]]]] = {"flows": flow_golden.check_directory}
+KINDS: dict[str, Callable[[Path], tuple[int, list[str]]]] = {
+    "flows": flow_golden.check_directory,
+    "workflows": workflow_golden.check_directory,
+}
 """Each kind of golden data and its check: number passed, and a text per failure."""
 
 USAGE = "usage: python -m actorflow.testing.conform KIND DIR"

@@ -16,6 +16,8 @@ from math import isfinite
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from actorflow.engine import bodies
 from actorflow.engine.core import Core
 from actorflow.engine.envelopes import pack
@@ -25,6 +27,7 @@ from actorflow.engine.kind import (
     ENDED,
     ChildEnded,
     Context,
+    Envelope,
     Failure,
     Message,
     Options,
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-    from actorflow.engine.kind import Envelope, Kind
+    from actorflow.engine.kind import Kind
 
 __all__ = ["RULES", "check_kind"]
 
@@ -487,9 +490,14 @@ def _stored(body: Any) -> Any:
     return bodies.decode(bodies.encode(body))
 
 
+def _picture(item: Any) -> Any:
+    if isinstance(item, Envelope):
+        return pack(item)
+    # A behaviour may have made something else of it.
+    return msgspec.msgpack.encode(item)
+
+
 def _seen(batch: Any) -> Any:
     """Return a picture of a batch, to tell whether a run has changed it."""
     items = batch if isinstance(batch, Sequence) and not isinstance(batch, str) else [batch]
-    return [
-        pack(each) if hasattr(each, "__struct_fields__") else bodies.encode(each) for each in items
-    ]
+    return [_picture(each) for each in items]

@@ -76,7 +76,7 @@ def test_the_command_survives_a_broken_file(
     ("arguments", "words"),
     [
         ([], "usage"),
-        (["nosuch", "."], "unknown kind 'nosuch'; there is: flows"),
+        (["nosuch", "."], "unknown kind 'nosuch'; there is: flows, workflows"),
         (["flows", "/no/such/place"], "is not a directory"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Who looks at executions: callers that wait for an end, and the watches of other executions."""
+"""Who looks at executions: callers that wait for a commit or an end, and watches of others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from actorflow.engine.kind import Watch
 if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Change, Store, WatchRow
 
-__all__ = ["Watchers", "Watches"]
+__all__ = ["Waiters", "Watchers", "Watches"]
 
 
 class Watchers:
@@ -56,6 +56,38 @@ class Watchers:
             self._tickets.clear()
         for ticket in tickets:
             ticket.resolve(error)
+
+
+class Waiters:
+    """Who waits for the next commit of an execution. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tickets: dict[str, list[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    def add(self, execution: str, ticket: Any) -> None:
+        """Have a ticket resolved after the next commit of an execution."""
+        with self._lock:
+            self._tickets.setdefault(execution, []).append(ticket)
+
+    def remove(self, execution: str, ticket: Any) -> None:
+        """Forget a ticket."""
+        with self._lock:
+            tickets = self._tickets.get(execution, [])
+            if ticket in tickets:
+                tickets.remove(ticket)
+            if not tickets:
+                self._tickets.pop(execution, None)
+
+    def tell(self, change: Change) -> None:
+        """Resolve the tickets of an execution that has committed."""
+        with self._lock:
+            tickets = self._tickets.pop(change.execution, ())
+        for ticket in tickets:
+            ticket.resolve()
 
 
 class Watches:

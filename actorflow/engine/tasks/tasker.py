@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
+from actorflow.engine.errors import TaskCrashed
 from actorflow.runtime.errors import BadJob, BadOption, StopTimeout, WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
@@ -209,6 +210,22 @@ class _Cancel:
             log.error("on_cancel failed", task=row.id, exc_info=error)
 
 
+class _Kill:
+    """Kills the process of a task that is not wanted any more."""
+
+    __slots__ = ("_processes", "_row")
+
+    def __init__(self, processes: Any, row: TaskRow) -> None:
+        self._processes = processes
+        self._row = row
+
+    def run(self) -> None:
+        """Kill it, if it runs. Only the pool does so."""
+        row = self._row
+        task = Task(row.id, row.execution, row.tasker, None, row.attempts + 1)
+        self._processes.kill(task, TaskCrashed(f"task {row.id!r} was cancelled"))
+
+
 async def _finish(coroutine: Any) -> None:
     try:
         await coroutine
@@ -336,7 +353,12 @@ class Tasker:
         return self.board.lease(row, timeout)
 
     def cancel(self, row: TaskRow) -> None:
-        """Call `on_cancel` for a task that is not wanted any more, in a lane. Any thread."""
+        """Stop a task that is not wanted any more. Any thread.
+
+        In another process it is killed; `on_cancel` is called in a lane.
+        """
+        if self.processes is not None:
+            POOL.submit(_Kill(self.processes, row))
         if self._on_cancel is not None:
             POOL.submit(_Cancel(self._on_cancel, row))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from actorflow.engine.execution.watching import Waiters
 from actorflow.engine.kind import Failure, Options
 from actorflow.engine.kind import Status as EngineStatus
 from actorflow.flows.errors import MessageRefused
@@ -23,7 +24,6 @@ from actorflow.flows.service.library import Library
 from actorflow.flows.service.outgoing import outcome_of
 from actorflow.flows.service.taskers import Directory
 from actorflow.flows.service.view import FlowExecution
-from actorflow.flows.service.waiting import Waiters
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:

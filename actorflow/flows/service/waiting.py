@@ -7,7 +7,6 @@ looked through, and after each commit what is new in it. Whoever waits does the 
 from __future__ import annotations
 
 import re
-import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,10 @@ from actorflow.runtime.errors import ActorflowError, BadOption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actorflow.engine.stores.protocol import Change, Store
+    from actorflow.engine.stores.protocol import Store
     from actorflow.flows.execution.node import Message
 
-__all__ = ["PointMissed", "Search", "Step", "Waiters", "missed", "steps_of"]
+__all__ = ["PointMissed", "Search", "Step", "missed", "steps_of"]
 
 _STEP = re.compile(
     r"(?:(?P<nid>[0-9][0-9_]*(?:-[0-9]+)?)\s+)?(?P<points>[a-z][^\s|]*(?:\s*\|\s*[^\s|]+)*)"
@@ -117,38 +116,6 @@ class Search:
                 if not self._steps:
                     return message
         return None
-
-
-class Waiters:
-    """Who waits for the next commit of an execution. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tickets: dict[str, list[Any]] = {}
-
-    def __len__(self) -> int:
-        return len(self._tickets)
-
-    def add(self, exid: str, ticket: Any) -> None:
-        """Have a ticket resolved after the next commit of an execution."""
-        with self._lock:
-            self._tickets.setdefault(exid, []).append(ticket)
-
-    def remove(self, exid: str, ticket: Any) -> None:
-        """Forget a ticket."""
-        with self._lock:
-            tickets = self._tickets.get(exid, [])
-            if ticket in tickets:
-                tickets.remove(ticket)
-            if not tickets:
-                self._tickets.pop(exid, None)
-
-    def tell(self, change: Change) -> None:
-        """Resolve the tickets of an execution that has committed."""
-        with self._lock:
-            tickets = self._tickets.pop(change.execution, ())
-        for ticket in tickets:
-            ticket.resolve()
 
 
 def missed(exid: str) -> PointMissed:

@@ -362,7 +362,8 @@ def test_what_is_read_from_the_store_is_not_delivered_once_more(
 ) -> None:
     """A worker that is behind reads on after a commit that has stored another message for it."""
     monkeypatch.setattr("actorflow.engine.execution.host.WINDOW", 4)
-    monkeypatch.setattr("actorflow.engine.execution.host._LOW", 2)
+    for room in ("host", "backlog"):
+        monkeypatch.setattr(f"actorflow.engine.execution.{room}.LOW", 2)
     entered, go = threading.Semaphore(0), threading.Semaphore(0)
 
     def job(batch: list[Any], state: list[Any]) -> list[Any]:

@@ -164,15 +164,15 @@ class SqliteStore:
             return
         self._unusable = f"{self.path} is closed"
         synced = self._durability != "off"
-        logged = True
+        closed = False
         with suppress(sqlite3.Error):  # then the next owner skips the numbers, and wants the log
             writer.give_back()
             _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             # A reader that looks at an older moment keeps the log from being moved.
-            logged = pages != moved
-            lock.mark(is_open=False, has_log=logged, sync=synced)
+            lock.mark(is_open=False, has_log=pages != moved, sync=synced)
+            closed = True
         connection.close()
-        if logged and not self._file.log.exists():  # that reader has left, so closing has moved it
+        if closed and not self._file.has_log:  # that reader is done: closing has moved the log
             lock.mark(is_open=False, has_log=False, sync=synced)
         lock.release()
 

@@ -1,0 +1,116 @@
+"""Real workflow classes from the neutral description of golden histories."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from actorflow.testing.workflow_notation import Call, Scope, interpret, work_call
+from actorflow.workflows.context import current
+from actorflow.workflows.decider import METHODS, Decider
+from actorflow.workflows.work import Work
+from actorflow.workflows.workflow import Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.workflows import messages as m
+    from actorflow.workflows.instance import Instance
+
+Json = Any
+
+
+class _Attributes:
+    """The properties of a workflow by name."""
+
+    def __init__(self, workflow: Workflow[Any]) -> None:
+        self._workflow = workflow
+
+    def __getitem__(self, name: str) -> Json:
+        return getattr(self._workflow, name)
+
+    def __setitem__(self, name: str, value: Json) -> None:
+        setattr(self._workflow, name, value)
+
+
+def described_workflow(name: str, methods: dict[str, Json]) -> type[Workflow[Any]]:
+    """Return a class of workflows that does what a description says."""
+    namespace: dict[str, Any] = {
+        attribute: _method(methods.get(method, []))
+        for method, attribute in METHODS.items()
+        if method in methods or method == "handle"
+    }
+    return type(name, (Workflow,), namespace)
+
+
+def _method(operations: list[Json]) -> Callable[..., Json]:
+    def method(self: Workflow[Any], *_: object) -> Json:
+        arguments = msgspec.to_builtins(current(self).cursor.branch)
+        code = interpret(operations, Scope(_Attributes(self), arguments))
+        outputs: list[Json] | None = None
+        try:
+            while True:
+                outputs = _call(self, code.send(outputs))
+        except StopIteration as stop:
+            return stop.value
+
+    return method
+
+
+def _call(workflow: Workflow[Any], call: Call) -> list[Json] | None:
+    works = [_work(work) for work in call.works]
+    if call.sync:
+        return workflow.execute_all(works)
+    workflow.dispatch(*works)
+    return None
+
+
+def _work(work: Json) -> Work[Json]:
+    call = work_call(work, "", sync=True)
+    return Work(
+        type=call.type,
+        name=call.name,
+        input=call.input,
+        read=copy.deepcopy,
+        timeout=call.timeout,
+        event=call.event,
+        duration=call.duration,
+        timestamp=call.timestamp,
+    )
+
+
+class LiveDecider:
+    """Runs a description as a real workflow, whose frames stay alive between decisions.
+
+    Args:
+        workflow: the description.
+        forget: give up all frames after each decision, so that the next one replays them.
+
+    """
+
+    def __init__(self, workflow: Json, *, forget: bool = False) -> None:
+        self._name = workflow["name"]
+        self._class = described_workflow(self._name, workflow["methods"])
+        self._forget = forget
+        self.decider = Decider()
+
+    def deploy(self, methods: dict[str, Json]) -> None:
+        """Use this code from now on."""
+        self._class = described_workflow(self._name, methods)
+
+    def restored(self) -> None:
+        """Give up all frames."""
+        self.decider.forget(self._name)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self.decider.close()
+
+    def decide(self, instance: Instance, at: float) -> tuple[m.Received, Json]:
+        """Take the ongoing decision; there is no trace of it."""
+        answer = self.decider.decide(self._class, instance, at=at)
+        if self._forget:
+            self.decider.forget(self._name)
+        return answer, None

@@ -1,0 +1,473 @@
+"""Golden histories of workflows: take every step again and compare the whole state after each."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from actorflow.testing.golden_values import Difference
+from actorflow.testing.workflow_described import LiveDecider
+from actorflow.testing.workflow_notation import Scope, interpret, work_call
+from actorflow.workflows import messages as m
+from actorflow.workflows import state as stored
+from actorflow.workflows.decision import AnswerStatus, BranchCursor, DecisionSession, WorkCall
+from actorflow.workflows.errors import WorkflowModified
+from actorflow.workflows.instance import Instance
+from actorflow.workflows.state import UNSET, BranchType, WorkType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Json = Any
+
+_BRANCH_FIELDS = (
+    "type",
+    "event_name",
+    "event_input",
+    "task_name",
+    "task_input",
+    "task_output",
+    "error_name",
+    "error_input",
+    "output",
+)
+_STATUS_FIELDS = (
+    "branch_key",
+    "position",
+    "status",
+    "completion_index",
+    "output",
+    "sync",
+    "type",
+    "name",
+    "input",
+    "error",
+    "released_index",
+)
+
+
+class Decides(Protocol):
+    """What executes the branches of a decision."""
+
+    def deploy(self, methods: dict[str, Json]) -> None:
+        """Use this code from now on."""
+
+    def restored(self) -> None:
+        """Forget what was in memory: the process is another one."""
+
+    def close(self) -> None:
+        """Stop what was started."""
+
+    def decide(self, instance: Instance, at: float) -> tuple[m.Received, Json]:
+        """Take the ongoing decision; return the answer to it, and its trace or `None`."""
+
+
+class ScriptDecider:
+    """Replays every branch from its start, as a script does over HTTP."""
+
+    def __init__(self, methods: dict[str, Json]) -> None:
+        self._methods = methods
+
+    def deploy(self, methods: dict[str, Json]) -> None:
+        """Use this code from now on."""
+        self._methods = methods
+
+    def restored(self) -> None:
+        """Forget nothing: there is nothing."""
+
+    def close(self) -> None:
+        """Stop nothing: there is nothing."""
+
+    def decide(self, instance: Instance, at: float) -> tuple[m.Received, Json]:
+        """Take the ongoing decision; return the answer to it, and every call with its reply."""
+        session = DecisionSession(instance)
+        trace: list[Json] = []
+        while (key := session.next_branch()) is not None:
+            operations = self._methods.get(session.branch(key).type, [])
+            try:
+                _ScriptedBranch(session, key, trace).run(operations)
+            except Exception as error:  # noqa: BLE001 - whatever the code raises
+                modified = isinstance(error, WorkflowModified)
+                body = {"branch_key": key, "kind": "modified" if modified else "failed"}
+                trace.append({"call": "POST error", "body": body, "reply": {}})
+                return m.DecisionBroken(at, session.uuid, modified, body), trace
+        trace.append({"call": "GET branch", "body": None, "reply": {}})
+        return m.Completed(at, session.uuid, list(session.decisions)), trace
+
+
+class _ScriptedBranch:
+    """One execution of a branch by a script: each call and its reply go into the trace."""
+
+    def __init__(self, session: DecisionSession, key: int, trace: list[Json]) -> None:
+        self._session = session
+        self._branch = session.branch(key)
+        self._cursor = BranchCursor(key, self._branch)
+        self._trace = trace
+        self._arguments = _fields(self._branch, _BRANCH_FIELDS)
+        self._properties = copy.deepcopy(session.first_properties(key))
+        reply = {"branch": {"key": key, **self._arguments}, "properties": self._properties}
+        self._note("GET branch", None, reply)
+
+    def run(self, operations: list[Json]) -> None:
+        """Execute the branch until it waits or ends."""
+        code = interpret(operations, Scope(self._properties, self._arguments))
+        outputs: list[Json] | None = None
+        output: Json = UNSET
+        try:
+            while True:
+                call = code.send(outputs)
+                number = self._cursor.next_call()
+                outputs = self._execute(
+                    [
+                        work_call(work, f"{number}.{at}", sync=call.sync)
+                        for at, work in enumerate(call.works)
+                    ]
+                )
+                if call.sync and outputs is None:
+                    break
+        except StopIteration as stop:
+            self._session.end(self._cursor)
+            if stop.value is not None or self._branch.type is BranchType.HANDLE:
+                output = stop.value
+        self._session.finish(copy.deepcopy(self._properties), output)
+        ended = {} if output is UNSET else {"output": output}
+        self._note("POST branch", {"properties": self._properties, **ended}, {})
+
+    def _execute(self, works: list[WorkCall]) -> list[Json] | None:
+        body = [_call_body(work) for work in works]
+        try:
+            answer = self._session.execute(self._cursor, works)
+        except WorkflowModified:
+            self._note("POST execute", body, {"status": "modified"})
+            raise
+        reply: dict[str, Json] = {"status": str(answer.status)}
+        if answer.status is AnswerStatus.COMPLETED:
+            reply["outputs"] = answer.outputs
+            if answer.properties is not None:
+                reply["properties"] = answer.properties
+        self._note("POST execute", body, reply)
+        if answer.status is not AnswerStatus.COMPLETED:
+            return None
+        if answer.properties is not None and all(work.sync for work in works):
+            self._properties.clear()
+            self._properties.update(copy.deepcopy(answer.properties))
+        return answer.outputs
+
+    def _note(self, call: str, body: Json, reply: Json) -> None:
+        entry = {"call": call, "body": body, "reply": reply}
+        self._trace.append(copy.deepcopy(entry))
+
+
+class GoldenWorkflow:
+    """One golden history.
+
+    Args:
+        path: of the file.
+        decider: makes what executes the branches, from the methods.
+
+    """
+
+    def __init__(self, path: Path, decider: Callable[[Json], Decides]) -> None:
+        data = json.loads(path.read_text())
+        self._workflow = data["workflow"]
+        self._actions = data["actions"]
+        self._steps = data["steps"]
+        self._make = decider
+
+    def check(self) -> Difference | None:
+        """Return the first difference, `None` if there is none."""
+        decider = self._make(self._workflow)
+        try:
+            return self._first_difference(Player(self._workflow, decider))
+        finally:
+            decider.close()
+
+    def _first_difference(self, player: Player) -> Difference | None:
+        for number, (action, step) in enumerate(zip(self._actions, self._steps, strict=True)):
+            found = player.play(action)
+            for part in ("decisions", "agent_trace", "sent", "state"):
+                if part not in step or part not in found:
+                    continue
+                where = f"step {number} ({action['do']}) {part}"
+                difference = _difference(where, _comparable(step[part]), _comparable(found[part]))
+                if difference is not None:
+                    return difference
+        return None
+
+
+class Player:
+    """Plays actions on an instance."""
+
+    def __init__(self, workflow: Json, decider: Decides) -> None:
+        self._workflow = workflow
+        self._decider = decider
+        self._instance: Instance | None = None
+
+    @property
+    def instance(self) -> Instance:
+        """The instance; there is one after `start`."""
+        assert self._instance is not None, "the first action must be `start`"
+        return self._instance
+
+    def play(self, action: Json) -> Json:
+        """Play one action; return what a step of a golden history records."""
+        at = action["at"]
+        found: dict[str, Json] = {}
+        match action["do"]:
+            case "start":
+                properties = copy.deepcopy(self._workflow["properties"])
+                name = self._workflow["name"]
+                self._instance, sent = Instance.start(name, name, properties, at=at)
+            case "deploy":
+                self._decider.deploy(action["methods"])
+                sent = self._pass_time(at)
+            case "restore":
+                self._instance = Instance(stored.decode(stored.encode(self.instance.state)))
+                self._decider.restored()
+                sent = self.instance.receive([m.Restore(at)], now=at)
+            case "decide":
+                sent = self._pass_time(at)
+                sent += self._decide(at, found)
+            case _:
+                sent = self._pass_time(at)
+                sent += self.instance.receive(_messages(action), now=at)
+        # The state is stored before anything is sent: what cannot be stored must show here.
+        found["sent"] = [job for each in sent if (job := _job(each)) is not None]
+        found["state"] = state_of(self.instance)
+        return found
+
+    def _pass_time(self, at: float) -> list[m.Outgoing]:
+        """End what is due before this moment: a timer does not wait for the next message."""
+        due = any(
+            wait.timestamp is not None and wait.timestamp < at for wait in self.instance.state.waits
+        )
+        return self.instance.receive([m.Tick(_just_before(at))], now=at) if due else []
+
+    def _decide(self, at: float, found: dict[str, Json]) -> list[m.Outgoing]:
+        if not self.instance.state.decision_ongoing:
+            return []
+        answer, trace = self._decider.decide(self.instance, at)
+        if trace is not None:
+            found["agent_trace"] = trace
+        if isinstance(answer, m.DecisionBroken):
+            status = "modified" if answer.modified else "failed"
+            found["decisions"] = {"status": status, "error": answer.error}
+        else:
+            assert isinstance(answer, m.Completed)
+            found["decisions"] = [_decision(decision) for decision in answer.decisions]
+        return self.instance.receive([answer], now=at)
+
+
+def _just_before(at: float) -> float:
+    return math.nextafter(at, -math.inf)
+
+
+def _messages(action: Json) -> list[m.Received]:
+    if action["do"] == "batch":
+        return [
+            _message(message, message.get("at", action["at"])) for message in action["messages"]
+        ]
+    return [_message(action, action["at"])]
+
+
+_MESSAGES: dict[str, Callable[[Json, float], m.Received]] = {
+    "event": lambda action, at: m.Event(at, action["name"], action.get("input")),
+    "started": lambda action, at: m.Started(at, action["work"], action.get("attempt")),
+    "succeeded": lambda action, at: m.Succeeded(at, action["work"], action.get("output")),
+    "failed": lambda action, at: m.Failed(at, action["work"], action["error"]),
+    "timeout": lambda action, at: m.TimedOut(at, action["work"]),
+    "retry": lambda action, at: m.Retry(at, action["work"]),
+    "tick": lambda _, at: m.Tick(at),
+    "pause": lambda _, at: m.Pause(at),
+    "resume": lambda _, at: m.Resume(at),
+    "kill": lambda _, at: m.Kill(at),
+}
+
+
+def _message(action: Json, at: float) -> m.Received:
+    make = _MESSAGES.get(action["do"])
+    if make is None:
+        raise ValueError(f"unknown action {action['do']!r}")
+    return make(action, at)
+
+
+def state_of(instance: Instance) -> Json:
+    """Return what is compared of a state."""
+    state = instance.state
+    return {
+        "branches": [_fields(branch, _BRANCH_FIELDS) for branch in state.branches],
+        "executions": list(state.executions),
+        "ongoing_index": state.ongoing_index,
+        "statuses": [_fields(status, _STATUS_FIELDS) for status in state.statuses],
+        "waits": [msgspec.to_builtins(wait) for wait in state.waits],
+        "properties": [msgspec.to_builtins(entry) for entry in state.properties],
+        "buffer": [msgspec.to_builtins(action) for action in state.buffer],
+        "decision_mode": str(state.decision_mode),
+        "decision_ongoing": state.decision_ongoing,
+    }
+
+
+def _fields(of: msgspec.Struct, names: tuple[str, ...]) -> dict[str, Json]:
+    values = ((name, getattr(of, name)) for name in names)
+    return {name: msgspec.to_builtins(value) for name, value in values if value is not UNSET}
+
+
+def _job(sent: m.Outgoing) -> Json:
+    """Return a message as golden histories show it; `None` for those that they do not show."""
+    match sent:
+        case m.DecisionJob():
+            return {
+                "job": "decision",
+                "ongoing_index": sent.ongoing_index,
+                "ongoing_executions": sent.ongoing_executions,
+            }
+        case m.WorkJob():
+            job = {
+                "job": str(sent.type),
+                "work": sent.work,
+                "name": sent.name,
+                "input": sent.input,
+                "timeout": sent.timeout,
+            }
+            return job | {"redelivery": True} if sent.redelivery else job
+        case m.Ended() if not sent.killed:
+            return {"job": "terminated", "output": sent.output}
+        case _:
+            return None
+
+
+def _decision(decision: m.Decision) -> Json:
+    match decision:
+        case m.ScheduleWork():
+            shown = {
+                "type": f"schedule_{decision.type}",
+                "branch_key": decision.branch_key,
+                "index": decision.index,
+                "position": decision.position,
+                "sync": decision.sync,
+                "task_name": decision.name,
+                "task_input": decision.input,
+                "task_timeout": decision.timeout,
+            }
+            if decision.type is WorkType.WAIT:
+                shown["event_name"] = decision.event
+                shown["task_timeout"] = _limit(decision)
+            return shown
+        case m.UpdateProperties():
+            return {
+                "type": "update_properties",
+                "key": decision.key,
+                "values": decision.values,
+            }
+        case m.SetOutput():
+            return {
+                "type": "set_output",
+                "branch_key": decision.branch_key,
+                "output": decision.output,
+            }
+        case _:
+            return msgspec.to_builtins(decision)
+
+
+def _limit(wait: WorkCall | m.ScheduleWork) -> Json:
+    if wait.duration is not None:
+        return {"duration": wait.duration}
+    return None if wait.timestamp is None else {"timestamp": wait.timestamp}
+
+
+def _call_body(work: WorkCall) -> Json:
+    body = {
+        "name": work.name,
+        "input": work.input,
+        "position": work.position,
+        "sync": work.sync,
+        "timeout": work.timeout,
+        "type": str(work.type),
+    }
+    if work.type is WorkType.WAIT:
+        body["event"] = work.event
+        body["timeout"] = _limit(work)
+    return body
+
+
+def _comparable(value: Json) -> Json:
+    """Return a value without what golden histories leave open."""
+    if type(value) is list:
+        return [_comparable(each) for each in value]
+    if type(value) is not dict:
+        return value
+    if value.get("type") == "schedule_wait":
+        # The index at which the code came to the wait has another origin in other implementations;
+        # what follows from it (`released_index`, the end of the wait) is compared.
+        value = {name: part for name, part in value.items() if name != "reached"}
+    if "branch_key" in value and value.get("kind") in ("failed", "modified"):
+        # The text of an error is for people.
+        return {"branch_key": value["branch_key"], "kind": value["kind"]}
+    return {name: _comparable(part) for name, part in value.items()}
+
+
+def _difference(where: str, expected: Json, found: Json) -> Difference | None:
+    """Return the innermost first difference."""
+    if type(expected) is dict and type(found) is dict:
+        for name in sorted({*expected, *found}):
+            if name not in expected or name not in found:
+                return Difference(
+                    f"{where} {name}", expected.get(name, "(absent)"), found.get(name, "(absent)")
+                )
+            difference = _difference(f"{where} {name}", expected[name], found[name])
+            if difference is not None:
+                return difference
+        return None
+    if type(expected) is list and type(found) is list and len(expected) == len(found):
+        for at, (one, other) in enumerate(zip(expected, found, strict=True)):
+            difference = _difference(f"{where}[{at}]", one, other)
+            if difference is not None:
+                return difference
+        return None
+    equal = expected == found and (type(expected) is bool) == (type(found) is bool)
+    return None if equal else Difference(where, expected, found)
+
+
+DECIDERS: dict[str, Callable[[Json], Decides]] = {
+    "scripted": lambda workflow: ScriptDecider(workflow["methods"]),
+    "live": LiveDecider,
+    "replayed": lambda workflow: LiveDecider(workflow, forget=True),
+}
+"""Whatever executes the branches, the history is the same."""
+
+
+def check_history(path: Path) -> str | None:
+    """Return the first difference of a history, with each way to execute its branches."""
+    for name, make in DECIDERS.items():
+        difference = GoldenWorkflow(path, make).check()
+        if difference is not None:
+            return f"{name}: {difference}"
+    return None
+
+
+def check_directory(directory: Path) -> tuple[int, list[str]]:
+    """Return how many histories of a directory pass, and what fails."""
+    passed, failures = 0, []
+    files = sorted(directory.glob("*.json"))
+    if not files:
+        raise FileNotFoundError(f"{directory} holds no golden files (*.json)")
+    for path in files:
+        try:
+            difference = check_history(path)
+        except json.JSONDecodeError as error:
+            failures.append(f"{path.name}: not JSON: {error}")
+        except KeyError as error:
+            failures.append(f"{path.name}: the field {error} is missing")
+        except Exception as error:  # noqa: BLE001 - one broken file must not hide the others
+            failures.append(f"{path.name}: {type(error).__name__}: {error}")
+        else:
+            if difference is None:
+                passed += 1
+            else:
+                failures.append(f"{path.name}: {difference}")
+    return passed, failures

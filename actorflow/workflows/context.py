@@ -1,0 +1,46 @@
+"""Which branch the code of this thread belongs to."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from actorflow.workflows.errors import NotInWorkflow
+
+if TYPE_CHECKING:
+    from actorflow.workflows.frame import Frame
+
+__all__ = ["current", "enter", "leave"]
+
+_here = threading.local()
+
+
+def enter(frame: Frame) -> None:
+    """Let the code of this thread belong to a frame until `leave`."""
+    _here.frame = frame
+
+
+def leave() -> None:
+    """Let the code of this thread belong to nothing."""
+    _here.frame = None
+
+
+def current(workflow: Any = None) -> Frame:
+    """Return the frame that runs in this thread.
+
+    Raises:
+        NotInWorkflow: there is none, or it runs another workflow.
+
+    """
+    frame: Frame | None = getattr(_here, "frame", None)
+    if frame is None:
+        raise NotInWorkflow(
+            "works are executed by methods of a running workflow, in the thread that runs them: "
+            "start the workflow on an engine, and call `execute` from `handle` or an `on_` method"
+        )
+    if workflow is not None and frame.workflow is not workflow:
+        raise NotInWorkflow(
+            f"{type(workflow).__name__} is not the workflow that runs here, which is "
+            f"{type(frame.workflow).__name__}: use its own `self`"
+        )
+    return frame

@@ -1,0 +1,87 @@
+"""The errors of workflows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.errors import ActorflowError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "BranchClosed",
+    "InvalidWork",
+    "InvalidWorkflow",
+    "MessageRefused",
+    "NotInWorkflow",
+    "WorkFailed",
+    "WorkflowModified",
+]
+
+
+class InvalidWorkflow(ActorflowError, TypeError):
+    """A class cannot be a workflow: it has no `handle`, or uses a reserved name."""
+
+
+class InvalidWork(ActorflowError, TypeError):
+    """Something that is not a work was given to `execute`, `dispatch` or `first`."""
+
+
+class MessageRefused(ActorflowError, ValueError):
+    """Something arrived at a workflow that is no message to one. It is a dead letter."""
+
+
+class NotInWorkflow(ActorflowError, RuntimeError):
+    """`execute` and its like were called outside of a branch of a running workflow."""
+
+
+class WorkflowModified(ActorflowError):
+    """The code of a running workflow does something else than what is recorded.
+
+    Nothing of the decision is kept. Deploy code that does what is recorded, then resume.
+    """
+
+    def __init__(
+        self, workflow: str, branch: str, position: str, recorded: str, found: str
+    ) -> None:
+        self.workflow = workflow
+        self.branch = branch
+        self.position = position
+        self.recorded = recorded
+        self.found = found
+        super().__init__(
+            f"the code of {workflow} was modified: {branch} at position {position} recorded "
+            f"{recorded}, and now does {found}; deploy code that does what is recorded (see "
+            "`patched`), then resume"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (
+            type(self),
+            (self.workflow, self.branch, self.position, self.recorded, self.found),
+        )
+
+
+class WorkFailed(ActorflowError):
+    """A work has failed for good, and `raises=True` asked to be told.
+
+    Without `raises=True` the branch stays where it is until the work is retried.
+    """
+
+    def __init__(self, work: str, name: str, error: Mapping[str, Any]) -> None:
+        self.work = work
+        self.name = name
+        self.error = dict(error)
+        text = f"{error.get('name', 'Error')}: {error.get('message', '')}".rstrip(": ")
+        super().__init__(f"{name} ({work}) failed with {text}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.work, self.name, self.error)
+
+
+class BranchClosed(BaseException):
+    """Unwinds a branch whose frame is given up; it is replayed when it is needed again.
+
+    Not an `Exception`, so that the workflow's own `except Exception` lets it pass.
+    """

@@ -1,0 +1,165 @@
+"""An event loop of one branch: no clock, no sockets, the same order of steps in every replay."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import events
+from collections import deque
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from actorflow.workflows.errors import NotInWorkflow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from contextvars import Context
+
+__all__ = ["BranchLoop", "branch_loop"]
+
+T = TypeVar("T")
+
+
+class _Task(asyncio.Task[T]):
+    """A task whose hash is its number: sets of tasks have the same order in every replay."""
+
+    def __init__(self, number: int, coroutine: Coroutine[Any, Any, T], **options: Any) -> None:
+        self._number = number
+        super().__init__(coroutine, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class _Future(asyncio.Future[T]):
+    """A future whose hash is its number: see `_Task`."""
+
+    def __init__(self, number: int, *, loop: asyncio.AbstractEventLoop) -> None:
+        self._number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class BranchLoop(asyncio.AbstractEventLoop):
+    """Runs what is ready, in order, and returns when nothing is.
+
+    Whatever would make the branch depend on something else than its history is refused: timers,
+    threads, sockets. One thread at a time uses it, but not always the same.
+    """
+
+    def __init__(self) -> None:
+        self._ready: deque[asyncio.Handle] = deque()
+        self._number = 0
+        self._running = False
+        self._closed = False
+        self.steps = 0
+        """How many callbacks it has run."""
+
+    def run_until_idle(self) -> None:
+        """Run all that is ready, and what becomes ready by that."""
+        before = events._get_running_loop()  # noqa: SLF001 - what loops are to call
+        events._set_running_loop(self)  # noqa: SLF001
+        self._running = True
+        try:
+            while self._ready:
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    self.steps += 1
+                    handle._run()  # noqa: SLF001 - the loop's part of a handle
+        finally:
+            self._running = False
+            events._set_running_loop(before)  # noqa: SLF001
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run a callback after those that are ready."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a new future."""
+        self._number += 1
+        return _Future(self._number, loop=self)
+
+    def create_task(
+        self, coro: Any, *, name: str | None = None, context: Context | None = None, **more: Any
+    ) -> asyncio.Task[Any]:
+        """Return a task that runs a coroutine in this loop."""
+        self._number += 1
+        options = more if context is None else {"context": context, **more}
+        return _Task(self._number, coro, loop=self, name=name, **options)
+
+    def is_running(self) -> bool:
+        """Return whether it runs something."""
+        return self._running
+
+    def is_closed(self) -> bool:
+        """Return whether it was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Drop what is ready."""
+        self._closed = True
+        self._ready.clear()
+
+    def get_debug(self) -> bool:
+        """Return that it does not debug."""
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Ignore what nobody retrieves: the end of the branch tells what failed."""
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *args: Any, context: Any = None
+    ) -> NoReturn:
+        """Refuse: time passes in waits."""
+        raise _no_timers()
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> NoReturn:
+        """Refuse: time passes in waits."""
+        raise _no_timers()
+
+    def time(self) -> NoReturn:
+        """Refuse: the time is what `self.now()` says."""
+        raise _no_timers()
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> NoReturn:
+        """Refuse: results of other threads are not recorded."""
+        raise _no_threads()
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Any, *args: Any
+    ) -> NoReturn:
+        """Refuse: results of other threads are not recorded."""
+        raise _no_threads()
+
+
+def branch_loop() -> BranchLoop:
+    """Return a new loop."""
+    # Abstract only to type checkers; what is left out raises NotImplementedError.
+    return BranchLoop()  # type: ignore[abstract]
+
+
+def _no_timers() -> NotInWorkflow:
+    return NotInWorkflow(
+        "timers of asyncio (sleep, timeout, wait_for) would be lost in a restart: "
+        "`await Wait(seconds=5)`, or use `afirst(work, Wait(seconds=5))` as a timeout"
+    )
+
+
+def _no_threads() -> NotInWorkflow:
+    return NotInWorkflow(
+        "what other threads do is not recorded: make the function a `@task` and await its call"
+    )

@@ -1,0 +1,262 @@
+"""What users call: start workflows, find them, register their code."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from actorflow.engine.errors import KindMismatch
+from actorflow.engine.identifiers import check_id
+from actorflow.runtime.errors import BadOption
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.workflows.decider import Decider
+from actorflow.workflows.errors import InvalidWorkflow
+from actorflow.workflows.properties import capture
+from actorflow.workflows.service.discovery import found_in
+from actorflow.workflows.service.dispatched import DispatchedKind
+from actorflow.workflows.service.handle import WorkflowHandle
+from actorflow.workflows.service.inbox import EventInbox
+from actorflow.workflows.service.incoming import start_body
+from actorflow.workflows.service.kind import WorkflowKind
+from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.service.tasks import tasker_of
+from actorflow.workflows.task import Task
+from actorflow.workflows.workflow import Workflow, workflow_name
+from behaviours.base import Base, Behaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from actorflow.engine.engine import Engine
+    from actorflow.engine.kind import Status
+
+__all__ = ["Workflows"]
+
+R = TypeVar("R")
+
+
+class Workflows:
+    """The workflows of an engine. Thread-safe.
+
+    Register classes before `engine.resume()`, or the first start: instances whose class is missing
+    wait for it, and so do works whose task is missing.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._core = engine.core
+        self._decider = Decider()
+        self._lock = threading.RLock()
+        self._kinds: dict[str, WorkflowKind] = {}
+        self._tasks: dict[str, Task[..., Any]] = {}
+        self._fronts: list[Any] = []
+        self._core.register(DispatchedKind())
+
+    # Registering.
+
+    def register(self, *code: type[Workflow[Any]] | Task[..., Any], inbox: Any = None) -> None:
+        """Make workflows and tasks known.
+
+        With a class come the tasks and workflows that its methods name, and the tasks of its
+        module. Registering something twice changes nothing. `start` registers the class as well.
+
+        Args:
+            *code: classes and tasks.
+            inbox: a behaviour in front of the events of all instances of the classes; a class or a
+                factory, because each instance gets its own.
+
+        Raises:
+            InvalidWorkflow: something is neither a class of a workflow nor a task.
+            BadOption: another class or task of that name is registered.
+
+        """
+        for each in code:
+            if isinstance(each, Task):
+                self._register_task(each)
+            elif _is_class(each):
+                self._register_class(each, _factory(inbox))
+            else:
+                raise InvalidWorkflow(
+                    f"{each!r:.80} is neither a workflow nor a task: register(Order, charge)"
+                )
+
+    def _register_class(
+        self, cls: type[Workflow[Any]], inbox: Callable[[], Any] | None = None
+    ) -> WorkflowKind:
+        name = workflow_name(cls)
+        with self._lock:
+            known = self._kinds.get(name)
+            if known is not None and known.cls is cls:
+                if inbox is not None:
+                    raise BadOption(
+                        f"{name} is registered already: register({name}, inbox=...) before it is "
+                        "started, or give start(..., inbox=...)"
+                    )
+                return known
+            if known is not None:
+                raise BadOption(
+                    f"there is a workflow {name!r} already, in {known.cls.__module__}: call the "
+                    f"one in {cls.__module__} something else"
+                )
+            kind = WorkflowKind(cls, self._decider, inbox=inbox)
+            self._kinds[name] = kind
+            tasks, classes = found_in(cls)
+            try:
+                for task in tasks:
+                    self._register_task(task)
+                for other in classes:
+                    self._register_class(other)
+                self._core.register(kind)
+            except BaseException:
+                del self._kinds[name]
+                raise
+            return kind
+
+    def _register_task(self, task: Task[..., Any]) -> None:
+        with self._lock:
+            known = self._tasks.get(task.name)
+            if known is task:
+                return
+            if known is not None:
+                raise BadOption(
+                    f"there is a task {task.name!r} already, in {known.function.__module__}: give "
+                    f"the one in {task.function.__module__} another name, as in @task(name='...')"
+                )
+            do, options, front = tasker_of(task, self._core.worker_clock)
+            self._core.board.register(check_id(task.name, "a task"), do, options)
+            self._tasks[task.name] = task
+            if front is not None:
+                self._fronts.append(front)
+
+    # Starting.
+
+    def start(
+        self,
+        workflow: Workflow[R],
+        *,
+        id: str | None = None,  # noqa: A002 - as for the other kinds
+        inbox: Any = None,
+    ) -> WorkflowHandle[R]:
+        """Start a workflow; return its handle once it is stored.
+
+        Args:
+            workflow: an object of its class; its attributes are the first properties.
+            id: only the first call with the same id starts an instance; another one changes
+                nothing and returns the same, as long as that is kept. Made if not given.
+            inbox: a behaviour in front of its events: how they accumulate while it decides. It is
+                not stored: after a restart, start it again with its id, or register the class with
+                one. A behaviour, its class, or a factory.
+
+        Raises:
+            NotStorable: a property is no plain data and has no declared type.
+            InvalidWorkflow: it is no workflow.
+            KindMismatch: the id is that of another kind of execution, or another workflow.
+
+        """
+        kind, name, body = self._begin(workflow, id, inbox)
+        done = ThreadTicket()
+        self._core.create(name, kind.name, body, done)
+        self._core.wait_for(done, None, workflow)
+        return WorkflowHandle(self._engine, kind, name)
+
+    async def astart(
+        self,
+        workflow: Workflow[R],
+        *,
+        id: str | None = None,  # noqa: A002 - as for the other kinds
+        inbox: Any = None,
+    ) -> WorkflowHandle[R]:
+        """Like `start`, from a task of any event loop."""
+        kind, name, body = self._begin(workflow, id, inbox)
+        done = AsyncTicket()
+        self._core.create(name, kind.name, body, done)
+        await self._core.await_for(done, None, workflow)
+        return WorkflowHandle(self._engine, kind, name)
+
+    def _begin(
+        self, workflow: Any, given: str | None, inbox: Any
+    ) -> tuple[WorkflowKind, str, dict[str, Any]]:
+        if not isinstance(workflow, Workflow):
+            raise InvalidWorkflow(f"{workflow!r:.80} is no workflow: start(Order('o-1'))")
+        self._core.refuse_if_closed()
+        name = check_id(
+            given or f"{workflow_name(type(workflow))}-{uuid.uuid4().hex}", "a workflow"
+        )
+        body = start_body(capture(workflow), inbox=inbox is not None)
+        factory = _factory(inbox)
+        kind = self._register_class(type(workflow))
+        if factory is not None:
+            kind.add_inbox(name, factory)
+        return kind, name, body
+
+    # Finding.
+
+    def get(self, cls: type[Workflow[R]], id: str) -> WorkflowHandle[R]:  # noqa: A002 - its id
+        """Return the handle of an instance that was started before.
+
+        Raises:
+            UnknownExecution: there is none of that id.
+            KindMismatch: it is of another class, or no workflow.
+
+        """
+        kind = self._register_class(cls)
+        row = self._core.row(id)
+        if row.kind != kind.name:
+            raise KindMismatch(f"execution {id!r} is of kind {row.kind!r}, not {kind.name!r}")
+        return WorkflowHandle(self._engine, kind, id)
+
+    def instances(
+        self, cls: type[Workflow[R]], *, status: Status | str | None = None
+    ) -> Iterator[WorkflowHandle[R]]:
+        """Yield the handles of all instances of a class, in the order of their ids."""
+        kind = self._register_class(cls)
+        for found in self._engine.executions(kind=kind.name, status=status):
+            yield WorkflowHandle(self._engine, kind, found.id)
+
+    def check(self, cls: type[Workflow[Any]], id: str) -> dict[str, Any] | None:  # noqa: A002
+        """Replay a stored instance with the code of a class; return the first difference, if any.
+
+        Nothing is changed. For tests that hold new code against recorded instances.
+        """
+        row = self._core.row(id)
+        kind = WorkflowKind(cls, self._decider)
+        if row.kind != kind_name(kind.workflow):
+            raise KindMismatch(f"execution {id!r} is of kind {row.kind!r}, not {kind.name!r}")
+        view = kind.view(row, self._core.store)
+        return None if view is None else self._decider.check(cls, view.state)
+
+    def close(self) -> None:
+        """Stop the threads that hold code, and what makes batches. After the engine is closed."""
+        self._decider.close()
+        for front in self._fronts:
+            front.worker.stop(drain=False, timeout=None)
+
+
+def _is_class(each: Any) -> bool:
+    return isinstance(each, type) and issubclass(each, Workflow)
+
+
+def _factory(inbox: Any) -> Callable[[], Any] | None:
+    """Return what makes the inbox each time that an instance comes to life.
+
+    Raises:
+        BadOption, BadBehaviour: it cannot be one.
+
+    """
+    if inbox is None:
+        return None
+    if isinstance(inbox, (Behaviour, Base)) or hasattr(inbox, "take"):
+        if isinstance(inbox, type):
+            EventInbox(inbox)
+            return inbox
+
+        def made() -> Any:
+            return copy.deepcopy(inbox)
+
+        EventInbox(made)
+        return made
+    EventInbox(inbox)
+    factory: Callable[[], Any] = inbox
+    return factory

@@ -1,0 +1,363 @@
+"""The handle of an instance."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from actorflow.engine import bodies
+from actorflow.engine.errors import ExecutionEnded, WaitTimeout
+from actorflow.engine.identifiers import check_id
+from actorflow.engine.kind import ENDED, Status
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.workflows.service.incoming import control_body, event_body
+from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.state import WorkType
+from actorflow.workflows.values import freeze
+from actorflow.workflows.workflow import read_result
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from actorflow.engine.engine import Engine
+    from actorflow.workflows.service.kind import WorkflowKind
+    from actorflow.workflows.service.view import WorkflowView
+
+__all__ = ["WorkflowHandle"]
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class WorkflowHandle(Generic[R_co]):
+    """An instance of a workflow on an engine. Thread-safe.
+
+    Verbs that begin with an `a` are for tasks of any event loop.
+    """
+
+    __slots__ = ("_core", "_engine", "_kind", "id")
+
+    def __init__(self, engine: Engine, kind: WorkflowKind, id: str) -> None:  # noqa: A002 - its id
+        self._engine = engine
+        self._core = engine.core
+        self._kind = kind
+        self.id = id
+
+    def __repr__(self) -> str:
+        return f"<handle of {self._kind.workflow} {self.id!r}>"
+
+    # Looking.
+
+    @property
+    def status(self) -> Status:
+        """Where it stands."""
+        return self._engine.execution(self.id).status
+
+    def result(self, timeout: float | None = None) -> R_co:
+        """Wait until it has ended; return what `handle` has returned.
+
+        Raises:
+            ExecutionFailed: its code raised or was modified, or it waits for a work that failed.
+                `failure` says why; it goes on after `resume` or `retry`.
+            Cancelled: it was cancelled.
+            WaitTimeout: not in time. It goes on.
+
+        """
+        found: R_co = read_result(self._kind.cls, self._engine.result(self.id, timeout))
+        return found
+
+    async def aresult(self, timeout: float | None = None) -> R_co:
+        """Like `result`."""
+        output = await self._engine.aresult(self.id, timeout)
+        found: R_co = read_result(self._kind.cls, output)
+        return found
+
+    def query(self) -> WorkflowView:
+        """Return its properties and its state as they were last committed, at any time."""
+        while True:
+            view: WorkflowView | None = self._engine.execution(self.id).view
+            if view is not None:
+                return view
+            self._next_commit(None)  # it is about to begin
+
+    def missing(self) -> list[str]:
+        """Return the tasks and workflows that it waits for and that nobody has registered."""
+        core = self._core
+        taskers, kinds = set(core.board.names()), set(core.kinds)
+        return sorted(
+            {
+                status.name
+                for status in self.query().running
+                if (
+                    kind_name(status.name) not in kinds
+                    if status.type is WorkType.FLOW
+                    else status.name not in taskers
+                )
+            }
+        )
+
+    def history(self) -> Iterator[dict[str, Any]]:
+        """Yield what has happened to it, oldest first."""
+        for record in self._engine.execution(self.id).history():
+            yield from record["entries"]
+
+    def follow(self, offset: int = 0, timeout: float | None = None) -> Iterator[Any]:
+        """Yield the values that it publishes, those before included, until it has ended.
+
+        Args:
+            offset: how many to leave out.
+            timeout: seconds that the next one may take.
+
+        Raises:
+            WaitTimeout: the next value does not come in time.
+
+        """
+        reader = _Reader(self._core.store, self.id)
+        while True:
+            ticket = ThreadTicket()
+            try:
+                ended = self._watch(ticket)
+                for entry in reader.read():
+                    if entry.get("type") == "published":
+                        if offset == 0:
+                            yield entry["value"]
+                        offset -= offset > 0
+                if ended:
+                    return
+                if not ticket.wait(timeout):
+                    raise WaitTimeout(f"{self!r} has published nothing for {timeout} s")
+                if ticket.error is not None:
+                    raise ticket.error
+            finally:
+                self._forget(ticket)
+
+    async def afollow(self, offset: int = 0, timeout: float | None = None) -> AsyncIterator[Any]:
+        """Like `follow`."""
+        reader = _Reader(self._core.store, self.id)
+        while True:
+            ticket = AsyncTicket()
+            try:
+                ended = self._watch(ticket)
+                for entry in reader.read():
+                    if entry.get("type") == "published":
+                        if offset == 0:
+                            yield entry["value"]
+                        offset -= offset > 0
+                if ended:
+                    return
+                if not await ticket.wait(timeout):
+                    raise WaitTimeout(f"{self!r} has published nothing for {timeout} s")
+            finally:
+                self._forget(ticket)
+
+    # Events.
+
+    def send(self, event: Any, /, *, id: str | None = None, **data: Any) -> None:  # noqa: A002
+        """Send an event; return when it is stored.
+
+        Args:
+            event: its name, with its data as keyword arguments; or an object (a dataclass, a
+                msgspec struct), whose class names the event.
+            id: only the first event with the same id counts, for a week.
+            **data: what `event.data` is then.
+
+        Raises:
+            ExecutionEnded: it has ended.
+            Rejected: the behaviour in front of it refuses the event.
+            NotStorable: the data is no plain data.
+
+        """
+        name, given = _event(event, data)
+        self._engine.send(self.id, event_body(name, given), key=self._key(id))
+
+    async def asend(self, event: Any, /, *, id: str | None = None, **data: Any) -> None:  # noqa: A002
+        """Like `send`."""
+        name, given = _event(event, data)
+        await self._engine.asend(self.id, event_body(name, given), key=self._key(id))
+
+    def ask(
+        self,
+        event: Any,
+        /,
+        *,
+        id: str | None = None,  # noqa: A002 - as for send
+        timeout: float | None = None,
+        **data: Any,
+    ) -> Any:
+        """Send an event; return what `on_event` has returned for it, once that is committed.
+
+        Args:
+            event: as for `send`.
+            id: the same question with the same id is answered once, and gets the same answer.
+            timeout: seconds.
+            **data: as for `send`.
+
+        Raises:
+            ExecutionFailed: the code raised.
+            ExecutionEnded: it has ended without an answer.
+            WaitTimeout: not in time; it may be answered yet.
+
+        """
+        name, given = _event(event, data)
+        asked = uuid.uuid4().hex if id is None else check_id(id, "an event")
+        reader = _Reader(self._core.store, self.id)
+        self._engine.send(self.id, event_body(name, given, asked), key=self._key(asked))
+        end = None if timeout is None else monotonic() + timeout
+        while True:
+            ticket = ThreadTicket()
+            try:
+                ended = self._watch(ticket)
+                for entry in reader.read():
+                    if entry.get("type") == "answer" and entry["id"] == asked:
+                        return entry["output"]
+                self._refuse_if_over(ended=ended)
+                left = None if end is None else max(end - monotonic(), 0.0)
+                if not ticket.wait(left):
+                    raise WaitTimeout(f"{self!r} has not answered {name!r} within {timeout} s")
+                if ticket.error is not None:
+                    raise ticket.error
+            finally:
+                self._forget(ticket)
+
+    async def aask(
+        self,
+        event: Any,
+        /,
+        *,
+        id: str | None = None,  # noqa: A002 - as for send
+        timeout: float | None = None,
+        **data: Any,
+    ) -> Any:
+        """Like `ask`."""
+        return await asyncio.to_thread(self.ask, event, id=id, timeout=timeout, **data)
+
+    def _key(self, id_: str | None) -> str | None:
+        return None if id_ is None else f"{self.id}/{check_id(id_, 'an event')}"
+
+    def _refuse_if_over(self, *, ended: bool) -> None:
+        if ended:
+            raise ExecutionEnded(f"{self!r} has ended without an answer")
+        found = self._engine.execution(self.id)
+        if found.status == Status.FAILED and found.failure is not None:
+            view = found.view
+            if view is not None and view.error is not None:
+                _ = found.result  # raises
+
+    # Steering.
+
+    def pause(self) -> None:
+        """Take no new decisions until `resume`; what happens meanwhile is kept."""
+        self._do("pause")
+
+    def resume(self) -> None:
+        """Go on after a pause, or after an error in the code, with the code that is there now."""
+        self._do("resume")
+
+    def retry(self, work: str | None = None) -> None:
+        """Do a work again that has failed: one of `query().failed`, or all of these."""
+        self._do("retry", work)
+
+    def cancel(self, work: str | None = None) -> bool:
+        """End it, or fail one of its works; return whether it was still there.
+
+        It has ended when this returns. Its sub-workflows are cancelled, too, its tasks are told,
+        and those in other processes are killed.
+        """
+        try:
+            self._do("kill" if work is None else "cancel", work)
+        except ExecutionEnded:
+            return False
+        return True
+
+    def kill(self) -> bool:
+        """End it whatever its code does; return whether it was still there.
+
+        Unlike `cancel`, it needs no code: a decision that is being taken is thrown away, and
+        sub-workflows go on.
+        """
+        done = ThreadTicket()
+        self._core.refuse_if_closed()
+        self._core.ending.end(self.id, done)
+        return bool(self._core.wait_for(done, None, self.id))
+
+    async def apause(self) -> None:
+        """Like `pause`."""
+        await asyncio.to_thread(self.pause)
+
+    async def aresume(self) -> None:
+        """Like `resume`."""
+        await asyncio.to_thread(self.resume)
+
+    async def aretry(self, work: str | None = None) -> None:
+        """Like `retry`."""
+        await asyncio.to_thread(self.retry, work)
+
+    async def acancel(self, work: str | None = None) -> bool:
+        """Like `cancel`."""
+        return await asyncio.to_thread(self.cancel, work)
+
+    async def akill(self) -> bool:
+        """Like `kill`."""
+        return await asyncio.to_thread(self.kill)
+
+    def _do(self, verb: str, work: str | None = None) -> None:
+        """Send a control; return when what it led to is committed."""
+        processed = ThreadTicket()
+        body = control_body(verb, work)
+        self._core.row(self.id)
+        self._core.append(self.id, None, (body,), processed=processed)
+        self._core.wait_for(processed, None, body)
+
+    # Waiting for commits.
+
+    def _watch(self, ticket: Any) -> bool:
+        """Have a ticket resolved after the next commit; return whether it has ended."""
+        core = self._core
+        core.refuse_if_closed()
+        core.resume()
+        self._kind.waiters.add(self.id, ticket)
+        core.watchers.add(self.id, ticket)  # it hears of the end, and of the engine's
+        return core.row(self.id).status in ENDED
+
+    def _next_commit(self, timeout: float | None) -> None:
+        ticket = ThreadTicket()
+        try:
+            self._watch(ticket)
+            if self._core.row(self.id).state is None:
+                ticket.wait(timeout)
+        finally:
+            self._forget(ticket)
+
+    def _forget(self, ticket: Any) -> None:
+        self._kind.waiters.remove(self.id, ticket)
+        self._core.watchers.remove(self.id, ticket)
+
+
+class _Reader:
+    """Reads the history of an execution, on from where it was."""
+
+    def __init__(self, store: Any, execution: str) -> None:
+        self._store = store
+        self._execution = execution
+        self._cursor: Any = None
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Yield the entries that are new."""
+        while True:
+            page = self._store.history(self._execution, after=self._cursor)
+            for row in page.rows:
+                self._cursor = row.id
+                yield from bodies.decode(row.body)["entries"]
+            if page.after is None:
+                return
+
+
+def _event(event: Any, data: dict[str, Any]) -> tuple[str, Any]:
+    if isinstance(event, str):
+        return event, freeze(data, Any, f"the data of the event {event!r}")
+    cls = type(event)
+    if data:
+        msg = f"{event!r:.80} has its own data: leave out {', '.join(data)}"
+        raise TypeError(msg)
+    return cls.__name__, freeze(event, cls, f"the event {cls.__name__}")

@@ -1,0 +1,133 @@
+"""The inbox of an instance whose user has put a behaviour in front of its events.
+
+Only events go through that behaviour. Answers of tasks, timers and controls never wait for it, are
+never dropped, and never merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.errors import BadOption
+from actorflow.workflows.service.incoming import event_of
+from behaviours.base import Behaviour, Item, Reason, adapt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from behaviours.base import Fate, Refusal, Tally
+
+__all__ = ["EventInbox"]
+
+
+class EventInbox(Behaviour):
+    """A queue for all that is no event, beside a behaviour for events.
+
+    Args:
+        inner: a behaviour of `Event`s: a class or a factory.
+
+    """
+
+    __slots__ = ("_inner", "_others", "_ripe", "_tickets", "traits")
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self._inner = adapt(inner)
+        given = self._inner.traits
+        if given.blocks:
+            raise BadOption(
+                "inbox: when_full='block' makes senders wait, but events are stored before they "
+                "are accumulated; use 'reject', 'drop_oldest' or 'drop_newest'"
+            )
+        self.traits = replace(given, divisible=False, ordered=False, trackable=True)
+        self._others: list[Any] = []
+        self._ripe = not given.timed
+        self._tickets: dict[int, Item] = {}
+        """Of a behaviour that cannot hold items itself: the item of each event it holds."""
+
+    def __repr__(self) -> str:
+        return f"EventInbox({self._inner!r})"
+
+    def __len__(self) -> int:
+        return len(self._others) + len(self._inner)
+
+    def add(self, message: Any) -> None:
+        """Accumulate one envelope. Costs what the inner behaviour costs."""
+        wrapped = type(message) is Item
+        event = event_of(message.message if wrapped else message)
+        if event is None:
+            self._others.append(message)
+        elif not wrapped:
+            self._inner.add(event)
+        elif self._inner.traits.trackable:
+            self._inner.add(Item(event, message.tickets, message.born))
+        else:
+            self._inner.add(event)
+            self._tickets[id(event)] = Item(event, message.tickets, message.born)
+
+    def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
+        """Accumulate many envelopes that arrived at these times."""
+        return Behaviour.extend_at(self, messages, times)
+
+    def take(self, limit: int | None = None) -> Any:
+        """Hand over all that is no event, and the events that may leave."""
+        batch, self._others = self._others, []
+        if len(self._inner) and self._ripe:
+            payload = self._inner.take()
+            events = payload if type(payload) is list else [payload]
+            batch += events if self._inner.traits.trackable else self._wrapped(events)
+        return batch
+
+    def _wrapped(self, events: list[Any]) -> list[Any]:
+        """Return events with the tickets of those that they were."""
+        tickets = self._tickets
+        found = [tickets.pop(id(each)) if id(each) in tickets else each for each in events]
+        if not len(self._inner) and tickets and found:
+            # What has been made of several leaves with the first.
+            given = found[0] if type(found[0]) is Item else Item(found[0])
+            rest = tuple(ticket for item in tickets.values() for ticket in item.tickets)
+            found[0] = Item(given.message, (*given.tickets, *rest), given.born)
+            tickets.clear()
+        return found
+
+    def reason(self) -> Reason:
+        """Return why the events left."""
+        return self._inner.reason()
+
+    def grows(self, message: Any) -> bool:
+        """Return whether an envelope makes it longer."""
+        event = event_of(message)
+        return event is None or self._inner.grows(event)
+
+    def ready_at(self, now: float) -> float:
+        """Pass the time on; what is no event may leave at once."""
+        inner = self._inner.ready_at(now)
+        self._ripe = inner <= now
+        return now if self._others else inner
+
+    def track(self, gone: list[tuple[Item, Fate]]) -> None:
+        """Allow envelopes to come wrapped in `Item`."""
+        self.gone = gone
+        if self._inner.traits.trackable:
+            self._inner.track(gone)
+
+    def forget(self, dead: Callable[[Any], bool]) -> Sequence[Any]:
+        """Forget nothing here: the inner behaviour knows how old its events may grow."""
+        return ()
+
+    def purge(self) -> None:
+        """Let the inner behaviour forget what has grown too old."""
+        self._inner.purge()
+
+    def observe(self, size: int, took: float) -> None:
+        """Pass on how long the run took."""
+        self._inner.observe(size, took)
+
+    def flush(self) -> None:
+        """Let the inner behaviour stop waiting for more."""
+        self._inner.flush()
+
+    def tally(self) -> Tally:
+        """Return the counts of the inner behaviour."""
+        return self._inner.tally()

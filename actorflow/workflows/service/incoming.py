@@ -1,0 +1,247 @@
+"""What arrives at an execution, as what its instance receives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from actorflow.engine.envelopes import ChildEnded, Message, TaskEnded, TaskStarted, TimerFired
+from actorflow.workflows import messages as m
+from actorflow.workflows.errors import MessageRefused
+from actorflow.workflows.service.names import work_of
+from actorflow.workflows.state import WorkState, WorkType
+from actorflow.workflows.wait import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actorflow.engine.envelopes import Failure
+    from actorflow.workflows.instance import Instance
+
+__all__ = [
+    "GO_ON",
+    "Incoming",
+    "Start",
+    "control_body",
+    "event_body",
+    "event_of",
+    "read_batch",
+    "start_body",
+]
+
+GO_ON = {"do": "go on"}
+"""A message to itself: a decision is left to be taken."""
+
+_CONTROLS: dict[str, Callable[[float], m.Received]] = {
+    "pause": m.Pause,
+    "resume": m.Resume,
+    "kill": m.Kill,
+}
+_ON_WORKS = ("retry", "cancel")
+
+
+def start_body(properties: dict[str, Any], *, inbox: bool = False) -> dict[str, Any]:
+    """Return the first message to an execution."""
+    start: dict[str, Any] = {"properties": properties}
+    if inbox:
+        start["inbox"] = True
+    return {"start": start}
+
+
+def event_body(name: str, data: Any, asked: str | None = None) -> dict[str, Any]:
+    """Return the message that an event is; `asked` names the answer that somebody waits for."""
+    body = {"event": name, "data": data}
+    if asked is not None:
+        body["id"] = asked
+    return body
+
+
+def control_body(verb: str, work: str | None = None) -> dict[str, Any]:
+    """Return the message that steers an instance."""
+    return {"do": verb} if work is None else {"do": verb, "work": work}
+
+
+class SentEvent(Event, frozen=True):
+    """An event on its way to an instance, as behaviours of inboxes see it."""
+
+    at: float | None = None
+    asked: str | None = None
+
+
+def event_of(envelope: Any) -> SentEvent | None:
+    """Return the event that an envelope is, if it is one."""
+    if type(envelope) is not Message or type(envelope.body) is not dict:
+        return None
+    body = envelope.body
+    if type(body.get("event")) is not str:
+        return None
+    return SentEvent(body["event"], body.get("data"), envelope.at, body.get("id"))
+
+
+@dataclass(slots=True)
+class Start:
+    """How an instance begins."""
+
+    at: float
+    properties: dict[str, Any]
+    inbox: bool = False
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A batch, read."""
+
+    start: Start | None = None
+    received: list[m.Received] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    """Works that somebody wants stopped."""
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    """For the history."""
+
+
+def read_batch(
+    execution: str, instance: Instance | None, batch: Sequence[Any], now: float
+) -> Incoming:
+    """Return what an instance receives.
+
+    Args:
+        execution: its id.
+        instance: `None` if it has not begun.
+        batch: envelopes, and events from an inbox.
+        now: when an event happened that an inbox has made of others.
+
+    Raises:
+        MessageRefused: one of them is no message to a workflow.
+
+    """
+    found = Incoming()
+    for each in batch:
+        _read(execution, instance, each, now, found)
+    if any(isinstance(each, Event) for each in batch):
+        found.received = _in_order(found.received)
+    return found
+
+
+def _in_order(received: list[m.Received]) -> list[m.Received]:
+    """Return what came through an inbox, by time; events in the order that the inbox gives them.
+
+    A behaviour may have held events back, or changed their order.
+    """
+    latest = -inf
+    ordered: list[m.Received] = []
+    for each in received:
+        if isinstance(each, m.Event):
+            latest = max(latest, each.at)
+            ordered.append(msgspec.structs.replace(each, at=latest))
+        else:
+            ordered.append(each)
+    return sorted(ordered, key=lambda each: each.at)
+
+
+def _read(
+    execution: str, instance: Instance | None, each: Any, now: float, found: Incoming
+) -> None:
+    match each:
+        case Event():
+            found.received.append(_event(each, now))
+        case Message():
+            _message(instance, each, found)
+        case TimerFired():
+            found.received.append(_fired(each))
+        case TaskStarted():
+            found.received.append(m.Started(each.at, work_of(execution, each.task)))
+        case TaskEnded():
+            found.received.append(_task_ended(work_of(execution, each.task), each))
+        case ChildEnded():
+            _child(execution, instance, each, found)
+        case _:
+            raise MessageRefused(f"{each!r:.100} refused: an inbox must hand over events")
+
+
+def _fired(fired: TimerFired) -> m.Received:
+    if fired.timer.startswith("timeout:"):
+        return m.TimedOut(fired.due, fired.timer.removeprefix("timeout:"))
+    return m.Tick(max(fired.at, fired.due))
+
+
+def _task_ended(work: str, ended: TaskEnded) -> m.Received:
+    if ended.ok:
+        return m.Succeeded(ended.at, work, ended.value)
+    return m.Failed(ended.at, work, _error(ended.error, ended.outcome))
+
+
+def _event(event: Event, now: float) -> m.Event:
+    if isinstance(event, SentEvent):
+        asked = UNSET if event.asked is None else event.asked
+        return m.Event(now if event.at is None else event.at, event.name, event.data, asked)
+    return m.Event(now, event.name, event.data)
+
+
+def _message(instance: Instance | None, message: Message, found: Incoming) -> None:
+    event = event_of(message)
+    body = message.body
+    verb = body.get("do") if type(body) is dict else None
+    if event is not None:
+        found.received.append(_event(event, message.at))
+    elif type(body) is dict and type(body.get("start")) is dict:
+        if instance is None and found.start is None:
+            given = body["start"]
+            found.start = Start(message.at, given["properties"], bool(given.get("inbox")))
+    elif verb in _CONTROLS:
+        found.received.append(_CONTROLS[verb](message.at))
+        found.notes.append({"type": verb, "at": message.at})
+    elif verb in _ON_WORKS:
+        _on_works(instance, verb, body.get("work"), message.at, found)
+    elif verb != GO_ON["do"]:
+        raise MessageRefused(
+            f"{body!r:.100} refused: a message to a workflow is an event or a verb, such as "
+            "{'event': 'paid', 'data': {}}; use the methods of its handle"
+        )
+
+
+def _on_works(instance: Instance | None, verb: str, work: Any, at: float, found: Incoming) -> None:
+    statuses = [] if instance is None else instance.state.statuses
+    if verb == "retry":
+        works = [
+            status.work
+            for status in statuses
+            if status.status is WorkState.FAILED and work in (None, status.work)
+        ]
+        found.received += [m.Retry(at, each) for each in works]
+    else:
+        works = [
+            status.work
+            for status in statuses
+            if status.status is WorkState.SCHEDULED
+            and status.work == work
+            and status.type is not WorkType.WAIT
+        ]
+        error = {"name": "Cancelled", "message": "somebody has cancelled it"}
+        found.received += [m.Failed(at, each, error) for each in works]
+        found.cancelled += works
+    found.notes.append({"type": verb, "at": at, "works": works})
+
+
+def _child(execution: str, instance: Instance | None, ended: ChildEnded, found: Incoming) -> None:
+    work = work_of(execution, ended.child)
+    status = None if instance is None else instance.status(work)
+    if ended.status == "done":
+        found.received.append(m.Succeeded(ended.at, work, ended.result))
+    elif ended.status == "failed" and status is not None and status.type is WorkType.FLOW:
+        # It can be resumed, so it has not ended.
+        found.notes.append({"type": "child failed", "at": ended.at, "work": work})
+    else:
+        found.received.append(m.Failed(ended.at, work, _error(ended.error, ended.status)))
+
+
+def _error(error: Failure | None, outcome: str) -> dict[str, Any]:
+    if error is None:
+        return {"name": "Cancelled" if outcome == "cancelled" else outcome, "message": ""}
+    described = {"name": error.type, "message": error.message}
+    if error.traceback:
+        described["stacktrace"] = error.traceback
+    return described

@@ -1,0 +1,371 @@
+"""Workflows as a kind of execution: one kind for each class, so that instances wait for its code.
+
+Between two runs an execution is its bytes, and the instance that they stand for while it is in
+memory. A run may be thrown away: then the next one begins with the bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from actorflow.engine.execution.watching import Waiters
+from actorflow.engine.kind import Options
+from actorflow.runtime.log import log
+from actorflow.workflows import messages as m
+from actorflow.workflows.errors import MessageRefused
+from actorflow.workflows.instance import Instance
+from actorflow.workflows.service.inbox import EventInbox
+from actorflow.workflows.service.incoming import control_body, read_batch
+from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.service.outgoing import outcome_of
+from actorflow.workflows.service.view import WorkflowView
+from actorflow.workflows.state import BROKEN_MODES, InstanceState, WorkStatus, WorkType
+from actorflow.workflows.workflow import Workflow, workflow_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actorflow.engine.kind import Context, Outcome
+    from actorflow.engine.stores.protocol import Change, ExecutionRow, Store
+    from actorflow.workflows.decider import Decider
+    from actorflow.workflows.service.incoming import Incoming, Start
+
+__all__ = ["FRAMES", "StoredInstance", "WorkflowKind", "WorkflowState"]
+
+FRAMES = 1_000
+"""Instances of one class whose code stays in memory between decisions."""
+
+
+class StoredInstance(Struct, omit_defaults=True):
+    """All that is stored of an execution."""
+
+    instance: InstanceState
+    tags: dict[str, Any] = {}
+    inbox: bool = False
+    """Whether it was started with a behaviour of its own in front of its events."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(StoredInstance).decode
+
+
+class WorkflowState:
+    """An execution between two runs."""
+
+    __slots__ = ("data", "frames", "instance", "stored")
+
+    def __init__(self, data: bytes | None) -> None:
+        self.data = data
+        self.stored: StoredInstance | None = None
+        self.instance: Instance | None = None
+        self.frames: object = None
+        """What the frames are kept under that have come exactly as far as this."""
+
+    def take(self) -> tuple[StoredInstance | None, Instance | None]:
+        """Return the instance, to be changed; whoever is next reads the bytes."""
+        stored, instance = self.stored, self.instance
+        self.stored = self.instance = None
+        if stored is None and self.data is not None:
+            stored = _decode(self.data)
+            instance = Instance(stored.instance)
+        return stored, instance
+
+
+class WorkflowKind:
+    """Runs the instances of one class. Its methods run in whatever thread the engine has.
+
+    Args:
+        cls: the class.
+        decider: takes the decisions; several kinds may share it.
+        inbox: a factory of behaviours for the events of those instances that have none.
+
+    """
+
+    version = 1
+
+    def __init__(
+        self,
+        cls: type[Workflow[Any]],
+        decider: Decider,
+        *,
+        inbox: Callable[[], Any] | None = None,
+    ) -> None:
+        self.cls = cls
+        self.workflow = workflow_name(cls)
+        self.name = kind_name(self.workflow)
+        self.waiters = Waiters()
+        """Callers that wait for something inside an execution."""
+        self._decider = decider
+        self._inbox = inbox
+        self._inboxes: dict[str, Callable[[], Any]] = {}
+        self._lock = threading.Lock()
+        self._frames: OrderedDict[str, object] = OrderedDict()
+        self._wants_start = cls.on_start is not Workflow.on_start
+
+    def __repr__(self) -> str:
+        return f"<kind {self.name}>"
+
+    # The inbox.
+
+    def add_inbox(self, execution: str, inbox: Callable[[], Any]) -> None:
+        """Put a behaviour in front of the events of one instance."""
+        self._inboxes[execution] = inbox
+
+    def quick(self, execution: str) -> bool:
+        """Return whether no code of a user runs in its inbox."""
+        return self._inbox is None and execution not in self._inboxes
+
+    def options(self, execution: str) -> Options:
+        """Return the inbox: a queue, or the behaviour that was chosen for events."""
+        inbox = self._inboxes.get(execution, self._inbox)
+        return Options() if inbox is None else Options(behaviour=EventInbox(inbox))
+
+    # States.
+
+    def decode(self, data: bytes | None) -> WorkflowState:
+        """Return a state; its bytes are decoded when they are needed."""
+        return WorkflowState(data)
+
+    def encode(self, state: WorkflowState) -> bytes:
+        """Return the bytes of a state. O(1): the run made them."""
+        if state.data is None:
+            msg = "an execution that never ran has no bytes"
+            raise ValueError(msg)
+        return state.data
+
+    def view(self, row: ExecutionRow, _store: Store) -> WorkflowView | None:
+        """Return the state of the instance, for people and programs that look."""
+        if row.state is None:
+            return None
+        stored = _decode(row.state)
+        return WorkflowView(stored.instance, stored.tags, killed=row.status == "cancelled")
+
+    def cancel(self, target: Any) -> dict[str, Any]:
+        """Return the message that ends an instance, or stops the work that `target` names."""
+        return control_body("kill") if target is None else control_body("cancel", str(target))
+
+    @property
+    def committed(self) -> Callable[[Change], None] | None:
+        """What to call after each commit: nothing while nobody waits inside an execution."""
+        return self.waiters.tell if self.waiters else None
+
+    # Running.
+
+    def run(self, context: Context, state: WorkflowState, batch: Sequence[Any]) -> Outcome:
+        """Let the instance receive a batch, and take its decisions until there is none."""
+        stored, instance = state.take()
+        self._claim_frames(context.id, state)
+        incoming = read_batch(context.id, instance, batch, context.now)
+        run = _Run(self.cls, context, self._tells_start)
+        if instance is None or stored is None:
+            stored = run.begin(incoming.start, self.workflow)
+        else:
+            run.go_on(instance)
+            if stored.inbox and self.quick(context.id):
+                self._warn_of_inbox(context.id)
+        run.receive(incoming)
+        run.decide(self._decider)
+        instance = run.instance
+        stored.tags |= run.tags
+        outcome = outcome_of(instance, run.sent, incoming.cancelled, self._tells_start)
+        entry = {"at": context.now, "entries": run.history}
+        outcome.history.append(msgspec.Raw(_encode(entry)))
+        after = outcome.state = WorkflowState(_encode(stored))
+        after.stored, after.instance = stored, instance
+        self._keep_frames(context.id, after, ended=instance.state.ended)
+        return outcome
+
+    def _tells_start(self, status: WorkStatus) -> bool:
+        """Return whether the instance wants to know when a task or child starts."""
+        return self._wants_start or status.timeout is not None
+
+    def _warn_of_inbox(self, execution: str) -> None:
+        log.warning(
+            "a workflow was started with inbox=, which is not stored: register(..., inbox=) its "
+            "class with one, or start it again with its id and its inbox",
+            execution=execution,
+        )
+        self._inboxes.setdefault(execution, _no_inbox)
+
+    # Frames. They are only good for the state that they have led to.
+
+    def _claim_frames(self, execution: str, state: WorkflowState) -> None:
+        with self._lock:
+            held = self._frames.pop(execution, None)
+        if held is None or held is not state.frames:
+            self._decider.forget(execution)
+
+    def _keep_frames(self, execution: str, state: WorkflowState, *, ended: bool) -> None:
+        if ended:
+            self._decider.forget(execution)
+            return
+        state.frames = object()
+        with self._lock:
+            self._frames[execution] = state.frames
+            if len(self._frames) > FRAMES:
+                # Under the lock, so that no run of that one begins meanwhile.
+                oldest, _ = self._frames.popitem(last=False)
+                self._decider.forget(oldest)
+
+
+def _no_inbox() -> Any:
+    """Stand for the inbox of an instance that has lost it."""
+    from behaviours import Queue  # noqa: PLC0415 - rare
+
+    return Queue()
+
+
+class _Run:
+    """One run: the messages of the batch, then decisions."""
+
+    def __init__(
+        self,
+        cls: type[Workflow[Any]],
+        context: Context,
+        tells_start: Callable[[WorkStatus], bool],
+    ) -> None:
+        self.instance: Instance
+        self.sent: list[m.Outgoing] = []
+        self.history: list[dict[str, Any]] = []
+        self.tags: dict[str, Any] = {}
+        self._cls = cls
+        self._context = context
+        self._tells_start = tells_start
+        self._branches = 0
+        self._works = 0
+        self._index = 0
+
+    def begin(self, start: Start | None, workflow: str) -> StoredInstance:
+        """Begin an instance."""
+        if start is None:
+            raise MessageRefused(
+                f"{self._context.id!r} has not been started: use engine.start({workflow}(...))"
+            )
+        self.instance, sent = Instance.start(
+            self._context.id, workflow, start.properties, at=start.at
+        )
+        self.history.append({"type": "start", "at": start.at, "properties": start.properties})
+        self._note(sent)
+        return StoredInstance(self.instance.state, inbox=start.inbox)
+
+    def go_on(self, instance: Instance) -> None:
+        """Go on with an instance."""
+        self.instance = instance
+        state = instance.state
+        self._branches, self._works = len(state.branches), len(state.statuses)
+        self._index = len(state.executions)
+        if state.decision_ongoing:
+            self._index = state.ongoing_index or 0
+
+    def receive(self, incoming: Incoming) -> None:
+        """Take what has arrived."""
+        received = list(incoming.received)
+        for each in incoming.received:
+            if isinstance(each, m.Retry):
+                received += self._starts((each.work,))
+        self.history += incoming.notes
+        if received:
+            self._receive(received)
+
+    def decide(self, decider: Decider) -> None:
+        """Take decisions until there are none, or the budget is used up."""
+        context, instance = self._context, self.instance
+        taken = 0
+        while instance.state.decision_ongoing and (taken == 0 or context.keep_going()):
+            answer = decider.decide(self._cls, instance, at=context.now)
+            taken += 1
+            if isinstance(answer, m.DecisionBroken):
+                self._note_broken(answer)
+                self._receive([answer])
+            else:
+                self._receive([answer, *self._children_begun(answer)])
+        if instance.state.decision_mode not in BROKEN_MODES and not instance.state.decision_ongoing:
+            self._answer()
+
+    def _receive(self, received: list[m.Received]) -> None:
+        self._note(self.instance.receive(received, now=self._context.now))
+
+    def _children_begun(self, answer: m.Received) -> list[m.Received]:
+        """Return the starts of works that nobody else tells of: they begin with the commit."""
+        decisions = answer.decisions if isinstance(answer, m.Completed) else []
+        return [
+            m.Started(self._context.now, each.work)
+            for each in decisions
+            if isinstance(each, m.ScheduleWork)
+            and each.type is not WorkType.WAIT
+            and (each.type is WorkType.FLOW or not each.sync)
+            and (self._cls.on_start is not Workflow.on_start or each.timeout is not None)
+        ]
+
+    def _starts(self, works: Sequence[str]) -> list[m.Received]:
+        found = [self.instance.status(work) for work in works]
+        return [
+            m.Started(self._context.now, status.work)
+            for status in found
+            if status is not None
+            and (status.type is WorkType.FLOW or not status.sync)
+            and self._tells_start(status)
+        ]
+
+    # The history.
+
+    def _note(self, sent: list[m.Outgoing]) -> None:
+        self.sent += sent
+        state = self.instance.state
+        for status in state.statuses[self._works :]:
+            self.history.append(
+                {
+                    "type": "scheduled",
+                    "at": self._context.now,
+                    "work": status.work,
+                    "kind": str(status.type),
+                    "name": status.name,
+                    "input": status.input,
+                    "sync": status.sync,
+                }
+            )
+        for key in range(self._branches, len(state.branches)):
+            branch = msgspec.to_builtins(state.branches[key], builtin_types=(bytes,))
+            for name in ("task_input", "start_index"):
+                branch.pop(name, None)
+            self.history.append({"branch": key, **branch, "at": state.branches[key].at})
+        self._works, self._branches = len(state.statuses), len(state.branches)
+        for each in sent:
+            match each:
+                case m.Published(value=value):
+                    self.history.append({"type": "published", "value": value})
+                case m.Tagged(values=values):
+                    self.tags |= values
+                    self.history.append({"type": "tagged", "values": values})
+                case m.Ended():
+                    end: dict[str, Any] = {"type": "killed" if each.killed else "terminated"}
+                    if not each.killed:
+                        end["output"] = each.output
+                    self.history.append(end)
+
+    def _note_broken(self, broken: m.DecisionBroken) -> None:
+        self.history.append({"type": "broken", "at": broken.at, "error": broken.error})
+        error = broken.error
+        log.error(
+            "a workflow has failed; deploy a fix, then resume it",
+            execution=self._context.id,
+            workflow=self.instance.state.workflow_name,
+            error=f"{error['name']}: {error['message']}",
+            stack=error["stacktrace"],
+        )
+
+    def _answer(self) -> None:
+        """Note the answers to those who have asked, once their branches have ended."""
+        instance = self.instance
+        state = instance.state
+        for key in dict.fromkeys(state.executions[self._index :]):
+            branch = state.branches[key]
+            if branch.event_id is UNSET or instance.waits(key):
+                continue
+            output = None if branch.output is UNSET else branch.output
+            self.history.append({"type": "answer", "id": branch.event_id, "output": output})

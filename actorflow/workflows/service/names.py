@@ -1,0 +1,41 @@
+"""The names of what belongs to an instance: its kind, its tasks and children, its timers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from actorflow.workflows import messages as m
+
+__all__ = ["DISPATCHED", "kind_name", "timer_id", "work_id", "work_of"]
+
+DISPATCHED = "dispatched"
+"""The kind of executions that a dispatched task is done by: it outlives who dispatched it."""
+
+
+def kind_name(workflow: str) -> str:
+    """Return the kind that instances of a workflow are executions of."""
+    return f"workflow:{workflow}"
+
+
+def work_id(execution: str, work: str, attempt: int = 1) -> str:
+    """Return the id of a task or child: the same each time that it is begun, to deduplicate by.
+
+    >>> work_id("o-1", "0/2.0"), work_id("o-1", "0/2.0", 2)
+    ('o-1/0/2.0', 'o-1/0/2.0#2')
+    """
+    return f"{execution}/{work}" if attempt == 1 else f"{execution}/{work}#{attempt}"
+
+
+def work_of(execution: str, id_: str) -> str:
+    """Return the work that an id stands for.
+
+    >>> work_of("o#1", "o#1/0/2.0#2")
+    '0/2.0'
+    """
+    return id_.removeprefix(f"{execution}/").partition("#")[0]
+
+
+def timer_id(timer: m.SetTimer | m.ClearTimer) -> str:
+    """Return the id of a timer."""
+    return f"{'timeout' if timer.timeout else 'wait'}:{timer.work}"

@@ -1,0 +1,147 @@
+"""What an instance sends, as an outcome for the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine.kind import Failure, NewChild, NewTask, Outcome, Outgoing, SetTimer, Status
+from actorflow.workflows import messages as m
+from actorflow.workflows.service.incoming import GO_ON, start_body
+from actorflow.workflows.service.names import DISPATCHED, kind_name, timer_id, work_id
+from actorflow.workflows.state import BROKEN_MODES, DecisionMode, WorkState, WorkStatus, WorkType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from actorflow.workflows.instance import Instance
+
+__all__ = ["outcome_of", "task_body"]
+
+
+def task_body(work: str, given: Any) -> dict[str, Any]:
+    """Return what a tasker gets."""
+    return {"work": work, "input": given}
+
+
+def outcome_of(
+    instance: Instance,
+    sent: Sequence[m.Outgoing],
+    cancelled: Iterable[str],
+    tells_start: Callable[[WorkStatus], bool],
+) -> Outcome:
+    """Return all of an outcome but its state and its history.
+
+    Args:
+        instance: as it is now.
+        sent: what it has sent in this run.
+        cancelled: works that somebody wants stopped.
+        tells_start: whether the instance wants to know when a task starts.
+
+    """
+    outcome = Outcome(state=None)
+    timers: dict[str, float | None] = {}
+    for each in sent:
+        match each:
+            case m.WorkJob():
+                _begin(instance, each, tells_start, outcome)
+            case m.CancelWork(work=work):
+                _stop(instance, work, outcome)
+            case m.SetTimer(at=at):
+                timers[timer_id(each)] = at
+            case m.ClearTimer():
+                timers[timer_id(each)] = None
+            case m.Ended(output=output):
+                outcome.status = Status.CANCELLED if each.killed else Status.DONE
+                outcome.result = None if each.killed else output
+    for work in cancelled:
+        _stop(instance, work, outcome)
+    if instance.state.ended:
+        _end(instance, outcome)
+    else:
+        _stay(instance, timers, outcome)
+    return outcome
+
+
+def _end(instance: Instance, outcome: Outcome) -> None:
+    """Leave nothing behind: the engine removes timers and tasks, but children go on."""
+    outcome.tasks, outcome.cancelled_tasks = [], []
+    if instance.state.decision_mode is DecisionMode.KILLED:
+        for status in instance.state.statuses:
+            if status.status is WorkState.SCHEDULED and _is_child(status):
+                _stop(instance, status.work, outcome)
+
+
+def _stay(instance: Instance, timers: dict[str, float | None], outcome: Outcome) -> None:
+    for name, moment in timers.items():
+        if moment is None:
+            outcome.cancelled_timers.append(name)
+        else:
+            outcome.timers.append(SetTimer(name, moment))
+    if instance.state.decision_ongoing:
+        outcome.messages.append(Outgoing(instance.state.id, GO_ON))
+    outcome.error = _failure(instance)
+    if outcome.error is not None:
+        outcome.status = Status.FAILED
+
+
+def _is_child(status: WorkStatus) -> bool:
+    """Return whether an execution of its own does a work."""
+    return status.type is WorkType.FLOW or not status.sync
+
+
+def _begin(
+    instance: Instance,
+    job: m.WorkJob,
+    tells_start: Callable[[WorkStatus], bool],
+    outcome: Outcome,
+) -> None:
+    status = instance.status(job.work)
+    assert status is not None  # noqa: S101 - it was just scheduled
+    name = work_id(instance.state.id, job.work, job.attempt)
+    if status.status is WorkState.CANCELLED:
+        return  # in this very run
+    if job.type is WorkType.FLOW:
+        outcome.children.append(NewChild(name, kind_name(job.name), start_body(job.input)))
+    elif not status.sync:
+        body = {"tasker": job.name, **task_body(job.work, job.input)}
+        outcome.children.append(NewChild(name, DISPATCHED, body))
+    else:
+        body = task_body(job.work, job.input)
+        outcome.tasks.append(NewTask(name, job.name, body, tell_start=tells_start(status)))
+
+
+def _stop(instance: Instance, work: str, outcome: Outcome) -> None:
+    status = instance.status(work)
+    if status is None:
+        return
+    name = work_id(instance.state.id, work, status.attempt)
+    if any(task.id == name for task in outcome.tasks):
+        outcome.tasks = [task for task in outcome.tasks if task.id != name]
+    elif any(child.id == name for child in outcome.children):
+        outcome.children = [child for child in outcome.children if child.id != name]
+    elif status.type is WorkType.TASK and (status.sync or status.status is WorkState.CANCELLED):
+        outcome.cancelled_tasks.append(name)
+    elif status.type is not WorkType.WAIT:
+        outcome.cancelled_children.append(name)
+
+
+def _failure(instance: Instance) -> Failure | None:
+    """Return why somebody has to look at an instance, if so."""
+    state = instance.state
+    if state.decision_mode in BROKEN_MODES:
+        error = state.error or {}
+        return Failure(
+            str(error.get("name", state.decision_mode)),
+            str(error.get("message", "")),
+            str(error.get("stacktrace", "")),
+        )
+    failed = instance.stuck_on()
+    if failed is None or state.decision_mode is not DecisionMode.RUN:
+        return None
+    error = failed.error or {}
+    return Failure(
+        str(error.get("name", "")),
+        f"the {failed.type} {failed.name} ({failed.work}) failed: {error.get('message', '')}; the "
+        "workflow waits for it: retry it, or execute it with raises=True",
+        str(error.get("stacktrace", "")),
+    )

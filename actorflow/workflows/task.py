@@ -1,0 +1,227 @@
+"""Tasks: functions whose calls are works."""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
+
+from actorflow.workflows.errors import InvalidWork
+from actorflow.workflows.state import WorkType
+from actorflow.workflows.values import freeze, hints_of, thaw
+from actorflow.workflows.work import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["Task", "TaskOptions", "task"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class TaskOptions:
+    """How a task is executed. Validated once, where the task is defined.
+
+    Args:
+        retries: how often a failed call is tried again before `on_failure`.
+        backoff: seconds before the first retry; each further one waits twice as long.
+        timeout: seconds after the start until `on_timeout`; the task goes on.
+        concurrency: how many calls may run at the same time, in all instances.
+        executor: where it runs: "thread", "process" or "loop".
+        batch: a behaviour; the function is then given a list of calls' arguments, and returns a
+            list of as many results.
+
+    """
+
+    __slots__ = ("backoff", "batch", "concurrency", "executor", "retries", "timeout")
+
+    EXECUTORS = ("thread", "process", "loop")
+
+    def __init__(
+        self,
+        *,
+        retries: int = 0,
+        backoff: float = 1.0,
+        timeout: float | None = None,
+        concurrency: int | None = None,
+        executor: str | None = None,
+        batch: Any = None,
+    ) -> None:
+        _at_least("retries", retries, 0)
+        _at_least("backoff", backoff, 0)
+        if timeout is not None and not timeout > 0:
+            raise InvalidWork(f"timeout={timeout!r}: use seconds above 0, or None for no timeout")
+        if concurrency is not None:
+            _at_least("concurrency", concurrency, 1)
+        if executor is not None and executor not in self.EXECUTORS:
+            raise InvalidWork(f"executor={executor!r}: use one of {', '.join(self.EXECUTORS)}")
+        self.retries = retries
+        self.backoff = backoff
+        self.timeout = None if timeout is None else float(timeout)
+        self.concurrency = concurrency
+        self.executor = executor
+        self.batch = batch
+
+
+def _at_least(name: str, value: float, least: int) -> None:
+    if value < least:
+        raise InvalidWork(f"{name}={value!r}: use {least} or more")
+
+
+class Task(Generic[P, R]):
+    """A function whose calls are works: `self.execute(charge("o-1"))`.
+
+    Args:
+        function: sync or async; called by a task executor, possibly more than once per work.
+        name: under which works name it. Renaming it modifies running workflows.
+        options: how it is executed.
+
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str | None = None,
+        options: TaskOptions | None = None,
+    ) -> None:
+        self.function = function
+        self.name = name or function.__qualname__.rpartition("<locals>.")[2]
+        self.options = options or TaskOptions()
+        self.__doc__ = function.__doc__
+        self._signature = inspect.signature(function)
+        if self.options.batch is not None and len(self._signature.parameters) != 1:
+            raise InvalidWork(
+                f"the task {self.name} takes {len(self._signature.parameters)} arguments: with "
+                "batch= it must take one list"
+            )
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}{self._signature}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Work[R]:
+        """Return a work that calls the function with these arguments.
+
+        Raises:
+            TypeError: the function does not take these arguments.
+            NotStorable: an argument is no plain data.
+
+        """
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}{self._signature}: {error}") from None
+        given = {
+            name: freeze(value, self._hint(name), f"the argument {name!r} of the task {self.name}")
+            for name, value in bound.arguments.items()
+        }
+        return Work(
+            type=WorkType.TASK,
+            name=self.name,
+            input=given,
+            read=self.read,
+            timeout=self.options.timeout,
+        )
+
+    def arguments(self, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return positional and keyword arguments for the function from the input of a work."""
+        ordered = OrderedDict(
+            (name, thaw(given[name], self._hint(name), f"the argument {name!r} of {self.name}"))
+            for name in self._signature.parameters
+            if name in given
+        )
+        bound = inspect.BoundArguments(self._signature, ordered)
+        return bound.args, bound.kwargs
+
+    def write(self, result: Any) -> Any:
+        """Return what the function returned as plain data."""
+        return freeze(result, self._result_hint(), f"the result of the task {self.name}")
+
+    def read(self, output: Any) -> R:
+        """Return plain data as what the function returned."""
+        value: R = thaw(output, self._result_hint(), f"the result of the task {self.name}")
+        return value
+
+    def _hint(self, parameter: str) -> Any:
+        kind = self._signature.parameters[parameter].kind
+        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            return Any
+        return self._item(hints_of(self.function).get(parameter, Any))
+
+    def _result_hint(self) -> Any:
+        return self._item(hints_of(self.function).get("return", Any))
+
+    def _item(self, hint: Any) -> Any:
+        """Return the type of one call where the function works on lists."""
+        if self.options.batch is None:
+            return hint
+        items: tuple[Any, ...] = get_args(hint)
+        return items[0] if len(items) == 1 else Any
+
+
+class _Decorator:
+    def __init__(self, name: str | None, options: TaskOptions) -> None:
+        self._name = name
+        self._options = options
+
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Task[..., Any]:
+        return Task(function, self._name, self._options)
+
+
+class _BatchDecorator(_Decorator):
+    @overload  # type: ignore[override]
+    def __call__(self, function: Callable[[list[T]], Awaitable[list[R]]]) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], list[R]]) -> Task[[T], R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Task[..., Any]:
+        return Task(function, self._name, self._options)
+
+
+@overload
+def task(function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+@overload
+def task(function: Callable[P, R], /) -> Task[P, R]: ...
+@overload
+def task(
+    *,
+    batch: None = None,
+    name: str | None = None,
+    retries: int = 0,
+    backoff: float = 1.0,
+    timeout: float | None = None,
+    concurrency: int | None = None,
+    executor: str | None = None,
+) -> _Decorator: ...
+@overload
+def task(
+    *,
+    batch: object,
+    name: str | None = None,
+    retries: int = 0,
+    backoff: float = 1.0,
+    timeout: float | None = None,
+    concurrency: int | None = None,
+    executor: str | None = None,
+) -> _BatchDecorator: ...
+def task(
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any
+) -> Any:
+    """Make a function a task: its calls are works, for `execute` and `dispatch`.
+
+    The options are those of `TaskOptions`.
+
+    >>> @task(retries=3, timeout=30)
+    ... def charge(order: str, amount: int) -> str:
+    ...     return f"charged {amount}"
+    >>> charge("o-1", 40)
+    <task charge({'order': 'o-1', 'amount': 40})>
+    """
+    if function is not None:
+        return Task(function, name)
+    made = TaskOptions(**options)
+    return (_Decorator if made.batch is None else _BatchDecorator)(name, made)

@@ -1,0 +1,109 @@
+"""Waits and events."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from actorflow.workflows.errors import InvalidWork
+from actorflow.workflows.state import WorkType
+from actorflow.workflows.values import thaw
+from actorflow.workflows.work import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Event", "Wait"]
+
+E = TypeVar("E")
+WAIT = "Wait"
+"""What a wait is called where works are named."""
+
+
+class Event(Struct, frozen=True):
+    """Something that somebody sent to an instance."""
+
+    name: str
+    data: Any = None
+
+    def read(self, as_type: type[E]) -> E:
+        """Return the data as an object of a type.
+
+        >>> class Paid(Struct):
+        ...     amount: int
+        >>> Event("Paid", {"amount": 40}).read(Paid)
+        Paid(amount=40)
+        """
+        value: E = thaw(self.data, as_type, f"the data of the event {self.name!r}")
+        return value
+
+
+T = TypeVar("T")
+
+
+class Wait(Work[T], Generic[T]):
+    """A work that ends with an event, at a time, or with the first of both.
+
+    It comes to the `Event`, or to `None` when the time is over. With a class as the event, it comes
+    to an object of that class.
+
+    Args:
+        event: the name of the event to wait for, or the class of its data, whose name it has.
+        seconds: how long to wait; `minutes`, `hours` and `days` are added.
+        until: when to stop waiting: an aware `datetime`, or seconds since the epoch.
+
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        event: str | type[Any] | None = None,
+        *,
+        seconds: float = 0,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+        until: datetime | float | None = None,
+    ) -> None:
+        parts = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
+        for unit, amount in parts.items():
+            if amount < 0:
+                raise InvalidWork(f"{unit}={amount} is in the past: use 0 or more")
+        duration = timedelta(**parts).total_seconds() if any(parts.values()) else None
+        if duration is not None and until is not None:
+            raise InvalidWork("a wait has either a duration or `until`, not both")
+        if event is None and duration is None and until is None:
+            raise InvalidWork("this wait would never end: give it an event, a duration or `until`")
+        name = event if isinstance(event, str) or event is None else event.__name__
+        timestamp = _timestamp(until)
+        given = {"event": name, "duration": duration, "timestamp": timestamp}
+        super().__init__(
+            type=WorkType.WAIT,
+            name=WAIT,
+            input={key: value for key, value in given.items() if value is not None},
+            read=_reader(event),
+            event=name,
+            duration=duration,
+            timestamp=timestamp,
+        )
+
+
+def _timestamp(until: datetime | float | None) -> float | None:
+    if not isinstance(until, datetime):
+        return None if until is None else float(until)
+    if until.tzinfo is None:
+        raise InvalidWork(f"until={until} has no time zone: use `until.astimezone()`")
+    return until.timestamp()
+
+
+def _reader(event: str | type[Any] | None) -> Callable[[Any], Any]:
+    def read(output: Any) -> Any:
+        if output is None:
+            return None
+        found = Event(output["event_name"], thaw(output["event_input"], Any, "an event"))
+        return found.read(event) if isinstance(event, type) else found
+
+    return read

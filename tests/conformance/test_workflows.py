@@ -1,0 +1,95 @@
+"""Workflows behave as recorded, step by step."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from actorflow.testing import conform, workflow_golden
+
+ROOT = Path(__file__).parent.parent.parent
+SHARED = ROOT.parent / "shared" / "conformance" / "workflows"
+DATA = SHARED if SHARED.is_dir() else Path(__file__).parent / "data" / "workflows"
+FILES = sorted(DATA.glob("*.json"))
+
+
+@pytest.mark.parametrize("decider", workflow_golden.DECIDERS)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_golden_history(path: Path, decider: str) -> None:
+    golden = workflow_golden.GoldenWorkflow(path, workflow_golden.DECIDERS[decider])
+    assert str(golden.check() or "") == ""
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    for name in ("06_usecase2_slow_decision", "18_empty_parallel_and_noop"):
+        shutil.copyfile(DATA / f"{name}.json", tmp_path / f"{name}.json")
+    return tmp_path
+
+
+def test_the_command_counts(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert conform.main(["workflows", str(golden)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 0 failed"
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "words"),
+    [
+        (
+            "state",
+            lambda state: state["executions"].append(9),
+            "step 2 (decide) state executions: expected [0, 1, 2, 0, 3, 9]",
+        ),
+        (
+            "state",
+            lambda state: state["statuses"][0].update(sync=1),
+            "step 2 (decide) state statuses[0] sync: expected 1, found true",
+        ),
+        (
+            "sent",
+            lambda sent: sent.clear(),
+            "step 2 (decide) sent: expected []",
+        ),
+        (
+            "decisions",
+            lambda decisions: decisions[0].update(position="1.0"),
+            'step 2 (decide) decisions[0] position: expected "1.0", found "0.0"',
+        ),
+    ],
+)
+def test_the_command_names_the_first_step_that_differs(
+    golden: Path,
+    capsys: pytest.CaptureFixture[str],
+    part: str,
+    change: object,
+    words: str,
+) -> None:
+    assert callable(change)
+    path = golden / "06_usecase2_slow_decision.json"
+    data = json.loads(path.read_text())
+    change(data["steps"][2][part])
+    path.write_text(json.dumps(data))
+    assert conform.main(["workflows", str(golden)]) == 1
+    out = capsys.readouterr().out
+    assert f"FAILED 06_usecase2_slow_decision.json: scripted: {words}" in out
+    assert out.splitlines()[-1] == "1 passed, 1 failed"
+
+
+def test_the_command_survives_a_broken_file(
+    golden: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (golden / "broken.json").write_text("{")
+    (golden / "empty.json").write_text("{}")
+    assert conform.main(["workflows", str(golden)]) == 1
+    out = capsys.readouterr().out
+    assert "broken.json: not JSON" in out
+    assert "empty.json: the field 'workflow' is missing" in out
+    assert out.splitlines()[-1] == "2 passed, 2 failed"
+
+
+def test_the_command_wants_golden_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert conform.main(["workflows", str(tmp_path)]) == 2
+    assert "holds no golden files" in capsys.readouterr().err

@@ -1,0 +1,38 @@
+"""Tasks that another process imports."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import actorflow as af
+
+
+@af.task(executor="process")
+def elsewhere(number: int) -> tuple[int, int]:
+    return number, os.getpid()
+
+
+@af.task(executor="process")
+async def elsewhere_later(number: int) -> int:
+    return number + 1
+
+
+@af.task(executor="process")
+def hangs(path: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - flushed by its end
+        file.write(str(os.getpid()))
+    time.sleep(600)
+
+
+class Away(af.Workflow[tuple[tuple[int, int], int]]):
+    def handle(self) -> tuple[tuple[int, int], int]:
+        return self.execute(elsewhere(7), elsewhere_later(7))
+
+
+class Hangs(af.Workflow[None]):
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def handle(self) -> None:
+        self.execute(hangs(self.path))

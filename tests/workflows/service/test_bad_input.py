@@ -1,0 +1,258 @@
+"""What is wrong is said where the user looks, and nothing is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+
+import actorflow as af
+from actorflow.engine.errors import ExecutionFailed, NotStorable, UnknownExecution, WaitTimeout
+from actorflow.workflows.errors import WorkFailed
+from actorflow.workflows.task import Task
+from tests.engine.kinds import rows, until
+from tests.workflows.service.orders import PATIENCE, Order, charge, refund, wait_for_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.workflows.workflow import WorkError, WorkInfo
+
+
+def test_a_property_that_cannot_be_stored(engine: af.Engine) -> None:
+    order = Order("o-1")
+    order.paid = object()  # type: ignore[assignment]
+    with pytest.raises(NotStorable, match=r"the property 'paid' of Order"):
+        engine.start(order, id="o-1")
+    with pytest.raises(UnknownExecution):
+        engine.execution("o-1")
+
+
+def test_an_argument_that_cannot_be_stored(engine: af.Engine) -> None:
+    class Gives(af.Workflow[int]):
+        def handle(self) -> int:
+            return self.execute(charge(object()))  # type: ignore[arg-type]
+
+    with pytest.raises(ExecutionFailed, match="the argument 'order' of the task charge") as caught:
+        engine.start(Gives()).result(PATIENCE)
+    assert "in handle" in caught.value.failure.traceback
+
+
+def test_data_of_an_event_that_cannot_be_stored(engine: af.Engine) -> None:
+    order = engine.start(Order("o-1"))
+    with pytest.raises(NotStorable, match="the data of the event 'paid'"):
+        order.send("paid", amount={1})
+
+
+def test_a_result_that_cannot_be_stored(engine: af.Engine) -> None:
+    class Returns(af.Workflow[Any]):
+        def handle(self) -> Any:
+            return object()
+
+    with pytest.raises(ExecutionFailed, match="the result of Returns"):
+        engine.start(Returns()).result(PATIENCE)
+
+
+def test_an_exception_in_handle_fails_the_instance_until_the_code_is_fixed(
+    reopen: Callable[..., Any],
+) -> None:
+    class Broken(af.Workflow[str]):
+        def __init__(self) -> None:
+            self.seen = 0
+
+        def handle(self) -> str:
+            self.execute(charge("o-1"))
+            event = self.wait("go")
+            assert event is not None
+            raise RuntimeError(f"no {event.data}")
+
+        def on_event(self, event: af.Event) -> None:
+            self.seen += 1
+
+    class Fixed(af.Workflow[str]):
+        seen: int
+
+        def handle(self) -> str:
+            self.execute(charge("o-1"))
+            event = self.wait("go")
+            assert event is not None
+            return self.execute(refund(f"{event.data['n']} seen {self.seen}"))
+
+        def on_event(self, event: af.Event) -> None:
+            self.seen += 1
+
+    Broken.__qualname__ = Fixed.__qualname__ = "Repaired"
+    engine = reopen()
+    broken = engine.start(Broken(), id="b")
+    wait_for_event(broken)
+    with structlog.testing.capture_logs() as logs:
+        broken.send("go", n=1)
+        with pytest.raises(ExecutionFailed, match=r"RuntimeError: no \{'n': 1\}") as caught:
+            broken.result(PATIENCE)
+    assert "raise RuntimeError" in caught.value.failure.traceback
+    assert [each["execution"] for each in logs if each["log_level"] == "error"] == ["b"]
+    assert broken.query().mode == "failed"
+    assert broken.query().error["name"] == "RuntimeError"
+    with pytest.raises(ExecutionFailed):
+        broken.ask("more", timeout=PATIENCE)
+    broken.send("more")  # it is kept
+    with pytest.raises(ExecutionFailed):
+        broken.result(PATIENCE)
+    broken.resume()
+    with pytest.raises(ExecutionFailed):
+        broken.result(PATIENCE)
+    engine = reopen()
+    fixed = engine.workflows
+    fixed.register(Fixed)
+    handle = fixed.get(Fixed, "b")
+    with pytest.raises(ExecutionFailed):
+        handle.result(PATIENCE)
+    handle.resume()
+    assert handle.result(PATIENCE) == "1 seen 1 refunded"
+    assert handle.query().properties["seen"] == 3
+    assert rows(engine, "dead") == []
+
+
+def test_modified_code_fails_the_instance_until_it_does_what_is_recorded(
+    reopen: Callable[..., Any],
+) -> None:
+    class Before(af.Workflow[str]):
+        def handle(self) -> str:
+            self.execute(charge("o-1"))
+            self.wait("go")
+            return self.execute(refund("o-1"))
+
+    class After(af.Workflow[str]):
+        def handle(self) -> str:
+            self.execute(refund("o-1"))
+            self.wait("go")
+            return ""
+
+    Before.__qualname__ = After.__qualname__ = "Changing"
+    wait_for_event(reopen().start(Before(), id="c"))
+    engine = reopen()
+    engine.workflows.register(After)
+    handle = engine.workflows.get(After, "c")
+    handle.send("go")
+    with pytest.raises(ExecutionFailed) as caught:
+        handle.result(PATIENCE)
+    for part in ("WorkflowModified", "Changing", "branch 0 (handle)", "position 0.0", "charge"):
+        assert part in str(caught.value)
+    assert handle.query().mode == "modified"
+    engine = reopen()
+    engine.workflows.register(Before)
+    handle = engine.workflows.get(Before, "c")
+    handle.resume()
+    assert handle.result(PATIENCE) == "o-1 refunded"
+
+
+def test_works_wait_for_a_task_that_is_missing(engine: af.Engine) -> None:
+    hidden: list[Task[..., Any]] = []
+
+    def late(order: str) -> str:
+        return f"{order} late"
+
+    hidden.append(Task(late, "late"))
+
+    class Needs(af.Workflow[str]):
+        def handle(self) -> str:
+            result: str = self.execute(hidden[0]("o-1"))
+            return result
+
+    with structlog.testing.capture_logs() as logs:
+        needs = engine.start(Needs(), id="n")
+        until(engine, lambda: any(each["event"].startswith("no such tasker") for each in logs))
+    with pytest.raises(WaitTimeout):
+        needs.result(0.01)
+    assert needs.missing() == ["late"]
+    engine.workflows.register(*hidden)
+    assert needs.result(PATIENCE) == "o-1 late"
+    assert needs.missing() == []
+
+
+def test_a_failed_task_is_shown_and_can_be_retried(engine: af.Engine) -> None:
+    working: list[bool] = []
+
+    @af.task
+    def fragile() -> str:
+        if not working:
+            raise OSError("no network")
+        return "done"
+
+    class Tries(af.Workflow[str]):
+        def __init__(self) -> None:
+            self.failures: list[str] = []
+
+        def handle(self) -> str:
+            return self.execute(fragile())
+
+        def on_failure(self, work: WorkInfo, error: WorkError) -> None:
+            self.failures = [*self.failures, f"{work.name} {error.name} {error.message}"]
+
+    tries = engine.start(Tries())
+    with pytest.raises(ExecutionFailed, match=r"the task fragile \(0/0.0\) failed: no network"):
+        tries.result(PATIENCE)
+    assert tries.query().properties["failures"] == ["fragile OSError no network"]
+    assert [each.work for each in tries.query().failed] == ["0/0.0"]
+    working.append(True)
+    tries.retry()
+    assert tries.result(PATIENCE) == "done"
+
+
+def test_a_failed_task_can_be_handled_by_the_code(engine: af.Engine) -> None:
+    @af.task
+    def fails() -> str:
+        raise OSError("no network")
+
+    class Handles(af.Workflow[str]):
+        def handle(self) -> str:
+            try:
+                return self.execute(fails(), raises=True)
+            except WorkFailed as error:
+                return f"handled {error.error['message']}"
+
+    assert engine.start(Handles()).result(PATIENCE) == "handled no network"
+
+
+def test_a_work_can_be_cancelled(engine: af.Engine) -> None:
+    class Waits(af.Workflow[str]):
+        def handle(self) -> str:
+            try:
+                return self.execute(Order("o-1"), raises=True)
+            except WorkFailed as error:
+                return str(error.error["name"])
+
+    waits = engine.start(Waits(), id="w")
+    until(engine, lambda: [one for one in engine.executions() if one.id == "w/0/0.0"])
+    assert waits.cancel("0/0.0")
+    assert waits.result(PATIENCE) == "Cancelled"
+    until(engine, lambda: engine.execution("w/0/0.0").status == "cancelled")
+
+
+def test_what_is_no_message_to_a_workflow_is_a_dead_letter(engine: af.Engine) -> None:
+    order = engine.start(Order("o-1"), id="o-1")
+    wait_for_event(order)
+    for body in (7, "paid", {"do": "nothing"}, {"event": 7}, [1]):
+        engine.send("o-1", body)
+    order.send("paid", amount=1)
+    assert order.result(PATIENCE) == "o-1 shipped for 1"
+    assert len(rows(engine, "dead")) == 5
+
+
+def test_two_of_one_name_are_refused(engine: af.Engine) -> None:
+    def one() -> None: ...
+
+    def two() -> None: ...
+
+    engine.workflows.register(Task(one, "same"))
+    with pytest.raises(af.BadOption, match=r"there is a task 'same' already.*@task\(name="):
+        engine.workflows.register(Task(two, "same"))
+
+    class Other(af.Workflow[None]):
+        def handle(self) -> None: ...
+
+    Other.__qualname__ = "Order"
+    engine.workflows.register(Order, Order)
+    with pytest.raises(af.BadOption, match="there is a workflow 'Order' already"):
+        engine.start(Other())

@@ -1,0 +1,220 @@
+"""A behaviour in front of the events of a running workflow: each strategy is one line."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+from hypothesis import strategies as st
+
+import actorflow as af
+from actorflow.engine.kind import Message
+from actorflow.runtime.errors import Rejected
+from actorflow.testing.behaviours import check_behaviour
+from actorflow.workflows.service.inbox import EventInbox
+from behaviours import (
+    Base,
+    Bounded,
+    Coalesce,
+    Debounce,
+    Expire,
+    Item,
+    Priority,
+    Queue,
+    Throttle,
+    Unique,
+)
+from tests.engine.kinds import rows, until
+from tests.workflows.service.orders import PATIENCE, wait_for_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.testing import VirtualClock
+
+ENTERED, GATE = threading.Event(), threading.Event()
+
+
+@af.task
+def nothing() -> str:
+    return "nothing"
+
+
+class Agent(af.Workflow[list[Any]]):
+    """Takes messages in; the first one keeps its decision busy until the test opens the gate."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.done = False
+
+    def handle(self) -> list[Any]:
+        self.wait("end")
+        return self.seen
+
+    def on_event(self, event: af.Event) -> None:
+        if event.name == "message":
+            self.seen = [*self.seen, event.data["text"]]
+            if event.data["text"] == "hold":
+                ENTERED.set()
+                GATE.wait(PATIENCE)
+
+
+@pytest.fixture(autouse=True)
+def _gate() -> None:
+    ENTERED.clear()
+    GATE.clear()
+
+
+def run(
+    engine: af.Engine, clock: VirtualClock, inbox: Any, *texts: str
+) -> tuple[list[Any], list[str]]:
+    """Send messages while a decision is being taken; return what was seen, and what was refused."""
+    agent = engine.start(Agent(), id="agent", inbox=inbox)
+    wait_for_event(agent)
+    agent.send("message", text="hold")
+    assert ENTERED.wait(PATIENCE)
+    refused = []
+    for text in texts:
+        clock.advance(1)
+        try:
+            agent.send("message", text=text)
+        except Rejected:
+            refused.append(text)
+    GATE.set()
+    until(engine, lambda: not rows(engine, "messages"))
+    agent.send("end")
+    return agent.result(PATIENCE)[1:], refused
+
+
+def merged(old: af.Event, new: af.Event) -> af.Event:
+    return af.Event(old.name, {"text": f"{old.data['text']}+{new.data['text']}"})
+
+
+class NewestFirst(Base):
+    """A behaviour as the seed writes them."""
+
+
+@pytest.mark.parametrize(
+    ("inbox", "expected", "refused"),
+    [
+        (None, ["a", "b", "c"], []),
+        (Queue, ["a", "b", "c"], []),
+        (Bounded(Queue(), 1, when_full="reject"), ["a"], ["b", "c"]),
+        (Bounded(Queue(), 2, when_full="drop_oldest"), ["b", "c"], []),
+        (Unique(key=lambda event: event.name), ["c"], []),
+        (Coalesce(key=lambda event: event.name, merge=merged), ["a+b+c"], []),
+        (NewestFirst, ["c", "b", "a"], []),
+        (Priority(key=lambda event: ord(event.data.get("text", "z")[0])), ["c", "b", "a"], []),
+    ],
+    ids=["none", "queue", "reject", "drop oldest", "newest only", "merge", "own", "priority"],
+)
+def test_strategies(
+    engine: af.Engine, clock: VirtualClock, inbox: Any, expected: list[str], refused: list[str]
+) -> None:
+    assert run(engine, clock, inbox, "a", "b", "c") == (expected, refused)
+    assert len(rows(engine, "dead")) == len(refused)
+
+
+def test_debounce(engine: af.Engine, clock: VirtualClock) -> None:
+    agent = engine.start(Agent(), inbox=Debounce(Unique(key=lambda event: event.name), 5.0))
+    wait_for_event(agent)
+    for text in "abc":
+        agent.send("message", text=text)
+    assert agent.query().properties["seen"] == []
+    clock.advance(5)
+    until(engine, lambda: agent.query().properties["seen"] == ["c"])
+    agent.send("end")
+    until(engine, lambda: clock.advance(5) or agent.status == "done")
+
+
+def test_answers_timers_and_controls_do_not_wait_for_it(
+    engine: af.Engine, clock: VirtualClock
+) -> None:
+    class Works(af.Workflow[Any]):
+        def handle(self) -> Any:
+            first = self.execute(nothing())
+            self.wait(seconds=10)
+            return first, self.wait("late", seconds=10)
+
+    works = engine.start(Works(), inbox=lambda: Debounce(Queue(), 1_000.0))
+    wait_for_event(works)
+    works.send("late")
+    works.pause()
+    works.resume()
+    clock.advance(10)
+    until(engine, lambda: len(works.query().state.statuses) == 3)
+    clock.advance(10)
+    assert works.result(PATIENCE) == ["nothing", None]
+
+
+def test_each_instance_has_its_own(engine: af.Engine) -> None:
+    engine.workflows.register(Agent, inbox=lambda: Throttle(Queue(), 60.0))
+    agents = [engine.start(Agent()) for _ in range(2)]
+    for agent in agents:
+        wait_for_event(agent)
+        agent.send("end")
+        assert agent.result(PATIENCE) == []
+    with pytest.raises(af.BadOption, match="registered already"):
+        engine.workflows.register(Agent, inbox=Queue)
+
+
+def test_it_cannot_make_senders_wait(engine: af.Engine) -> None:
+    with pytest.raises(af.BadOption, match="when_full='block'"):
+        engine.start(Agent(), inbox=Bounded(Queue(), 1, when_full="block"))
+    with pytest.raises(af.BadBehaviour):
+        engine.start(Agent(), inbox=42)
+
+
+def test_it_is_not_stored_and_says_so(reopen: Callable[..., Any]) -> None:
+    engine = reopen()
+    wait_for_event(engine.start(Agent(), id="a", inbox=Unique(key=lambda event: event.name)))
+    engine = reopen()
+    engine.workflows.register(Agent)
+    agent = engine.workflows.get(Agent, "a")
+    with structlog.testing.capture_logs() as logs:
+        agent.send("end")
+        assert agent.result(PATIENCE) == []
+    assert ["inbox=" in each["event"] for each in logs if each["log_level"] == "warning"] == [True]
+
+
+def envelopes() -> st.SearchStrategy[Any]:
+    return st.builds(
+        lambda number, event: Message(
+            None, float(number), {"event" if event else "do": str(number)}
+        ),
+        st.integers(0, 9),
+        st.booleans(),
+    )
+
+
+def taken(batch: list[Any]) -> list[Any]:
+    """Return the envelopes that a batch was made of."""
+    return [
+        Item(restored(each.message), each.tickets, each.born)
+        if isinstance(each, Item)
+        else restored(each)
+        for each in batch
+    ]
+
+
+def restored(each: Any) -> Any:
+    return Message(None, each.at, {"event": each.name}) if isinstance(each, af.Event) else each
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        Queue,
+        lambda: Unique(key=lambda event: event.name),
+        lambda: Bounded(Queue(), 3, when_full="drop_oldest"),
+        lambda: Bounded(Queue(), 3, when_full="reject"),
+        lambda: Debounce(Queue(), 1.0),
+        lambda: Expire(Queue(), 5.0),
+        NewestFirst,
+    ],
+    ids=["queue", "unique", "drop oldest", "reject", "debounce", "expire", "own"],
+)
+def test_it_is_a_behaviour(inner: Any) -> None:
+    check_behaviour(lambda: EventInbox(inner), messages=envelopes(), unpack=taken, max_examples=50)

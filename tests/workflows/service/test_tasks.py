@@ -1,0 +1,256 @@
+"""Tasks of workflows on the taskers of an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import actorflow as af
+from actorflow.engine.errors import ExecutionFailed
+from actorflow.runtime.errors import ActorflowError
+from actorflow.workflows.running import current_task
+from behaviours import Linger, Queue, Unique
+from tests.engine.kinds import until
+from tests.workflows.service.orders import PATIENCE
+from tests.workflows.service.process_tasks import Away, Hangs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actorflow.testing import VirtualClock
+
+
+def test_a_task_is_tried_again_with_the_same_id(engine: af.Engine, clock: VirtualClock) -> None:
+    ids: list[str] = []
+
+    @af.task(retries=2, backoff=10)
+    def fragile() -> str:
+        ids.append(current_task().id)
+        if len(ids) < 3:
+            raise OSError("no network")
+        return "done"
+
+    class Tries(af.Workflow[str]):
+        def handle(self) -> str:
+            return self.execute(fragile())
+
+    tries = engine.start(Tries(), id="t")
+    until(engine, lambda: clock.advance(20) or tries.status == "done")
+    assert tries.result(PATIENCE) == "done"
+    assert ids == ["t/0/0.0"] * 3
+
+
+def test_outside_of_a_task_there_is_none() -> None:
+    with pytest.raises(ActorflowError, match="no task of a workflow runs here"):
+        current_task()
+
+
+def test_async_tasks_run_on_the_loop(engine: af.Engine) -> None:
+    @af.task
+    async def later(number: int) -> str:
+        await asyncio.sleep(0)
+        return f"{number} {current_task().id}"
+
+    class Gathers(af.Workflow[tuple[str, ...]]):
+        def handle(self) -> tuple[str, ...]:
+            return self.execute(*(later(number) for number in range(3)))
+
+    found = engine.start(Gathers(), id="g").result(PATIENCE)
+    assert list(found) == [f"{number} g/0/0.{number}" for number in range(3)]
+
+
+@pytest.mark.parametrize("executor", ["thread", "loop"])
+def test_where_a_task_runs_can_be_chosen(engine: af.Engine, executor: str) -> None:
+    names: list[str] = []
+
+    @af.task(executor=executor)
+    def sync() -> None:
+        names.append(threading.current_thread().name)
+
+    @af.task(executor=executor)
+    async def later() -> None:
+        names.append(threading.current_thread().name)
+
+    class Both(af.Workflow[None]):
+        def handle(self) -> None:
+            self.execute(sync())
+            self.execute(later())
+
+    engine.start(Both()).result(PATIENCE)
+    assert all(("loop" in name) == (executor == "loop") for name in names), names
+
+
+def test_concurrency_is_for_all_instances(engine: af.Engine) -> None:
+    now, most = [0], [0]
+    lock = threading.Lock()
+
+    @af.task(concurrency=2)
+    def counted() -> None:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.001)  # lets others in, if they may
+        with lock:
+            now[0] -= 1
+
+    class Counts(af.Workflow[None]):
+        def handle(self) -> None:
+            self.execute(*(counted() for _ in range(3)))
+
+    for each in [engine.start(Counts()) for _ in range(5)]:
+        each.result(PATIENCE)
+    assert most[0] <= 2
+
+
+def test_tasks_of_different_instances_share_a_call(engine: af.Engine, clock: VirtualClock) -> None:
+    calls: list[list[int]] = []
+
+    @af.task(batch=Linger(Queue(), 5.0, size=10))
+    def halve(numbers: list[int]) -> list[Any]:
+        calls.append(numbers)
+        return [number // 2 if number % 2 == 0 else ValueError("odd") for number in numbers]
+
+    class Halves(af.Workflow[int]):
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def handle(self) -> int:
+            return self.execute(halve(self.number))
+
+    started = [engine.start(Halves(number)) for number in range(10)]
+    for number, each in enumerate(started):
+        if number % 2 == 0:
+            assert each.result(PATIENCE) == number // 2
+        else:
+            with pytest.raises(ExecutionFailed, match="odd"):
+                each.result(PATIENCE)
+    assert [sorted(call) for call in calls] == [list(range(10))]
+    last = engine.start(Halves(8))
+    until(engine, lambda: clock.advance(5) or last.status == "done")
+    assert last.result(PATIENCE) == 4
+
+
+def test_a_batch_that_fails_as_a_whole_is_tried_again(
+    engine: af.Engine, clock: VirtualClock
+) -> None:
+    calls: list[int] = []
+
+    @af.task(batch=Queue(), retries=1, backoff=1)
+    async def upper(texts: list[str]) -> list[str]:
+        calls.append(len(texts))
+        if len(calls) == 1:
+            raise OSError("no network")
+        return [text.upper() for text in texts]
+
+    class Upper(af.Workflow[str]):
+        def handle(self) -> str:
+            return self.execute(upper("a"))
+
+    started = engine.start(Upper())
+    until(engine, lambda: clock.advance(2) or started.status == "done")
+    assert started.result(PATIENCE) == "A"
+
+
+def test_any_behaviour_makes_the_batches(engine: af.Engine) -> None:
+    seen: Counter[str] = Counter()
+
+    @af.task(batch=Unique(key=str))
+    def look_up(names: list[str]) -> list[str]:
+        seen.update(names)
+        return [f"found {name}" for name in names]
+
+    class Looks(af.Workflow[str]):
+        def handle(self) -> str:
+            return self.execute(look_up("x"))
+
+    assert engine.start(Looks()).result(PATIENCE) == "found x"
+    assert seen == {"x": 1}
+
+
+def test_tasks_in_other_processes(engine: af.Engine) -> None:
+    (number, process), later = engine.start(Away()).result(PATIENCE)
+    assert (number, later) == (7, 8)
+    assert process != os.getpid()
+
+
+def test_a_cancel_kills_the_processes_of_its_tasks(engine: af.Engine, tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    hanging = engine.start(Hangs(str(path)))
+    until(engine, lambda: path.exists() and path.read_text())
+    process = int(path.read_text())
+    assert hanging.cancel()
+    until(engine, lambda: not _runs(process))
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_cancelled_workflow_tells_its_tasks(engine: af.Engine) -> None:
+    begun, told = threading.Event(), threading.Event()
+
+    @af.task
+    def works() -> None:
+        begun.set()
+        task = current_task()
+        end = time.monotonic() + PATIENCE
+        while task.heartbeat():
+            assert time.monotonic() < end
+        told.set()
+
+    class Runs(af.Workflow[None]):
+        def handle(self) -> None:
+            self.execute(works())
+
+    runs = engine.start(Runs())
+    assert begun.wait(PATIENCE)
+    runs.cancel()
+    assert told.wait(PATIENCE)
+
+
+def test_first_cancels_the_others(engine: af.Engine) -> None:
+    go, told = threading.Event(), threading.Event()
+
+    @af.task
+    def slow() -> str:
+        task = current_task()
+        while task.heartbeat():
+            go.wait(0.01)
+        told.set()
+        return "slow"
+
+    @af.task
+    def fast() -> str:
+        return "fast"
+
+    class Races(af.Workflow[str]):
+        def handle(self) -> str:
+            return str(self.first(slow(), fast(), cancel=True).value)
+
+    assert engine.start(Races()).result(PATIENCE) == "fast"
+    assert told.wait(PATIENCE)
+
+
+def test_a_task_for_another_process_must_be_importable(engine: af.Engine) -> None:
+    @af.task(executor="process")
+    def local() -> None: ...
+
+    with pytest.raises(af.BadOption, match="at the top of a module"):
+        engine.workflows.register(local)
+
+    @af.task(executor="process", batch=Queue())
+    def lists(numbers: list[int]) -> list[int]:
+        return numbers
+
+    with pytest.raises(af.BadOption, match="batch="):
+        engine.workflows.register(lists)

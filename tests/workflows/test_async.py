@@ -1,0 +1,340 @@
+"""`async def` workflows: positions and results are the same in every replay."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actorflow.workflows import messages as m
+from actorflow.workflows.decider import BlockedBranch, Decider
+from actorflow.workflows.errors import NotInWorkflow, WorkFailed
+from actorflow.workflows.task import task
+from actorflow.workflows.wait import Event, Wait
+from actorflow.workflows.workflow import Workflow
+from tests.workflows.driving import Driver
+
+
+@task
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@task
+def add(one: int, other: int) -> int:
+    return one + other
+
+
+class Gathering(Workflow[list[int]]):
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    async def handle(self) -> list[int]:
+        doubled = await asyncio.gather(*(double(number) for number in range(self.count)))
+        return [*doubled, await add(1, 2)]
+
+
+class Legs(Workflow[list[int]]):
+    """Several lines of steps at once; each goes on when its own work is complete."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.log: list[str] = []
+
+    async def leg(self, number: int) -> int:
+        one = await double(number)
+        self.log.append(f"{number}a")
+        two = await self.aexecute(add(one, 1))
+        self.log.append(f"{number}b")
+        return two
+
+    async def handle(self) -> list[int]:
+        return await asyncio.gather(*(self.leg(number) for number in range(self.count)))
+
+    def on_event(self, event: Event) -> None:
+        self.log.append(event.name)
+
+
+class Groups(Workflow[list[int]]):
+    async def handle(self) -> list[int]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.aexecute(double(number))) for number in range(3)]
+        return [each.result() for each in tasks]
+
+
+class Waiting(Workflow[list[Any]]):
+    """Takes what is done from a set, in which tasks have no order of their own."""
+
+    async def handle(self) -> list[Any]:
+        pending = {asyncio.ensure_future(self.aexecute(double(number))) for number in range(6)}
+        found: list[Any] = []
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            found += [await add(each.result(), 0) for each in done]
+            found.append(len(pending))
+            found += [await add(index, 1) for index, _ in enumerate(pending)]
+        return found
+
+
+def value(driver: Driver, work: str) -> int:
+    status = driver.instance.status(work)
+    assert status is not None
+    given = status.input
+    return int(2 * given["number"] if status.name == "double" else given["one"] + given["other"])
+
+
+def play(
+    workflow: Workflow[Any], choices: list[int], restarts: set[int], *, batch: int = 1
+) -> Driver:
+    """Complete open works as chosen; restart before some of the steps."""
+    decider = Decider()
+    driver = Driver(workflow, decider).settle()
+    step = 0
+    while driver.mode == "run":
+        if step in restarts:
+            driver.restart()
+        ends: list[m.Received] = []
+        for _ in range(min(batch, len(driver.open))):
+            left = [work for work in driver.open if work not in [e.work for e in ends]]  # type: ignore[union-attr]
+            chosen = left[choices[step % len(choices)] % len(left)] if choices else left[0]
+            ends.append(m.Succeeded(driver.tick(), chosen, value(driver, chosen)))
+            step += 1
+        driver.receive(*ends)
+        driver.settle()
+    decider.close()
+    return driver
+
+
+def test_positions_are_given_in_the_order_of_creation() -> None:
+    driver = play(Gathering(3), [], set())
+    assert [work for work, _, _ in driver.works] == ["0/0.0", "0/1.0", "0/2.0", "0/3.0"]
+    assert driver.output == [0, 2, 4, 3]
+
+
+SCHEDULES = st.lists(st.integers(0, 9), min_size=1, max_size=12)
+RESTARTS = st.sets(st.integers(0, 12))
+
+
+@given(choices=SCHEDULES, restarts=RESTARTS, batch=st.integers(1, 3))
+def test_gather_comes_to_the_same_in_any_order_with_restarts_anywhere(
+    choices: list[int], restarts: set[int], batch: int
+) -> None:
+    assert play(Gathering(4), choices, restarts, batch=batch).output == [0, 2, 4, 6, 3]
+
+
+@given(choices=SCHEDULES, restarts=RESTARTS)
+def test_concurrent_steps_are_the_same_with_and_without_restarts(
+    choices: list[int], restarts: set[int]
+) -> None:
+    plain = play(Legs(3), choices, set())
+    restarted = play(Legs(3), choices, restarts)
+    everywhere = play(Legs(3), choices, set(range(20)))
+    assert plain.output == [1, 3, 5]
+    assert plain.works == restarted.works == everywhere.works
+    assert plain.properties == restarted.properties == everywhere.properties
+    assert plain.state.executions == restarted.state.executions
+
+
+@given(choices=SCHEDULES, restarts=RESTARTS)
+def test_sets_of_tasks_have_the_same_order_in_every_replay(
+    choices: list[int], restarts: set[int]
+) -> None:
+    plain = play(Waiting(), choices, set())
+    restarted = play(Waiting(), choices, restarts)
+    assert restarted.mode == "terminated"
+    assert plain.works == restarted.works
+    assert plain.output == restarted.output
+
+
+@given(choices=SCHEDULES, restarts=RESTARTS)
+def test_task_groups_work(choices: list[int], restarts: set[int]) -> None:
+    assert play(Groups(), choices, restarts).output == [0, 2, 4]
+
+
+class Racing(Workflow[Any]):
+    async def handle(self) -> Any:
+        found = await self.afirst(double(1), Wait(seconds=60), cancel=True)
+        return [found.index, found.value, await Wait("go", seconds=5)]
+
+
+@pytest.mark.parametrize("forget", [False, True], ids=["live", "replayed"])
+def test_first_is_a_timeout(decider: Decider, forget: bool) -> None:  # noqa: FBT001
+    driver = Driver(Racing(), decider, forget=forget).settle()
+    driver.now = 60
+    driver.receive(m.Tick(60))
+    driver.settle()
+    assert m.CancelWork("0/0.0", "task") in driver.sent  # type: ignore[arg-type]
+    driver.receive(m.Tick(driver.tick(10)))
+    assert driver.settle().output == [1, None, None]
+
+
+class Leaving(Workflow[int]):
+    """Ends while one of its works is still running."""
+
+    async def handle(self) -> int:
+        tasks = [asyncio.create_task(self.aexecute(double(number))) for number in (1, 2)]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+
+
+def test_works_that_nobody_awaits_do_not_keep_the_instance(decider: Decider) -> None:
+    driver = Driver(Leaving(), decider).settle()
+    assert driver.succeed("0/1.0", 4).output == 4
+
+
+class Cancelling(Workflow[str]):
+    async def handle(self) -> str:
+        waiting = asyncio.create_task(self.aexecute(double(1)))
+        await asyncio.sleep(0)
+        await double(2)
+        waiting.cancel()
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            return f"cancelled {await double(3)}"
+        return "not cancelled"
+
+
+@pytest.mark.parametrize("forget", [False, True], ids=["live", "replayed"])
+def test_cancelling_a_task_cancels_its_work_once(decider: Decider, forget: bool) -> None:  # noqa: FBT001
+    driver = Driver(Cancelling(), decider, forget=forget).settle()
+    driver.succeed("0/1.0", 4)
+    assert driver.succeed("0/2.0", 6).output == "cancelled 6"
+    assert [each.work for each in driver.sent if isinstance(each, m.CancelWork)] == ["0/0.0"]
+
+
+class Catching(Workflow[str]):
+    async def handle(self) -> str:
+        results = await asyncio.gather(
+            self.aexecute(double(1), raises=True), double(2), return_exceptions=True
+        )
+        failed, fine = results
+        assert isinstance(failed, WorkFailed)
+        return f"{failed.name} {fine}"
+
+
+def test_failures_can_be_gathered(decider: Decider) -> None:
+    driver = Driver(Catching(), decider).settle()
+    assert driver.fail("0/0.0").succeed("0/1.0", 4).output == "double 4"
+
+
+class Handlers(Workflow[int]):
+    def __init__(self) -> None:
+        self.total = 0
+
+    def handle(self) -> int:
+        self.wait("end")
+        return self.total
+
+    async def on_event(self, event: Event) -> None:
+        if event.name == "more":
+            # Not `self.total += await ...`: that would read the total before the work.
+            more = await double(event.data)
+            self.total += more
+
+
+def test_an_async_handler_of_a_sync_workflow(decider: Decider) -> None:
+    driver = Driver(Handlers(), decider).settle()
+    driver.event("more", 1).event("more", 2)
+    first, second = driver.open
+    driver.succeed(second, 4).succeed(first, 2)
+    assert driver.event("end").output == 6
+
+
+@pytest.mark.parametrize(
+    "name", ["sleep", "timeout", "thread", "sync"], ids=lambda name: f"asyncio-{name}"
+)
+def test_what_is_not_recorded_is_refused(decider: Decider, name: str) -> None:
+    class Wrong(Workflow[None]):
+        async def handle(self) -> None:
+            if name == "sleep":
+                await asyncio.sleep(1)
+            elif name == "timeout":
+                async with asyncio.timeout(1):
+                    await double(1)
+            elif name == "thread":
+                await asyncio.to_thread(print)
+            else:
+                self.execute(double(1))
+
+    driver = Driver(Wrong(), decider).settle()
+    assert driver.mode == "failed"
+    assert driver.state.error["name"] == NotInWorkflow.__name__
+
+
+def test_a_sync_method_cannot_await(decider: Decider) -> None:
+    class Wrong(Workflow[None]):
+        def handle(self) -> None:
+            coroutine = self.aexecute(double(1))
+            coroutine.send(None)
+
+    driver = Driver(Wrong(), decider).settle()
+    assert "use `self.execute(...)` here" in driver.state.error["message"]
+
+
+def test_a_coroutine_that_is_given_up_runs_its_finally_blocks_once() -> None:
+    seen: list[str] = []
+
+    class Tidy(Workflow[str]):
+        async def handle(self) -> str:
+            try:
+                await double(1)
+            finally:
+                seen.append("finally")
+            return "ok"
+
+    decider = Decider()
+    driver = Driver(Tidy(), decider).settle()
+    decider.forget("i-1")
+    assert seen == ["finally"]
+    assert driver.succeed("0/0.0", 2).output == "ok"
+    assert seen == ["finally", "finally"]
+    decider.close()
+
+
+class LongAsync(Workflow[int]):
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    async def handle(self) -> int:
+        return sum([await double(number) for number in range(self.steps)])
+
+
+def test_r25_a_long_coroutine_is_not_replayed(decider: Decider) -> None:
+    driver = Driver(LongAsync(2000), decider)
+    assert driver.run(lambda _, given: given["number"]) == sum(range(2000))
+    statistics = decider.statistics()
+    assert (statistics.begun, statistics.replays, statistics.threads) == (1, 0, 1)
+
+
+def test_waiting_coroutines_hold_no_threads(decider: Decider) -> None:
+    drivers = [Driver(LongAsync(1), decider, id=f"i-{n}").settle() for n in range(50)]
+    assert decider.statistics().threads == 1
+    assert [driver.succeed("0/0.0", 3).output for driver in drivers] == [3] * 50
+
+
+def test_an_endless_loop_of_a_coroutine_is_reported() -> None:
+    reports: list[BlockedBranch] = []
+
+    class Spinning(Workflow[str]):
+        async def handle(self) -> str:
+            while not reports:  # noqa: ASYNC110 - what is to be reported
+                await asyncio.sleep(0)
+            return "ok"
+
+    decider = Decider(blocked_after=0.01, on_blocked=reports.append)
+    assert Driver(Spinning(), decider).settle().output == "ok"
+    assert reports[0].branch == "branch 0 (handle)"
+    decider.close()
+
+
+async def decide_in_a_running_loop(decider: Decider) -> None:
+    driver = Driver(Gathering(2), decider)
+    assert driver.run(lambda _, given: sum(given.values())) == [0, 1, 3]
+
+
+def test_a_decision_can_be_taken_inside_of_another_loop(decider: Decider) -> None:
+    asyncio.run(decide_in_a_running_loop(decider))

@@ -1,0 +1,171 @@
+"""Tasks, waits and events: what they are to the code, and to type checkers."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, assert_type
+
+import msgspec
+import pytest
+
+from actorflow.engine.errors import NotStorable
+from actorflow.workflows.errors import InvalidWork, WorkFailed, WorkflowModified
+from actorflow.workflows.task import Task, task
+from actorflow.workflows.wait import Event, Wait
+from actorflow.workflows.work import Work
+from actorflow.workflows.workflow import First, Workflow
+from behaviours import Linger, Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Hold(msgspec.Struct):
+    id: str
+
+
+@task
+def charge(order: str, amount: int = 1) -> Hold:
+    return Hold(f"{order} {amount}")
+
+
+@task(retries=3, timeout=30, concurrency=2, executor="thread", name="stock.reserve")
+async def reserve(*items: str, **amounts: int) -> list[str]:
+    return [*items, *amounts]
+
+
+@task(batch=Linger(Queue(), 0.02, size=64))
+def embed(texts: list[str]) -> list[Hold]:
+    return [Hold(text) for text in texts]
+
+
+def test_a_call_of_a_task_is_a_work() -> None:
+    work = charge("o-1", amount=40)
+    assert (work.type, work.name) == ("task", "charge")
+    assert work.input == {"order": "o-1", "amount": 40}
+    assert repr(work) == "<task charge({'order': 'o-1', 'amount': 40})>"
+    args, kwargs = charge.arguments(work.input)
+    assert charge.function(*args, **kwargs) == Hold("o-1 40")
+    assert charge.read(charge.write(Hold("x"))) == Hold("x")
+
+
+def test_defaults_are_not_part_of_a_work() -> None:
+    assert charge("o-1").input == {"order": "o-1"}, "R22: a new default modifies nothing"
+
+
+def test_variable_arguments_come_back() -> None:
+    work = reserve("a", "b", c=1)
+    assert work.name == "stock.reserve"
+    args, kwargs = reserve.arguments(work.input)
+    assert (args, kwargs) == (("a", "b"), {"c": 1})
+    assert asyncio.run(reserve.function(*args, **kwargs)) == ["a", "b", "c"]
+
+
+def test_a_batched_task_is_called_with_one_item() -> None:
+    work = embed("hello")
+    assert work.input == {"texts": "hello"}
+    assert embed.read({"id": "hello"}) == Hold("hello")
+
+
+def test_wrong_arguments_are_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"charge\(order: .*missing a required argument: 'order'"):
+        charge()  # type: ignore[call-arg]
+    with pytest.raises(NotStorable, match="the argument 'order' of the task charge"):
+        charge(object())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"retries": -1}, "retries=-1: use 0 or more"),
+        ({"backoff": -1}, "backoff=-1: use 0 or more"),
+        ({"timeout": 0}, "timeout=0: use seconds above 0"),
+        ({"concurrency": 0}, "concurrency=0: use 1 or more"),
+        ({"executor": "moon"}, "executor='moon': use one of thread, process, loop"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidWork, match=words):
+        task(**options)
+
+
+def test_a_batched_task_takes_one_list() -> None:
+    def two(texts: list[str], more: list[str]) -> list[str]:
+        return texts + more
+
+    with pytest.raises(InvalidWork, match="the task two takes 2 arguments"):
+        task(batch=Queue())(two)  # type: ignore[arg-type]
+
+
+def test_a_wait_has_a_limit_of_time_an_event_or_both() -> None:
+    wait: Wait[Any] = Wait("paid", days=1, hours=2, minutes=3, seconds=4)
+    assert (wait.event, wait.duration) == ("paid", 93784)
+    assert wait.input == {"event": "paid", "duration": 93784}
+    until: Wait[Any] = Wait(until=datetime(2026, 1, 1, tzinfo=UTC))
+    assert until.input == {"timestamp": 1767225600}
+    assert Wait[Any](until=5).timestamp == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "this wait would never end"),
+        ({"seconds": 1, "until": 5}, "either a duration or `until`"),
+        ({"seconds": -1}, "seconds=-1 is in the past"),
+        ({"until": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - refused
+    ],
+)
+def test_a_wait_that_makes_no_sense_is_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidWork, match=words):
+        Wait(**arguments)
+
+
+def test_errors_survive_pickling() -> None:
+    failed = WorkFailed("0/1.0", "charge", {"name": "IOError", "message": "boom"})
+    again = pickle.loads(pickle.dumps(failed))  # noqa: S301 - our own
+    assert str(again) == str(failed) == "charge (0/1.0) failed with IOError: boom"
+    modified = WorkflowModified("Order", "branch 0", "0.0", "a", "b")
+    assert str(pickle.loads(pickle.dumps(modified))) == str(modified)  # noqa: S301
+
+
+class Child(Workflow[int]):
+    def handle(self) -> int:
+        return 1
+
+
+class Typed(Workflow[str]):
+    """Never runs: what mypy makes of it is the test."""
+
+    def handle(self) -> str:
+        assert_type(charge("o-1"), Work[Hold])
+        assert_type(self.execute(charge("o-1")), Hold)
+        assert_type(self.execute(charge("o-1"), Child()), tuple[Hold, int])
+        assert_type(self.execute_all([embed("a")]), list[Hold])
+        assert_type(self.wait("paid", days=3), Event | None)
+        assert_type(self.wait(Hold, days=3), Hold | None)
+        assert_type(self.first(charge("o-1"), Child()), First[Hold | int])
+        charge(7)  # type: ignore[arg-type]
+        charge("o-1", "40")  # type: ignore[arg-type]
+        embed(["a"])  # type: ignore[arg-type]
+        self.execute("charge")  # type: ignore[call-overload]
+        return "ok"
+
+    def works(self) -> Sequence[Task[..., Any]]:
+        return [charge, reserve, embed]
+
+
+class TypedAsync(Workflow[int]):
+    async def handle(self) -> int:
+        assert_type(await charge("o-1"), Hold)
+        assert_type(await self.aexecute(reserve("a")), list[str])
+        assert_type(await self.aexecute(charge("o-1"), Child()), tuple[Hold, int])
+        both = await asyncio.gather(charge("o-1"), reserve("b"))
+        assert_type(both, tuple[Hold, list[str]])
+        return 1
+
+
+class Wrong(Workflow[int]):
+    def handle(self) -> str:  # type: ignore[override]
+        return "no number"
