@@ -161,7 +161,7 @@ class Core:
             self.writer.call(self._purge_old)
 
     def _look(self) -> None:
-        """Look for what others have stored. Any thread."""
+        """Look for what others have stored. Thread-safe."""
         if self.resumed and not self.closed:
             self.writer.call(self.host.backlog.recover)
             self.writer.call(self.timers.start)
@@ -269,7 +269,7 @@ class Core:
         writer.append(entry, may_block=may_block)
 
     def append_waiting(self, execution: str, kind: str, message: Any, processed: Any) -> None:
-        """Have a message processed whose pusher waits for that: stored first only if need be."""
+        """Deliver for a caller who waits; stored first only if the execution is not live."""
         self.refuse_if_closed()
         if self.writer.quiet and self.resumed and self.writer.refusal is None:
             body = bodies.decode(bodies.encode(message))
@@ -278,7 +278,7 @@ class Core:
         self.append(execution, kind, (message,), processed=processed)
 
     def append_late(self, execution: str, kind: str, ticket: Ticket) -> None:
-        """Store a message after all that was to be processed without. Any thread."""
+        """Store a message after all that was to be processed without. Thread-safe."""
         _, body = ticket.packed()
         try:
             self.refuse_if_closed()
@@ -348,7 +348,7 @@ class Core:
         self.writer.submit(change, committed, may_block=may_block, waiter=done)
 
     def resolve_existing(self, execution: str, kind: str, done: Any) -> None:
-        """Tell somebody who wanted to create an execution that there is one of that id."""
+        """Resolve the ticket of a creator who found an execution of that id."""
         row = self.store.execution(execution)
         if row is None or row.kind == kind:
             done.resolve(answer=False)
@@ -379,7 +379,7 @@ class Core:
     # What the parts use.
 
     def in_lane(self, what: str, call: Callable[[], Any]) -> None:
-        """Have a user's code called in a thread of the pool, never in the writer's."""
+        """Call a user's code in a thread of the pool, never in the writer's."""
         POOL.submit(_Call(what, call))
 
     def refuse_if_closed(self) -> None:

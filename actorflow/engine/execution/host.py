@@ -73,7 +73,7 @@ class Host:
         return len(self._live) > self._max_live
 
     def find(self, execution: str) -> Live | None:
-        """Return a live execution. Any thread."""
+        """Return a live execution. Thread-safe."""
         return self._live.get(execution)
 
     # Messages that were just stored. The writer's thread.
@@ -111,7 +111,7 @@ class Host:
         return told
 
     def _ask_outcome(self, append: Append, number: Any) -> list[tuple[Any, Exception | None]]:
-        """Have those told what became of a message who have sent it once more."""
+        """Resolve the tickets of those who sent a message again, once its outcome is known."""
         live = self._live.get(append.execution)
         if live is not None:
             live.tell_outcome(append.waiting, number)
@@ -119,7 +119,7 @@ class Host:
         return [(each, self.refusal_of(number)) for each in append.waiting]
 
     def refusal_of(self, number: Any) -> Exception | None:
-        """Return why a message became a dead letter, if it did. Any thread."""
+        """Return why a message became a dead letter, if it did. Thread-safe."""
         letter = self._core.store.dead_letter(number)
         return None if letter is None else Rejected(letter.error)
 
@@ -224,7 +224,7 @@ class Host:
     # Executions that end, or have nothing to do.
 
     def break_off(self, live: Live, error: Exception) -> None:
-        """Mark an execution as failed whose state or messages cannot be read. Any thread.
+        """Mark an execution as failed whose state or messages cannot be read. Thread-safe.
 
         What is stored of it stays, for code that can read it.
         """
@@ -335,7 +335,7 @@ class Host:
         return live is not None and live.offer_unstored(envelope, waiter, task)
 
     def begin(self, live: Live, envelope: Envelope, waiter: Any) -> bool:
-        """Let a new execution run before it is stored: its first commit creates it. Any thread.
+        """Let a new execution run before it is stored: its first commit creates it. Thread-safe.
 
         Returns whether that was possible; else it has to be stored first.
         """

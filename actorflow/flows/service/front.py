@@ -479,7 +479,7 @@ class Flows:
             raise
 
     def router(self, route: Callable[[Message], Any], *, domain: str = "") -> None:
-        """Have a function say who gets the tasks of a domain, and of those below it.
+        """Register a function that chooses the tasker for each task of a domain and those below.
 
         It gets the task message and returns the name of a tasker, `True` for the one that was
         asked for, or `False` for nobody. It runs inside the run: no effects, no waiting.

@@ -62,7 +62,7 @@ class Quick(Script):
 
 @pytest.fixture(params=["memory", "sqlite"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Give what one engine after the other is opened on."""
+    """Return what one engine after the other is opened on."""
     return Kept() if request.param == "memory" else tmp_path / "s.db"
 
 

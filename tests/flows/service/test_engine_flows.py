@@ -37,7 +37,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[[], af.Engine]]:
-    """Give what opens an engine on the same file, closing the one before."""
+    """Return what opens an engine on the same file, closing the one before."""
     made: list[af.Engine] = []
 
     def again() -> af.Engine:

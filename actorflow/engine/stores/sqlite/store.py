@@ -394,7 +394,7 @@ class SqliteStore:
     # Keeping.
 
     def backup(self, path: str | Path) -> None:
-        """Copy the store to a new file while the engine runs. Any thread."""
+        """Copy the store to a new file while the engine runs. Thread-safe."""
         if Path(path).exists():
             msg = f"{path} is there already: a backup never overwrites anything"
             raise BadOption(msg)
