@@ -16,6 +16,7 @@ from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.service.front import DOMAIN, UNIT, Flows
 from actorflow.runtime.errors import BadOption
 from actorflow.workflows.service.front import Workflows
+from behaviours.arguments import count, flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,6 +75,8 @@ class Engine(BareEngine):
         control: bool | str | Path | Sequence[bool | str | Path] = False,
         token: str | None = None,
     ) -> None:
+        count(max_messages, "max_messages", f"max_messages={MAX_MESSAGES:_}", error=BadOption)
+        flag(history, "history", "history=False", error=BadOption)
         self._controls: list[Any] = []
         super().__init__(
             where,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -15,6 +17,7 @@ MAX_DEPTH = 200
 MAX_BYTES = 64 * 1024 * 1024
 """How large one message or state may be."""
 
+_LOOKED_AT = 10_000  # parts of a message that is too large
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder()
@@ -37,7 +40,7 @@ def encode(value: Any) -> bytes:
     if type(value) not in _PLAIN:
         _refuse_strangers(value)
     elif type(value) in (str, bytes):
-        _refuse_large(len(value))
+        _refuse_large(value, len(value))
     try:
         data = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError) as error:
@@ -45,7 +48,7 @@ def encode(value: Any) -> bytes:
         msg = f"{_shown(value, path)} cannot be stored: {error}; {_REMEDY}"
         raise NotStorable(msg) from None
     if len(data) > MAX_BYTES:
-        _refuse_large(len(data))
+        _refuse_large(value, len(data))
     return data
 
 
@@ -54,11 +57,11 @@ def decode(data: bytes) -> Any:
     return _decoder.decode(data)
 
 
-def _refuse_large(size: int) -> None:
+def _refuse_large(whole: Any, size: int) -> None:
     if size > MAX_BYTES:
         msg = (
             f"{size:,} bytes are too many for one message: at most {MAX_BYTES:,} can be stored; "
-            "store the data elsewhere and send a reference"
+            f"the largest part is {_largest(whole)}: store it elsewhere and send a reference"
         )
         raise NotStorable(msg)
 
@@ -84,7 +87,7 @@ def _refuse_strangers(value: Any) -> None:
                 elif kind is str or kind is bytes:
                     size += len(part)
         if size > MAX_BYTES:
-            _refuse_large(size)
+            _refuse_large(value, size)
         if not deeper:
             return
         level = deeper
@@ -133,6 +136,24 @@ def _path_to(whole: Any, is_fine: Any) -> str:
         elif type(each) in (list, tuple):
             waiting += [(part, f"{path}[{at}]") for at, part in reversed(list(enumerate(each)))]
     return "the message itself"
+
+
+def _largest(whole: Any) -> str:
+    """Return the path to the longest text, bytes, list or dict among the first parts."""
+    longest, found = -1, ""
+    waiting = deque([(whole, "")])
+    for _ in range(_LOOKED_AT):
+        if not waiting:
+            break
+        each, path = waiting.popleft()
+        if type(each) in (str, bytes, dict, list, tuple) and len(each) > longest:
+            longest, found = len(each), path
+        if type(each) is dict:
+            some = islice(each.items(), _LOOKED_AT)
+            waiting += [(part, f"{path}[{key!r:.40}]") for key, part in some]
+        elif type(each) in (list, tuple):
+            waiting += [(part, f"{path}[{at}]") for at, part in enumerate(each[:_LOOKED_AT])]
+    return f"at {found}" if found else "the message itself"
 
 
 def _shown(whole: Any, path: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -23,15 +23,16 @@ from actorflow.engine.errors import (
     StoreRefused,
     UnknownExecution,
 )
+from actorflow.engine.execution.ending import Ending
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.host import Host
 from actorflow.engine.execution.live import Live
-from actorflow.engine.execution.run import AlreadyThere, message_to_parent
+from actorflow.engine.execution.run import AlreadyThere
 from actorflow.engine.execution.timers import Timers
 from actorflow.engine.execution.watching import Watchers, Watches
 from actorflow.engine.execution.writer import AGAIN, Append, Writer
 from actorflow.engine.identifiers import check_id
-from actorflow.engine.kind import ENDED, Status
+from actorflow.engine.kind import Status
 from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage, new_row
 from actorflow.engine.tasks.board import Board
 from actorflow.runtime.clock import SYSTEM
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.execution.live import Ticket
     from actorflow.engine.kind import Kind
-    from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, Store
+    from actorflow.engine.stores.protocol import ExecutionRow, Store
 
 __all__ = ["Core"]
 
@@ -91,6 +92,8 @@ class Core:
         self.worker_clock = SYSTEM if clock is WALL else clock
         self.kinds: dict[str, Kind] = {}
         self.closed = False
+        self.abandoned = False
+        """Whether this is a copy in the child of a fork."""
         self.resumed = False
         """Whether what is stored runs. Nothing does before somebody asks for it."""
         self.passive = False
@@ -106,6 +109,7 @@ class Core:
         self.timers = Timers(self)
         self.board = Board(self)
         self.writer = Writer(self)
+        self.ending = Ending(self)
         self._unsubscribe = store.subscribe(self._look)
 
     # Beginning.
@@ -125,7 +129,7 @@ class Core:
                 raise BadOption(msg)
             self.kinds[kind.name] = kind
         if self.resumed:
-            self.in_writer(lambda: self.host.recover(kind.name))
+            self.in_writer(lambda: self.host.backlog.recover(kind.name))
 
     def resume(self) -> None:
         """Go on with everything that is stored. Does nothing the second time.
@@ -147,7 +151,7 @@ class Core:
         self.watches.load(self.store)
         self.resumed = True
         try:
-            self.host.recover()
+            self.host.backlog.recover()
             self.timers.start()
         except BaseException:
             self.resumed = False
@@ -157,20 +161,27 @@ class Core:
             self.writer.call(self._purge_old)
 
     def _look(self) -> None:
-        """Look for what others have stored. Any thread."""
+        """Look for what others have stored. Thread-safe."""
         if self.resumed and not self.closed:
-            self.writer.call(self.host.recover)
+            self.writer.call(self.host.backlog.recover)
             self.writer.call(self.timers.start)
             self.writer.call(self.board.resume)
 
-    def unfinished(self) -> dict[str, int]:
-        """Return what waits in the store, by its kind: messages, timers, tasks; a few at most."""
-        found = {
-            "messages": len(self.store.pending(limit=100).rows),
-            "timers": len(self.store.due(100)),
-            "tasks": len(self.store.open(limit=100).rows),
+    def unfinished(self) -> dict[str, Any]:
+        """Return how many messages, timers and tasks wait in the store, and for which executions.
+
+        At most 100 of each are counted, and three executions named.
+        """
+        found: dict[str, Sequence[Any]] = {
+            "messages": self.store.pending(limit=100).rows,
+            "timers": self.store.due(100),
+            "tasks": self.store.open(limit=100).rows,
         }
-        return {name: count for name, count in found.items() if count}
+        waiting: dict[str, Any] = {name: len(rows) for name, rows in found.items() if rows}
+        if waiting:
+            names = dict.fromkeys(row.execution for rows in found.values() for row in rows)
+            waiting["executions"] = ", ".join([*names][:3]) + (", ..." if len(names) > 3 else "")  # noqa: PLR2004
+        return waiting
 
     # States.
 
@@ -258,7 +269,7 @@ class Core:
         writer.append(entry, may_block=may_block)
 
     def append_waiting(self, execution: str, kind: str, message: Any, processed: Any) -> None:
-        """Have a message processed whose pusher waits for that: stored first only if need be."""
+        """Deliver for a caller who waits; stored first only if the execution is not live."""
         self.refuse_if_closed()
         if self.writer.quiet and self.resumed and self.writer.refusal is None:
             body = bodies.decode(bodies.encode(message))
@@ -267,7 +278,7 @@ class Core:
         self.append(execution, kind, (message,), processed=processed)
 
     def append_late(self, execution: str, kind: str, ticket: Ticket) -> None:
-        """Store a message after all that was to be processed without. Any thread."""
+        """Store a message after all that was to be processed without. Thread-safe."""
         _, body = ticket.packed()
         try:
             self.refuse_if_closed()
@@ -337,7 +348,7 @@ class Core:
         self.writer.submit(change, committed, may_block=may_block, waiter=done)
 
     def resolve_existing(self, execution: str, kind: str, done: Any) -> None:
-        """Tell somebody who wanted to create an execution that there is one of that id."""
+        """Resolve the ticket of a creator who found an execution of that id."""
         row = self.store.execution(execution)
         if row is None or row.kind == kind:
             done.resolve(answer=False)
@@ -365,136 +376,20 @@ class Core:
             raise PushTimeout(msg)
         return ticket.answer
 
-    # Ending executions.
-
-    def cancel(self, execution: str, target: Any, done: Any) -> None:
-        """Ask an execution to end, or end it; `done` learns whether it was still there."""
-        row = self.row(execution)
-        if row.status in ENDED:
-            done.resolve(answer=False)
-            return
-        body = self._wish(row, target)
-        if body is not None:
-            self.append(execution, None, (body,), stored=_Said(done))
-            return
-        self._end(row, done)
-
-    def end(self, execution: str, done: Any) -> None:
-        """End an execution without asking its kind; `done` learns whether it was still there."""
-        row = self.row(execution)
-        if row.status in ENDED:
-            done.resolve(answer=False)
-        else:
-            self._end(row, done)
-
-    def _wish(self, row: ExecutionRow, target: Any) -> Any:
-        kind = self.kinds.get(row.kind)
-        ask = getattr(kind, "cancel", None)
-        if ask is None:
-            if target is not None:
-                msg = f"an execution of kind {row.kind!r} can only be cancelled as a whole"
-                raise BadOption(msg)
-            return None
-        return ask(target)
-
-    def _end(self, row: ExecutionRow, done: Any) -> None:
-        """End an execution whatever it does: a run that is under way is thrown away."""
-        name = row.id
-        change = Change(
-            name,
-            kind=row.kind,
-            expected=row.revision,
-            state=row.state,
-            version=row.version,
-            status=Status.CANCELLED,
-            at=self.clock.now(),
-            clear=True,
-        )
-        if row.parent is not None:
-            change.messages = (message_to_parent(row.parent, name, Status.CANCELLED),)
-
-        def committed(change: Change, error: Exception | None) -> None:
-            if error is None and change.refusal is not None:
-                again = self.store.execution(name)
-                if again is not None and again.status not in ENDED:
-                    self._end(again, done)
-                    return
-                done.resolve(answer=False)
-                return
-            if error is None:
-                live = self.host.find(name)
-                if live is not None:
-                    live.loaded = False
-                    live.status = Status.CANCELLED
-                self.board.cancel_all(name)
-                self.watches.forget(name)
-                self.host.deliver_rows(change.rows)
-                self.watchers.tell(name)
-                if live is not None:
-                    self.host.settle(live)
-            done.resolve(error, answer=True)
-
-        self.writer.submit(change, committed, waiter=done)
-
-    def reopen(self, execution: str, kind: str) -> None:
-        """Make an execution active again that has ended, if there is one of that kind."""
-        row = self.store.execution(execution)
-        if row is None or row.kind != kind or row.status not in ENDED:
-            return
-        change = Change(
-            execution,
-            kind=kind,
-            expected=row.revision,
-            state=row.state,
-            version=row.version,
-            at=self.clock.now(),
-        )
-        done = ThreadTicket()
-
-        def committed(change: Change, error: Exception | None) -> None:
-            live = self.host.find(execution)
-            if live is not None and change.committed:
-                live.loaded = False
-                live.status = Status.ACTIVE
-            done.resolve(error)
-
-        self.refuse_if_closed()
-        self.writer.submit(change, committed, waiter=done)
-        self.wait_for(done, None, execution)
-
-    def cancel_later(self, execution: str, rows: Sequence[MessageRow]) -> None:
-        """Cancel an execution as its parent asked for, in a lane. In the writer's thread."""
-
-        def consumed(change: Change, _error: Exception | None) -> None:
-            self.host.deliver_rows(change.rows)
-
-        def ask() -> None:
-            row = self.row(execution)
-            if row.status in ENDED:
-                return
-            body = self._wish(row, None)
-            if body is None:  # the messages that ask for it go with everything else
-                self._end(row, ThreadTicket())
-                return
-            change = Change(
-                execution,
-                at=self.clock.now(),
-                consumed=[row.id for row in rows],
-                messages=(NewMessage(execution, "message", bodies.encode(body)),),
-            )
-            self.writer.submit(change, consumed, insist=True)
-
-        self.in_lane("a cancel", ask)
-
     # What the parts use.
 
     def in_lane(self, what: str, call: Callable[[], Any]) -> None:
-        """Have a user's code called in a thread of the pool, never in the writer's."""
+        """Call a user's code in a thread of the pool, never in the writer's."""
         POOL.submit(_Call(what, call))
 
     def refuse_if_closed(self) -> None:
         """Raise `EngineClosed` once it is."""
         if self.closed:
+            raise EngineClosed(self._why_closed)
+
+    def refuse_if_abandoned(self) -> None:
+        """Raise `EngineClosed` in the child of a fork, where threads that are gone hold locks."""
+        if self.abandoned:
             raise EngineClosed(self._why_closed)
 
     def in_writer(self, function: Callable[[], Any]) -> Any:
@@ -570,12 +465,13 @@ class Core:
     # Ending.
 
     def abandon(self) -> None:
-        """Be of no use any more: this is the child of a fork, and all belongs to the parent."""
-        self.closed = True
+        """Refuse every use from now on: in the child of a fork all belongs to the parent."""
+        self.closed = self.abandoned = True
         self._why_closed = (
             f"this engine was opened before a fork and belongs to process {os.getppid()}: "
             "open another one in this process"
         )
+        self.store = cast("Store", _AbandonedStore(self.store, self._why_closed))
 
     def close(self, timeout: float) -> None:
         """Finish what is running, commit it, and let go of the store."""
@@ -608,6 +504,17 @@ class Core:
             )
 
 
+class _AbandonedStore:
+    """Stands in for the store in the child of a fork: each use raises."""
+
+    def __init__(self, store: Store, why: str) -> None:
+        self._store = store  # kept, because to close it is up to the parent
+        self._why = why
+
+    def __getattr__(self, name: str) -> Any:
+        raise EngineClosed(self._why)
+
+
 class _Created:
     """Tells somebody who creates an execution that its first commit is done."""
 
@@ -627,19 +534,6 @@ class _Created:
             self._core.resolve_existing(live.id, live.kind.name, self._done)
         else:
             self._done.resolve(answer=True)
-
-
-class _Said:
-    """Tells somebody who asked for a cancel that the message is stored."""
-
-    __slots__ = ("_done",)
-
-    def __init__(self, done: Any) -> None:
-        self._done = done
-
-    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
-        """Pass it on."""
-        self._done.resolve(error, error is None)
 
 
 _MAIN = threading.main_thread()

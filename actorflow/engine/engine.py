@@ -25,7 +25,7 @@ from actorflow.engine.stores.opening import open_store
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from behaviours import Queue
-from behaviours.arguments import count, seconds
+from behaviours.arguments import count, flag, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,6 +103,7 @@ class Engine:
         if retention is not None:
             seconds(retention, "retention", "retention=30 * 86_400", error=BadOption)
         count(max_live, "max_live", "max_live=1_000", least=0, error=BadOption)
+        flag(check, "check", "check=False", error=BadOption)
         if not callable(getattr(clock, "now", None)) or not hasattr(clock, "call_at"):
             msg = f"clock={clock!r:.80} is not a clock: it needs now() and call_at(when, callback)"
             raise BadOption(msg)
@@ -133,6 +134,10 @@ class Engine:
         """
         self.core.refuse_if_closed()
         self.core.resume()
+
+    async def aresume(self) -> None:
+        """Like `resume`, from a task of any event loop."""
+        await asyncio.to_thread(self.resume)
 
     def worker(
         self,
@@ -169,7 +174,7 @@ class Engine:
         given = Job(job, state=state, behaviour=behaviour, throttle=throttle, on_failure=on_failure)
         self._workers.add(name, given)
         if core.resumed:
-            core.in_writer(lambda: core.host.read_now(name))
+            core.in_writer(lambda: core.host.backlog.read_now(name))
         return DurableWorker(core, name, self._workers)
 
     def tasker(self, name: str, do: Callable[..., Any] | str, **options: Any) -> None:
@@ -214,8 +219,14 @@ class Engine:
         bodies.encode(message)
         id_ = f"cron:{check_id(name, 'a schedule')}"
         plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": _WORKER, "body": message}
-        core.reopen(id_, CronKind.name)
+        core.ending.reopen(id_, CronKind.name)
         self.send(id_, {"set": plan}, kind=CronKind.name)
+
+    async def aevery(
+        self, name: str, cron: str, worker: DurableWorker, message: Any, *, zone: str = "UTC"
+    ) -> None:
+        """Like `every`, from a task of any event loop."""
+        await asyncio.to_thread(self.every, name, cron, worker, message, zone=zone)
 
     # Executions of any kind.
 
@@ -371,7 +382,7 @@ class Engine:
         """
         done = ThreadTicket()
         self.core.refuse_if_closed()
-        self.core.cancel(execution, target, done)
+        self.core.ending.cancel(execution, target, done)
         return bool(self.core.wait_for(done, None, execution))
 
     async def acancel(self, execution: str, target: Any = None) -> bool:
@@ -394,8 +405,17 @@ class Engine:
         status: Status | str | None = None,
         parent: str | None = None,
     ) -> Iterator[Execution]:
-        """Yield executions in the order of their ids, read from the store in pages."""
-        chosen = None if status is None else str(Status(status))
+        """Yield executions in the order of their ids, read from the store in pages.
+
+        Raises:
+            BadOption: there is no such status.
+
+        """
+        if status is not None and status not in set(Status):
+            known = ", ".join(repr(str(each)) for each in Status)
+            msg = f"status={status!r:.80} is none; write one of {known}"
+            raise BadOption(msg)
+        chosen = None if status is None else str(status)
         return self._executions(kind, chosen, parent)
 
     def _executions(
@@ -420,7 +440,17 @@ class Engine:
             StoreFull: there is no room now; it is stored once there is, if the engine runs then.
 
         """
-        return self._answer(self.core.board.succeed, task, value)
+        done = ThreadTicket()
+        if not self._answer(self.core.board.succeed, task, value, done):
+            return False
+        return bool(self.core.wait_for(done, _STORED, task))
+
+    async def areturn_task(self, task: str, value: Any = None) -> bool:
+        """Like `return_task`, from a task of any event loop."""
+        done = AsyncTicket()
+        if not self._answer(self.core.board.succeed, task, value, done):
+            return False
+        return bool(await self.core.await_for(done, _STORED, task))
 
     def fail_task(self, task: str, error: BaseException) -> bool:
         """Store that a task which a tasker holds has failed; return whether it was still wanted.
@@ -429,18 +459,28 @@ class Engine:
             StoreFull: as for `return_task`.
 
         """
-        return self._answer(self.core.board.fail, task, error)
-
-    def _answer(self, give: Callable[[str, Any, ThreadTicket], bool], task: str, what: Any) -> bool:
-        self.core.refuse_if_closed()
-        self.core.resume()
         done = ThreadTicket()
-        if not give(check_id(task, "a task"), what, done):
+        if not self._answer(self.core.board.fail, task, error, done):
             return False
         return bool(self.core.wait_for(done, _STORED, task))
 
+    async def afail_task(self, task: str, error: BaseException) -> bool:
+        """Like `fail_task`, from a task of any event loop."""
+        done = AsyncTicket()
+        if not self._answer(self.core.board.fail, task, error, done):
+            return False
+        return bool(await self.core.await_for(done, _STORED, task))
+
+    def _answer(
+        self, answer: Callable[[str, Any, Any], bool], task: str, what: Any, done: Any
+    ) -> bool:
+        self.core.refuse_if_closed()
+        self.core.resume()
+        return answer(check_id(task, "a task"), what, done)
+
     def heartbeat(self, task: str) -> bool:
-        """Give a task that a tasker holds its timeout again; return whether it is still wanted."""
+        """Renew the timeout of a task that a tasker holds; return whether it is still wanted."""
+        self.core.refuse_if_abandoned()
         return self.core.board.heartbeat(task)
 
     # Operations.
@@ -453,6 +493,10 @@ class Engine:
         """Forget executions that ended before a moment, with their history; return how many."""
         return self.core.purge(before)
 
+    async def apurge(self, *, before: float) -> int:
+        """Like `purge`, from a task of any event loop."""
+        return await asyncio.to_thread(self.core.purge, before)
+
     def backup(self, path: str | Path) -> None:
         """Copy the store to a new file while the engine runs."""
         if not self.core.store.traits.backup:
@@ -460,9 +504,14 @@ class Engine:
             raise BadOption(msg)
         self.core.store.backup(path)  # type: ignore[attr-defined] # its trait says so
 
+    async def abackup(self, path: str | Path) -> None:
+        """Like `backup`, from a task of any event loop."""
+        await asyncio.to_thread(self.backup, path)
+
     def statistics(self) -> EngineStatistics:
         """Return a picture of the engine. O(1)."""
         core = self.core
+        core.refuse_if_abandoned()
         writer, board = core.writer, core.board
         return EngineStatistics(
             live=len(core.host),

@@ -46,7 +46,7 @@ def _refusing(name: str, function: Any) -> Any:
 
 @contextmanager
 def no_outside() -> Iterator[None]:
-    """Have every clock and all dice of the standard library raise `Impure`, in this thread.
+    """Make the clocks and random numbers of the standard library raise `Impure` in this thread.
 
     What a module has imported by name before (`from time import time`) is not caught.
     """

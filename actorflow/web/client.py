@@ -221,7 +221,7 @@ class Client:
     # Tasks.
 
     def return_task(self, task: str, value: Any = None) -> dict[str, Any]:
-        """Give the result of a task that a tasker holds."""
+        """Return a task that a tasker holds, with its result."""
         found: dict[str, Any] = self._post("/api/return-task", task=task, value=value)
         return found
 

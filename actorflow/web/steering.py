@@ -187,7 +187,7 @@ class Steering:
     # Tasks.
 
     def return_task(self, task: str, value: Any = None) -> dict[str, Any]:
-        """Give the result of a task that a tasker holds; say whether it was still wanted."""
+        """Return a task that a tasker holds, with its result; say whether it was still wanted."""
         return {"task": task, "wanted": self.engine.return_task(task, value)}
 
     def fail_task(self, task: str, error: str) -> dict[str, Any]:

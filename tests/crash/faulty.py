@@ -27,7 +27,7 @@ def _die() -> None:
 
 
 def exit_in_job(store: str, first: str) -> None:
-    """Have a message among others that ends the process whenever it is run."""
+    """Push a message among others that ends the process whenever it is run."""
 
     def job(batch: list[Any], state: list[Any]) -> list[Any]:
         if "poison" in batch:
@@ -59,7 +59,7 @@ def _send_all(worker: Any, other: Any) -> None:
 
 
 def exit_in_task(store: str, retries: str) -> None:
-    """Have a task that ends the process each time it is done."""
+    """Start a task that ends the process each time it is done."""
 
     def step(state: Any, message: Any) -> Any:
         if isinstance(message, TaskEnded):
@@ -82,7 +82,7 @@ def exit_in_task(store: str, retries: str) -> None:
 
 
 def lose(store: str, behaviour: str) -> None:
-    """Be killed right after a push_ack and a push_block have returned."""
+    """Die right after a push_ack and a push_block have returned."""
     made: dict[str, Any] = {
         "unique": lambda: Unique(key=lambda message: message[0]),
         "bounded": lambda: Bounded(Queue(), 1, when_full="drop_oldest"),
@@ -172,6 +172,9 @@ def fork(store: str) -> None:
             lambda: engine.return_task("a"),
             lambda: engine.dead_letters().retry(),
             lambda: list(engine.dead_letters()),
+            engine.statistics,
+            lambda: engine.heartbeat("a"),
+            lambda: engine.backup("copy.db"),
         ]
         for number, call in enumerate(calls):
             try:

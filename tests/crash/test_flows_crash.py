@@ -38,12 +38,12 @@ def run(folder: Path, failpoint: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
-def check(folder: Path, done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def check(folder: Path, done: subprocess.CompletedProcess[str], kills: int = 1) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert found["left"] == {"messages": 0, "tasks": 0, "timers": 0, "dead": 0}
-    # A launch that nobody heard of may be there as well.
-    assert COUNT <= len(found["ended"]) < 2 * COUNT + 1
+    # Launches that nobody heard of, because of a kill, may be there as well.
+    assert COUNT <= len(found["ended"]) <= COUNT * (kills + 1)
     given = [
         line[5:] for line in (folder / "notes.txt").read_text().splitlines() if line[:4] == "task"
     ]
@@ -76,9 +76,8 @@ def test_killed_at_a_failpoint_a_flow_goes_on_as_if_nothing_had_happened(
 
 @pytest.mark.timeout(300)
 def test_killed_again_and_again_it_gets_there(tmp_path: Path) -> None:
-    for point in POINTS:
-        run(tmp_path, f"{point}:4")
-    check(tmp_path, run(tmp_path))
+    killed = [run(tmp_path, f"{point}:4").returncode == -signal.SIGKILL for point in POINTS]
+    check(tmp_path, run(tmp_path), kills=sum(killed))
 
 
 @pytest.mark.soak

@@ -21,7 +21,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[Engine]:
-    """Give an engine on each store in turn."""
+    """Yield an engine on each store in turn."""
     where = ":memory:" if request.param == "memory" else tmp_path / "store.db"
     with Engine(where, clock=clock, durability="off", retention=None) as made:
         yield made
@@ -29,7 +29,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) 
 
 @pytest.fixture
 def reopen(tmp_path: Path, clock: VirtualClock) -> Iterator[Callable[..., Engine]]:
-    """Give what opens an engine on the same file again, closing the one before."""
+    """Return what opens an engine on the same file again, closing the one before."""
     made: list[Engine] = []
 
     def again(**options: Any) -> Engine:

@@ -83,7 +83,7 @@ class Kept(MemoryStore):
 
 
 def collect(batch: list[Any], state: list[Any]) -> list[Any]:
-    """Be a job that keeps what it gets."""
+    """Append the batch to the state: a job."""
     return [*state, *batch]
 
 

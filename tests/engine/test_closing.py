@@ -31,7 +31,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store | Path:
-    """Give what one engine after the other is opened on."""
+    """Return what one engine after the other is opened on."""
     return Kept() if request.param == "memory" else tmp_path / "s.db"
 
 

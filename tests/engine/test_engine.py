@@ -381,7 +381,7 @@ def test_statistics_are_a_picture(engine: Engine) -> None:
 def test_many_executions_are_recovered_page_by_page_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actorflow.engine.execution.host._PAGE", 3)
+    monkeypatch.setattr("actorflow.engine.execution.backlog._PAGE", 3)
     names = [f"x{number}" for number in range(20)]
     with Engine(tmp_path / "e.db") as engine:
         for text in ("first", "second"):

@@ -26,7 +26,7 @@ SOURCE = next(snippets(PAGE))
 
 @pytest.fixture(scope="module")
 def errand() -> Any:
-    """Give the class that the page defines."""
+    """Return the class that the page defines."""
     namespace: dict[str, Any] = {"__name__": "page"}
     exec(SOURCE.compile(), namespace)  # noqa: S102 - our own page
     return namespace["Errand"]

@@ -46,7 +46,7 @@ def no_store(url, **options):
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
-    """Give what installs a package with entry points, as pip would."""
+    """Return what installs a package with entry points, as pip would."""
 
     def install(name: str, **schemes: str) -> Path:
         folder = tmp_path / f"{name}-site"

@@ -31,7 +31,7 @@ SOON = Backoff(initial=1.0, maximum=1.0)
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
-    """Give the file that functions write into."""
+    """Return the file that functions write into."""
     path = tmp_path / "notes"
     path.touch()
     return path

@@ -740,3 +740,30 @@ def test_looking_at_a_store_while_its_log_is_moved_into_it(tmp_path: Path) -> No
     assert looks > 0
     store.close()
     assert len(contents(path)) == 600 * 8
+
+
+def test_a_reader_that_leaves_during_the_close_does_not_make_the_log_be_missed(
+    tmp_path: Path,
+) -> None:
+    """It keeps the log from being moved at first; the close of the last connection moves it."""
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    store.commit([Change("a", messages=[NewMessage("a", "message", b"1")])])
+    reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM messages").fetchall()
+    store.commit([Change("a", messages=[NewMessage("a", "message", b"2")])])
+    lock = store._lock
+    assert lock is not None
+    mark = lock.mark
+
+    def mark_and_leave(*, is_open: bool, has_log: bool, sync: bool = True) -> None:
+        mark(is_open=is_open, has_log=has_log, sync=sync)
+        reader.close()
+
+    lock.mark = mark_and_leave  # type: ignore[method-assign]
+    store.close()
+    assert not Path(f"{path}-wal").exists()
+    again = SqliteStore(path)
+    assert [row.body for row in again.pending().rows] == [b"1", b"2"]
+    again.close()

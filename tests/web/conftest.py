@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine]:
-    """Give an engine with a control socket, on each store in turn."""
+    """Yield an engine with a control socket, on each store in turn."""
     where = ":memory:" if request.param == "memory" else tmp_path / "store.db"
     with af.Engine(where, durability="off", control=str(tmp_path / "control.sock")) as made:
         made.register(Ledger())

@@ -41,7 +41,7 @@ def fill(engine: af.Engine) -> None:
 
 @pytest.fixture(params=["store", "live"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """Give a store whose engine has been closed, or runs and can be steered."""
+    """Yield a store whose engine has been closed, or runs and can be steered."""
     path = tmp_path / "orders.db"
     engine = af.Engine(path, durability="off", control=request.param == "live")
     with engine:

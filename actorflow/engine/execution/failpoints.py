@@ -15,7 +15,7 @@ _left = int(_count or 1)
 
 
 def failpoint(name: str) -> None:
-    """Be a place where a test may kill the process."""
+    """Mark a place where a test may kill the process."""
     global _left  # noqa: PLW0603 - one counter for the process, as the variable says
     if name == _name:
         _left -= 1

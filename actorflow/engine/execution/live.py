@@ -86,7 +86,7 @@ class Ticket:
         self.open = True
 
     def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
-        """Note that the runtime will not process it, if so. Any thread."""
+        """Note that the runtime will not process it, if so. Thread-safe."""
         if error is not None and self.open:
             self.live.lost(self, error)
 
@@ -256,7 +256,7 @@ class Live:
         return []
 
     def _enter(self) -> None:
-        """Have the door looked at, unless somebody is there. Any thread."""
+        """Schedule a look at the door, unless one is scheduled. Thread-safe."""
         try:
             self._gate.pop()
         except IndexError:
@@ -322,7 +322,7 @@ class Live:
         return [(waiter, found.get(number)) for waiter, number in acks]
 
     def tell_outcome(self, waiting: Sequence[Any], number: Any) -> None:
-        """Tell those who have sent a message once more what became of it. Writer's thread.
+        """Resolve the tickets of those who sent a message again. In the writer's thread.
 
         Where it waits at the door, nobody knows yet: then they wait there, too.
         """
@@ -348,7 +348,7 @@ class Live:
             waiter.resolve(error)
 
     def offer_unstored(self, envelope: Envelope, waiter: Any, task: TaskRow | None) -> bool:
-        """Accumulate a message that is not stored; return whether that was possible. Any thread.
+        """Accumulate a message that is not stored; return whether that was possible. Thread-safe.
 
         It need not be stored: either its pusher waits for the outcome, or it answers a task, which
         is stored until the answer has been consumed. It never displaces what is stored, and never
@@ -372,7 +372,7 @@ class Live:
     # Messages that are not processed.
 
     def lost(self, ticket: Ticket, error: BaseException) -> None:
-        """React to a message that will not be processed here. Any thread."""
+        """React to a message that will not be processed here. Thread-safe."""
         core = self.core
         if isinstance(error, RunFailed):
             self.give_up(ticket, error.cause)
@@ -392,7 +392,7 @@ class Live:
             self.give_up(ticket, error)
 
     def give_up(self, ticket: Ticket, error: BaseException) -> None:
-        """Turn a message into a dead letter. Any thread."""
+        """Turn a message into a dead letter. Thread-safe."""
         core = self.core
         text = f"{type(error).__name__}: {text_of(error)}"
         kind, body = ticket.packed()
@@ -410,7 +410,7 @@ class Live:
     def submit_letter(
         self, change: Change, error: BaseException, ticket: Ticket | None = None
     ) -> None:
-        """Commit a dead letter. Any thread.
+        """Commit a dead letter. Thread-safe.
 
         An execution whose first message is given up never runs by itself: it has failed.
         """

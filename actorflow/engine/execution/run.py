@@ -399,7 +399,7 @@ class Run:
                 ticket.consume(AlreadyThere(live.id))
             self._done()
             if live.held or live.behind:  # messages for the one that is there
-                host.read_now(live.id)
+                host.backlog.read_now(live.id)
         elif refusal is not None and refusal.reason == "clash":
             self._done(RunFailed(_mismatch(refusal.execution)))
         elif live.port is not None:  # somebody else has written: run on the newer state

@@ -47,7 +47,7 @@ class Timers:
         self._expect(min((row.due for row in rows), default=inf))
 
     def _expect(self, due: float) -> None:
-        """Have the clock call at `due`, unless it does so before anyway."""
+        """Schedule a call at `due`, unless an earlier one is scheduled."""
         core = self._core
         with self._lock:
             alarm = self._alarm
@@ -60,7 +60,7 @@ class Timers:
             self._alarm = core.clock.call_at(due, self._on_alarm)
 
     def _on_alarm(self) -> None:
-        """Have what is due fired. In the clock's thread."""
+        """Schedule the firing of what is due. In the clock's thread."""
         with self._lock:
             self._alarm = None
         self._core.writer.call(self._fire)

@@ -23,7 +23,7 @@ class Watchers:
         self._closed: BaseException | None = None
 
     def add(self, execution: str, ticket: Any) -> None:
-        """Have a ticket resolved when the execution is not active any more."""
+        """Resolve a ticket when the execution is not active any more."""
         with self._lock:
             if self._closed is None:
                 self._tickets.setdefault(execution, []).append(ticket)
@@ -69,7 +69,7 @@ class Waiters:
         return len(self._tickets)
 
     def add(self, execution: str, ticket: Any) -> None:
-        """Have a ticket resolved after the next commit of an execution."""
+        """Resolve a ticket after the next commit of an execution."""
         with self._lock:
             self._tickets.setdefault(execution, []).append(ticket)
 
@@ -101,7 +101,7 @@ class Watches:
         return bool(self._found)
 
     def of(self, kind: str) -> tuple[Watch, ...]:
-        """Return the watches of a kind. O(1) unless they have changed. Any thread."""
+        """Return the watches of a kind. O(1) unless they have changed. Thread-safe."""
         found = self._lists.get(kind)
         if found is None:
             found = self._lists[kind] = tuple(self._found.get(kind, {}).copy().values())

@@ -471,7 +471,7 @@ class Writer:
             change.messages = reached
 
     def _reject(self, append: Append, error: Exception, accepted: list[Append | _Request]) -> None:
-        """Tell whoever waits; what nobody waits for becomes a dead letter."""
+        """Resolve the waiting callers; what nobody waits for becomes a dead letter."""
         del self._unstored[:1]
         waiting = append.waiting
         if waiting:

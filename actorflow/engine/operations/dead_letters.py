@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.engine import bodies
@@ -63,9 +64,17 @@ class Letters:
         """
         return self._move(self._chosen(letters), again=True)
 
+    async def aretry(self, *letters: Letter) -> int:
+        """Like `retry`, from a task of any event loop."""
+        return await asyncio.to_thread(self.retry, *letters)
+
     def purge(self, *letters: Letter) -> int:
         """Throw these away, or all if none is named; return how many."""
         return self._move(self._chosen(letters), again=False)
+
+    async def apurge(self, *letters: Letter) -> int:
+        """Like `purge`, from a task of any event loop."""
+        return await asyncio.to_thread(self.purge, *letters)
 
     def _chosen(self, letters: tuple[Letter, ...]) -> list[Any]:
         return [each.id for each in (letters or self._rows())]

@@ -352,7 +352,7 @@ class Store(Protocol):
         """Return the partitions that this process owns, each with its epoch."""
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Have `wake()` called when others may have stored something; return how to end that.
+        """Call `wake()` whenever others may have stored something; return how to end that.
 
         An embedded store has no others, and never calls it.
         """

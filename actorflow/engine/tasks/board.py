@@ -128,7 +128,7 @@ class Board:
             self._held[row.tasker] = self._held.get(row.tasker, 0) + 1
 
     def _pass_on(self, tasker: Tasker, row: TaskRow) -> None:
-        """Give a task to its tasker, now or when it is due."""
+        """Hand a task to its tasker, now or when it is due."""
         clock = self._core.clock
         if row.due > clock.now():
             clock.call_at(row.due, lambda: self._on_due(tasker, row))
@@ -347,7 +347,7 @@ class Board:
         self.store_answer(row, *pack(ended), done)
 
     def store_answer(self, row: TaskRow, type: str, body: bytes, done: Any = None) -> None:  # noqa: A002
-        """Replace a task by a message to its execution. Any thread."""
+        """Replace a task by a message to its execution. Thread-safe."""
         core = self._core
         message = NewMessage(row.execution, type, body)
         change = Change(row.execution, at=core.clock.now(), answers=(Answer(row.id, message),))

@@ -355,7 +355,7 @@ class Tasker:
         return self.board.lease(row, timeout)
 
     def cancel(self, row: TaskRow) -> None:
-        """Stop a task that is not wanted any more. Any thread.
+        """Stop a task that is not wanted any more. Thread-safe.
 
         Its `on_cancel` is called in a lane.
         """

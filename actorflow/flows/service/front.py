@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import threading
 from time import monotonic
@@ -60,6 +61,7 @@ class Flows:
     def __init__(
         self, engine: Engine, *, max_messages: int = MAX_MESSAGES, history: bool = True
     ) -> None:
+        self._engine = engine
         self._core = engine.core
         self._exids = ExidMaker()
         self._registering = threading.Lock()
@@ -157,6 +159,20 @@ class Flows:
         for begin in range(0, len(checked), _TOGETHER):
             exids += self._launch_together(body, checked[begin : begin + _TOGETHER])
         return exids
+
+    async def alaunch_many(
+        self,
+        flow: str | Tree,
+        payloads: Iterable[Payload],
+        *,
+        vars: dict[str, Any] | None = None,  # noqa: A002 - the word of the language
+        domain: str = DOMAIN,
+        unit: str = UNIT,
+    ) -> list[str]:
+        """Like `launch_many`, from a task of any event loop."""
+        return await asyncio.to_thread(
+            self.launch_many, flow, payloads, vars=vars, domain=domain, unit=unit
+        )
 
     def _launch_together(self, body: Message, payloads: list[Payload]) -> list[str]:
         core = self._core
@@ -272,67 +288,116 @@ class Flows:
 
         `engine.cancel(exid, nid)` asks its handlers.
         """
+        message = self._kill(exid, nid)
+        return False if message is None else self._put(exid, message)
+
+    async def akill(self, exid: str, nid: str = ROOT) -> bool:
+        """Like `kill`, from a task of any event loop."""
+        message = self._kill(exid, nid)
+        return False if message is None else await self._aput(exid, message)
+
+    def _kill(self, exid: str, nid: str) -> Message | None:
         node = self._nodes(exid).get(nid)
         if node is None or node.state == "ended":
-            return False
-        self._put(exid, cancel_message(exid, nid, kill=True))
-        return True
+            return None
+        return cancel_message(exid, nid, kill=True)
 
     def signal(self, exid: str, name: str, payload: Payload | None = None) -> None:
         """Send a signal; it is not kept, so without a trap it has no effect."""
+        self._put(exid, self._signal(exid, name, payload))
+
+    async def asignal(self, exid: str, name: str, payload: Payload | None = None) -> None:
+        """Like `signal`, from a task of any event loop."""
+        await self._aput(exid, self._signal(exid, name, payload))
+
+    def _signal(self, exid: str, name: str, payload: Payload | None) -> Message:
         self._row(exid)
-        self._put(exid, signal_message(exid, name, check_payload(payload or {})))
+        return signal_message(exid, name, check_payload(payload or {}))
 
     def re_apply(
         self, exid: str, nid: str, flow: str | Tree, payload: Payload | None = None
     ) -> None:
         """Cancel a node and execute another flow in its place."""
+        self._put(exid, self._re_apply(exid, nid, flow, payload))
+
+    async def are_apply(
+        self, exid: str, nid: str, flow: str | Tree, payload: Payload | None = None
+    ) -> None:
+        """Like `re_apply`, from a task of any event loop."""
+        await self._aput(exid, self._re_apply(exid, nid, flow, payload))
+
+    def _re_apply(self, exid: str, nid: str, flow: str | Tree, payload: Payload | None) -> Message:
         self._row(exid)
         tree = _tree(flow)
         _check_storable(tree)
         checked = None if payload is None else check_payload(payload)
-        self._put(exid, re_apply_message(exid, nid, tree, checked))
+        return re_apply_message(exid, nid, tree, checked)
 
     def add_branches(self, exid: str, nid: str, flows: Sequence[str | Tree]) -> None:
-        """Give a concurrence more branches, after those that it has.
+        """Add branches to a concurrence, after those that it has.
 
         `nid` is that of the concurrence.
         """
+        self._put(exid, self._add_branches(exid, nid, flows))
+
+    async def aadd_branches(self, exid: str, nid: str, flows: Sequence[str | Tree]) -> None:
+        """Like `add_branches`, from a task of any event loop."""
+        await self._aput(exid, self._add_branches(exid, nid, flows))
+
+    def _add_branches(self, exid: str, nid: str, flows: Sequence[str | Tree]) -> Message:
         nodes = self._nodes(exid)
         if nid not in nodes:
             msg = f"there is no node {nid} in {exid} to add branches to"
             raise MessageRefused(msg)
         trees = [_tree(flow) for flow in flows]
-        self._put(exid, add_branches_message(exid, nid, _count_branches(nodes, nid), trees))
+        return add_branches_message(exid, nid, _count_branches(nodes, nid), trees)
 
     def add_iterations(self, exid: str, nid: str, elements: Sequence[Any]) -> None:
-        """Give an iterator (map, for-each, ...) more elements."""
+        """Add elements to an iterator (map, for-each, ...)."""
         self._row(exid)
         self._put(exid, add_elements_message(exid, nid, elements))
 
+    async def aadd_iterations(self, exid: str, nid: str, elements: Sequence[Any]) -> None:
+        """Like `add_iterations`, from a task of any event loop."""
+        self._row(exid)
+        await self._aput(exid, add_elements_message(exid, nid, elements))
+
     def return_task(self, exid: str, nid: str, payload: Payload | None = None) -> None:
-        """Give back the task that a node waits for; without a payload, as it was handed out.
+        """Return the task that a node waits for; without a payload, as it was handed out.
+
+        Like `engine.return_task`, it returns when the result is stored.
 
         Raises:
-            MessageRefused: it was given back already, or cancelled.
+            MessageRefused: it was returned already, or cancelled.
             BadPayload: the payload is not a JSON object.
+            StoreFull: there is no room now; it is stored once there is, if the engine runs then.
 
         """
+        task, answer = self._answer(exid, nid, payload)
+        if not self._engine.return_task(task, answer):
+            raise _refused(exid, nid, "was returned already, or cancelled")
+
+    async def areturn_task(self, exid: str, nid: str, payload: Payload | None = None) -> None:
+        """Like `return_task`, from a task of any event loop."""
+        task, answer = self._answer(exid, nid, payload)
+        if not await self._engine.areturn_task(task, answer):
+            raise _refused(exid, nid, "was returned already, or cancelled")
+
+    def _answer(self, exid: str, nid: str, payload: Payload | None) -> tuple[str, Payload]:
+        """Return the id of the task that a node waits for, and the payload to answer it with."""
         core = self._core
+        core.refuse_if_closed()
         core.resume()
         node = self._nodes(exid).get(nid)
         handed = None if node is None else node.own.get("handed")
         if handed is None:
             why = "there is no such task" if node is not None else "its node is gone"
-            msg = f"the task at node {nid} of {exid} cannot be given back: {why}"
-            raise MessageRefused(msg)
+            raise _refused(exid, nid, f"cannot be returned: {why}")
         task = task_id(exid, nid, handed[0])
         if payload is None:
             row = core.store.task(task)
             payload = {} if row is None else bodies.decode(row.body)["payload"]
-        if not core.board.succeed(task, check_payload(payload)):
-            msg = f"the task at node {nid} of {exid} was given back already, or cancelled"
-            raise MessageRefused(msg)
+        return task, check_payload(payload)
 
     def _row(self, exid: str) -> Any:
         row = self._core.row(exid)
@@ -345,11 +410,19 @@ class Flows:
         state = self._row(exid).state
         return {} if state is None else decode(state).nodes
 
-    def _put(self, exid: str, message: Message) -> None:
+    def _put(self, exid: str, message: Message) -> bool:
         """Send a message; return when what it led to is committed."""
         processed = ThreadTicket()
         self._core.append(exid, None, (message,), processed=processed)
         self._core.wait_for(processed, None, message)
+        return True
+
+    async def _aput(self, exid: str, message: Message) -> bool:
+        """Like `_put`, from a task of any event loop."""
+        processed = AsyncTicket()
+        self._core.append(exid, None, (message,), processed=processed)
+        await self._core.await_for(processed, None, message)
+        return True
 
     # Registering.
 
@@ -406,7 +479,7 @@ class Flows:
             raise
 
     def router(self, route: Callable[[Message], Any], *, domain: str = "") -> None:
-        """Have a function say who gets the tasks of a domain, and of those below it.
+        """Register a function that chooses the tasker for each task of a domain and those below.
 
         It gets the task message and returns the name of a tasker, `True` for the one that was
         asked for, or `False` for nobody. It runs inside the run: no effects, no waiting.
@@ -425,6 +498,10 @@ class Flows:
         checked = check_payload({"value": value})["value"]
         with self._registering:
             self._library = self._library.with_variable(domain, name, checked)
+
+
+def _refused(exid: str, nid: str, why: str) -> MessageRefused:
+    return MessageRefused(f"the task at node {nid} of {exid} {why}")
 
 
 def _late(search: Search, timeout: float | None) -> WaitTimeout:

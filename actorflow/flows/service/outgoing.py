@@ -113,7 +113,7 @@ def _tasks(before: Execution, out: FlowOutcome, outcome: Outcome, directory: Dir
 def _forget_tasks(
     before: Execution, out: FlowOutcome, outcome: Outcome, given_back: dict[str, Message]
 ) -> None:
-    """Have the engine forget the tasks that nobody waits for any more."""
+    """Cancel the tasks that no node waits for any more."""
     after = out.state
     answered: set[str] | None = None
     for nid, node in before.nodes.items():
@@ -152,7 +152,7 @@ def _given_back(node: Node, message: Message) -> Message:
 
 
 def _set_watches(before: Execution, after: Execution, outcome: Outcome) -> None:
-    """Have other executions see the traps that watch them."""
+    """Store the traps that watch other executions, where those can see them."""
     old = {trap["id"] for trap in before.traps if looks_elsewhere(trap)}
     new = {trap["id"]: trap for trap in after.traps if looks_elsewhere(trap)}
     outcome.watches = [

@@ -145,7 +145,7 @@ def return_task(
     *,
     value: Annotated[str | None, typer.Option(metavar="JSON", help="Its result.")] = None,
 ) -> None:
-    """Give the result of a task that a tasker holds."""
+    """Return a task that a tasker holds, with its result."""
     given = as_data(value)
     with reach(store, to_change=True) as verbs:
         found = verbs.return_task(task, given)

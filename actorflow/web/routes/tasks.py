@@ -43,7 +43,7 @@ def tasks(
 
 @router.post("/return-task", responses=refusals())
 def return_task(steering: Steered, given: Return) -> Answer:
-    """Give the result of a task; `wanted` says whether somebody still waited for it."""
+    """Return a task with its result; `wanted` says whether somebody still waited for it."""
     return Answer(steering.return_task(given.task, given.value))
 
 

@@ -278,7 +278,7 @@ class WorkflowHandle(Generic[R_co]):
         """
         done = ThreadTicket()
         self._core.refuse_if_closed()
-        self._core.end(self.id, done)
+        self._core.ending.end(self.id, done)
         return bool(self._core.wait_for(done, None, self.id))
 
     async def apause(self) -> None:

@@ -60,7 +60,7 @@ def test_an_engine_that_never_begins_warns_of_what_waits_and_ran_nothing(
     assert not done.is_set()
     (record,) = [each for each in caplog.records if "unfinished" in each.getMessage()]
     assert record.levelname == "WARNING"
-    for text in ("resume()", "messages=1", "timers=1", "tasks=1"):
+    for text in ("resume()", "messages=1", "timers=1", "tasks=1", "executions='y, x'"):
         assert text in record.getMessage()
 
 

@@ -62,7 +62,7 @@ class Quick(Script):
 
 @pytest.fixture(params=["memory", "sqlite"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Give what one engine after the other is opened on."""
+    """Return what one engine after the other is opened on."""
     return Kept() if request.param == "memory" else tmp_path / "s.db"
 
 
@@ -336,7 +336,14 @@ def test_a_run_that_always_loses_its_race_gives_up_nothing(
 
 @pytest.mark.parametrize(
     "options",
-    [{"retention": "x"}, {"retention": -1}, {"max_live": "x"}, {"max_live": -1}, {"clock": 5}],
+    [
+        {"retention": "x"},
+        {"retention": -1},
+        {"max_live": "x"},
+        {"max_live": -1},
+        {"clock": 5},
+        {"check": "x"},
+    ],
     ids=str,
 )
 def test_bad_options_of_an_engine_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
@@ -355,7 +362,8 @@ def test_what_is_read_from_the_store_is_not_delivered_once_more(
 ) -> None:
     """A worker that is behind reads on after a commit that has stored another message for it."""
     monkeypatch.setattr("actorflow.engine.execution.host.WINDOW", 4)
-    monkeypatch.setattr("actorflow.engine.execution.host._LOW", 2)
+    for room in ("host", "backlog"):
+        monkeypatch.setattr(f"actorflow.engine.execution.{room}.LOW", 2)
     entered, go = threading.Semaphore(0), threading.Semaphore(0)
 
     def job(batch: list[Any], state: list[Any]) -> list[Any]:

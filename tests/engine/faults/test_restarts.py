@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actorflow.engine.engine import Engine
-from actorflow.engine.execution.host import CRASHES
+from actorflow.engine.execution.backlog import CRASHES
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.tasks.tasker import HOLD
 from tests.engine.kinds import PATIENCE, Kept, Script, collect, quiet, rows, state_of, until
@@ -173,7 +173,7 @@ def test_a_task_that_is_held_over_many_restarts_is_held(
 def test_an_engine_can_be_closed_again_and_again_while_it_recovers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("actorflow.engine.execution.host._PAGE", 1)
+    monkeypatch.setattr("actorflow.engine.execution.backlog._PAGE", 1)
     store = Left()
     names = [f"x{number:02}" for number in range(50)]
     with Engine(store) as engine:

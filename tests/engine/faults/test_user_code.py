@@ -323,7 +323,7 @@ HOOKS = [
 
 @pytest.fixture
 def real(tmp_path: Any) -> Iterator[Engine]:
-    """Give an engine in real time."""
+    """Yield an engine in real time."""
     with Engine(tmp_path / "s.db", durability="off") as made:
         yield made
 

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.engine.errors import UnknownExecution, WaitTimeout
+from actorflow.engine.errors import StoreFull, UnknownExecution, WaitTimeout
+from actorflow.engine.stores.memory import MemoryStore
 from actorflow.flows.errors import BadPayload, FlowError, MessageRefused
 from actorflow.flows.language.source import FlowSyntaxError
 from actorflow.flows.service.exids import BadName
+from actorflow.runtime.errors import BadOption, PushTimeout
 from tests.engine import chores
 from tests.flows.engines import PATIENCE, Desk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from actorflow.engine.stores.protocol import Change
     from actorflow.flows.service.taskers import FlowTask
 
 SEQUENCE = "sequence\n  task 'alice' 'stage a'\n  task 'bob' 'stage b'"
@@ -34,7 +37,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[[], af.Engine]]:
-    """Give what opens an engine on the same file, closing the one before."""
+    """Return what opens an engine on the same file, closing the one before."""
     made: list[af.Engine] = []
 
     def again() -> af.Engine:
@@ -47,11 +50,46 @@ def opened(tmp_path: Path) -> Iterator[Callable[[], af.Engine]]:
     made[-1].close()
 
 
+class Full(MemoryStore):
+    """A store that has no room when the test says so."""
+
+    full = False
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        if self.full:
+            raise StoreFull("no room")
+        super().commit(changes)
+
+
 def run(engine: af.Engine, flow: str, **options: Any) -> Any:
     return engine.wait(engine.launch(flow, **options), PATIENCE).view
 
 
 # --- tasks ---------------------------------------------------------------------------------------
+
+
+def test_a_task_is_returned_when_its_result_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actorflow.engine.engine._STORED", 0.0)
+    store = Full()
+    with af.Engine(store) as engine:
+        desk = Desk()
+        engine.tasker("alice", desk)
+        exid = engine.launch("alice 'stage a'")
+        desk.wait_for(1)
+        store.full = True
+        with pytest.raises((StoreFull, PushTimeout)):
+            engine.flows.return_task(exid, "0", {"by": "alice"})
+        store.full = False
+        assert engine.result(exid, PATIENCE) == {"by": "alice"}
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_messages": "x"}, {"max_messages": 0}, {"history": "x"}], ids=str
+)
+def test_bad_options_of_flows_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match=next(iter(options))):
+        af.Engine(tmp_path / "s.db", **options)
+    assert not (tmp_path / "s.db").exists()
 
 
 def test_two_tasks_one_after_the_other(engine: af.Engine) -> None:
@@ -146,7 +184,7 @@ def test_a_task_returned_twice_counts_once(engine: af.Engine) -> None:
     exid = engine.launch("sequence\n  set f.l []\n  desk 'x'\n  push f.l 1\n  desk 'y'")
     desk.wait_for(1)
     engine.flows.return_task(exid, "0_1", {"l": ["first"]})
-    with pytest.raises(MessageRefused, match=r"0_1.*given back"):
+    with pytest.raises(MessageRefused, match=r"0_1.*returned"):
         engine.flows.return_task(exid, "0_1", {"l": ["second"]})
     desk.wait_for(2)
     with pytest.raises(MessageRefused, match="0_1"):

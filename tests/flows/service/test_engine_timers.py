@@ -27,7 +27,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def opened(tmp_path: Path, clock: VirtualClock) -> Iterator[Callable[[], af.Engine]]:
-    """Give what opens an engine on the same file, closing the one before."""
+    """Return what opens an engine on the same file, closing the one before."""
     made: list[af.Engine] = []
 
     def again() -> af.Engine:

@@ -52,7 +52,7 @@ class _Caller(threading.Thread):
 
 @pytest.fixture
 def is_waiting(engine: af.Engine, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
-    """Give what returns once somebody waits for something in a flow."""
+    """Return what returns once somebody waits for something in a flow."""
     arrived = threading.Semaphore(0)
     add = engine.flows.kind.waiters.add
 

@@ -163,12 +163,17 @@ class SqliteStore:
         if writer is None or connection is None or lock is None:
             return
         self._unusable = f"{self.path} is closed"
+        synced = self._durability != "off"
+        closed = False
         with suppress(sqlite3.Error):  # then the next owner skips the numbers, and wants the log
             writer.give_back()
             _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             # A reader that looks at an older moment keeps the log from being moved.
-            lock.mark(is_open=False, has_log=pages != moved, sync=self._durability != "off")
+            lock.mark(is_open=False, has_log=pages != moved, sync=synced)
+            closed = True
         connection.close()
+        if closed and not self._file.has_log:  # that reader is done: closing has moved the log
+            lock.mark(is_open=False, has_log=False, sync=synced)
         lock.release()
 
     def _disown(self) -> None:
@@ -389,7 +394,7 @@ class SqliteStore:
     # Keeping.
 
     def backup(self, path: str | Path) -> None:
-        """Copy the store to a new file while the engine runs. Any thread."""
+        """Copy the store to a new file while the engine runs. Thread-safe."""
         if Path(path).exists():
             msg = f"{path} is there already: a backup never overwrites anything"
             raise BadOption(msg)

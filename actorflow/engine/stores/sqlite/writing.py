@@ -433,7 +433,7 @@ class Writer:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Have all that is written inside committed, or nothing of it."""
+        """Commit all that is written inside, or nothing of it."""
         before = self._last, self._reserved
         try:
             self._connection.execute("BEGIN IMMEDIATE")

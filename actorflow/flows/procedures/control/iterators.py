@@ -34,7 +34,7 @@ class Iterator(Procedure):
     needs_function: ClassVar[bool] = True
 
     def pre_execute(self) -> None:
-        """Have variables, which the function closes over."""
+        """Create the variables that the function closes over."""
         self.node.vars = self.node.vars or {}
         self.node.own["args"] = []
 

@@ -92,7 +92,7 @@ class Trap(Watcher):
     __slots__ = ()
 
     def pre_execute(self) -> None:
-        """Have variables, which the function closes over."""
+        """Create the variables that the function closes over."""
         self.node.vars = self.node.vars or {}
 
     def receive_last(self) -> list[Message]:

@@ -1,0 +1,249 @@
+"""The backlog: messages that are in the store and not in memory.
+
+An earlier engine has left them, or there are too many of them for one execution, or the store could
+not be read for a moment. All of it happens in the writer's thread.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine.execution.live import WINDOW
+from actorflow.engine.kind import ENDED
+from actorflow.engine.stores.protocol import Change, NewDead
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.log import log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from actorflow.engine.core import Core
+    from actorflow.engine.execution.host import Host
+    from actorflow.engine.execution.live import Live
+    from actorflow.engine.execution.writer import Writer
+    from actorflow.engine.stores.protocol import MessageRow
+
+__all__ = ["CRASHES", "LOW", "Backlog"]
+
+CRASHES = 3
+"""How often a message may have ended the process before it is a dead letter."""
+LOW = WINDOW // 2
+"""Messages of one execution in memory below which more are read."""
+
+_PAGE = 2_000  # messages that are read together after a restart
+_AGAIN = 1.0  # seconds after which the store is read again if it could not be
+
+
+class _Later:
+    """Makes the writer call a function once the pool has started all earlier submissions."""
+
+    __slots__ = ("_call", "_writer")
+
+    def __init__(self, writer: Writer, call: Callable[[], None]) -> None:
+        self._writer = writer
+        self._call = call
+
+    def run(self) -> None:
+        """Pass it on. Only the pool calls this."""
+        self._writer.call(self._call)
+
+
+class Backlog:
+    """Reads what is stored and hands it to the executions of a host, page by page."""
+
+    def __init__(self, core: Core, host: Host) -> None:
+        self._core = core
+        self._host = host
+        self._scans = 0  # passes through the store that are under way
+        self._unread: set[str] = set()
+        """Executions that are not live although the store has messages for them."""
+
+    def add(self, execution: str) -> None:
+        """Note that the store has messages of an execution that is not live."""
+        self._unread.add(execution)
+
+    def comes_first(self, execution: str) -> bool:
+        """Return whether the store may have older messages of an execution that was just woken."""
+        found = self._scans > 0 or execution in self._unread
+        self._unread.discard(execution)
+        return found
+
+    def read_now(self, execution: str) -> None:
+        """Hand over what is stored for an execution that could not be woken before."""
+        if self._host.find(execution) is not None or self._core.closed:
+            return
+        row = self._core.store.execution(execution)
+        live = None if row is None or row.status in ENDED else self._host.wake(execution, None, row)
+        if live is not None:
+            self._unread.discard(execution)
+            live.behind = True
+            self.catch_up(live)
+
+    def recover(self, kind: str | None = None) -> None:
+        """Hand over what is in the store, page by page: all of it, or that of one kind."""
+        self._scans += 1
+        self._scan(kind, None)
+
+    def _scan(self, kind: str | None, cursor: Any) -> None:
+        """Wake some executions; the next ones when the pool has started these.
+
+        Otherwise many would occupy memory before their turn, and delay those that run.
+        """
+        core = self._core
+        if core.closed:
+            return
+        try:
+            page = core.store.pending(kind=kind, after=cursor, limit=_PAGE)
+            found: dict[str, list[MessageRow]] = {}
+            for row in page.rows:
+                found.setdefault(row.execution, []).append(row)
+            asleep = [each for each in found if self._host.find(each) is None]
+            fetched = core.store.executions(asleep)
+        except Exception as error:  # noqa: BLE001 - it is all in the store: try again
+            log.error("the store cannot be read; trying again", exc_info=error)
+            core.clock.call_at(
+                core.clock.now() + _AGAIN,
+                lambda: core.writer.call(partial(self._scan, kind, cursor)),
+            )
+            return
+        last = page.rows[-1].execution if page.rows else None
+        self._mark(found, asleep)
+        for execution in asleep:
+            rows, stored = found[execution], fetched.get(execution)
+            if stored is None or stored.status in ENDED:
+                self._drop(rows)
+                continue
+            live = self._host.wake(execution, None, stored)
+            if live is not None:
+                self._unread.discard(execution)
+                self._feed(live, rows, more=execution == last and page.after is not None)
+        if page.after is None:
+            self._scans -= 1
+        else:
+            POOL.submit(_Later(core.writer, partial(self._scan, kind, page.after)))
+
+    def _mark(self, found: dict[str, list[MessageRow]], asleep: Sequence[str]) -> None:
+        """Note that a run with these begins, which perhaps ends the process: see `CRASHES`."""
+        if not self._core.store.left_open:
+            return
+        changes = [
+            Change(name, attempted=[row.id for row in found[name] if not row.attempts])
+            for name in asleep
+        ]
+        self._core.writer.commit([change for change in changes if change.attempted])
+
+    def _drop(self, rows: list[MessageRow]) -> None:
+        """Make dead letters of messages to an execution that is gone or has ended."""
+        error = "ExecutionEnded: the execution has ended"
+        dead = [
+            NewDead(row.id, row.execution, row.type, row.body, error)
+            for row in rows
+            if row.type == "message"
+        ]
+        change = Change(
+            rows[0].execution,
+            at=self._core.clock.now(),
+            consumed=[row.id for row in rows],
+            dead=dead,
+        )
+        self._core.writer.submit(change, None, insist=True)
+
+    def catch_up_soon(self, live: Live) -> None:
+        """Read on in the store once all that the last commit has stored is delivered.
+
+        Otherwise what was stored by that commit would be read, and then delivered once more.
+        """
+        if not live.reading:
+            live.reading = True
+            self._core.writer.call(partial(self.catch_up, live))
+
+    def catch_up(self, live: Live) -> None:
+        """Read on in the store, where an execution has more there than in memory."""
+        core = self._core
+        live.reading = False
+        if core.closed or live.has_ended or not live.behind:
+            return
+        try:
+            page = core.store.pending(execution=live.id, after=live.last, limit=WINDOW)
+        except Exception as error:  # noqa: BLE001 - they are stored, and read again
+            self.read_later((live.id,), error)
+            return
+        self._feed(live, page.rows, more=page.after is not None)
+
+    def _feed(self, live: Live, rows: list[MessageRow], *, more: bool) -> None:
+        """Let stored messages in; one that may have ended the process before goes alone."""
+        chosen: list[MessageRow] = []
+        live.behind = more
+        for at, row in enumerate(rows):
+            if row.attempts >= CRASHES:
+                self._bury_crasher(live, row)
+                continue
+            if row.attempts:
+                if chosen:
+                    live.behind = True
+                    break
+                if not self._count_attempt(live, row):
+                    live.behind = True
+                    self.read_later((live.id,), None)
+                    return
+                chosen = [row]
+                live.behind = more or at + 1 < len(rows)
+                break
+            chosen.append(row)
+        if chosen:
+            told = self._host.let_in(live, chosen, live.late, ())
+            for waiter, error in told:
+                waiter.resolve(error)
+        elif live.behind:
+            self._core.writer.call(partial(self.catch_up, live))
+
+    def _count_attempt(self, live: Live, row: MessageRow) -> bool:
+        """Note that a run begins again after a crash; return whether that is stored."""
+        if not self._core.store.left_open:  # it was closed meanwhile: that was no crash
+            return True
+        return self._core.writer.commit([Change(live.id, attempted=(row.id,))]) is None
+
+    def _bury_crasher(self, live: Live, row: MessageRow) -> None:
+        live.last = row.id
+        text = f"ProcessEnded: the process ended {row.attempts + 1} times while this was processed"
+        log.error("message given up: it ends the process", execution=live.id, attempts=row.attempts)
+        change = Change(
+            live.id,
+            at=self._core.clock.now(),
+            consumed=(row.id,),
+            dead=(NewDead(row.id, live.id, row.type, row.body, text),),
+        )
+        live.submit_letter(change, RuntimeError(text))
+
+    def read_later(self, executions: Iterable[str], error: Exception | None) -> None:
+        """Read messages again that are stored and could not be handed over."""
+        names = list(executions)
+        if error is not None:
+            log.error(
+                "the store cannot be read; trying again", executions=names[:10], exc_info=error
+            )
+        core = self._core
+        for name in names:
+            live = self._host.find(name)
+            if live is None:
+                self._unread.add(name)
+            else:
+                live.behind = True
+        core.clock.call_at(
+            core.clock.now() + _AGAIN, lambda: core.writer.call(partial(self.read_again, names))
+        )
+
+    def read_again(self, names: Sequence[str]) -> None:
+        """Hand over what could not be read before."""
+        if self._core.closed:
+            return
+        for name in names:
+            live = self._host.find(name)
+            if live is None and name in self._unread:
+                live = self._host.wake(name, None, None)
+                if live is not None:
+                    self._unread.discard(name)
+                    live.behind = True
+            if live is not None and live.behind and live.held < LOW:
+                self.catch_up(live)

@@ -1,0 +1,57 @@
+"""Children: their parents start them, cancel them, and learn of their end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actorflow.engine.engine import Engine
+from actorflow.engine.envelopes import ChildEnded
+from actorflow.engine.kind import NewChild, Outcome, Status
+from tests.engine.kinds import PATIENCE, Script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def parent(state: list[Any], message: Any) -> Any:
+    if message == "begin":
+        return Outcome(state=state, children=[NewChild("child", "child", "hello")])
+    if message == "stop it":
+        return Outcome(state=state, cancelled_children=["child"])
+    assert isinstance(message, ChildEnded)
+    return Outcome(state=[*state, message.child, message.status], status=Status.DONE)
+
+
+class Polite(Script):
+    """A kind that is asked to end, and does."""
+
+    def cancel(self, target: Any) -> Any:
+        return "please end"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    where = ":memory:" if request.param == "memory" else tmp_path / "s.db"
+    with Engine(where) as made:
+        made.register(Script(parent, "parent"))
+        yield made
+
+
+@pytest.mark.parametrize("kind", ["ended at once", "asked"])
+def test_a_cancelled_child_ends_and_leaves_nothing(engine: Engine, kind: str) -> None:
+    def step(state: list[Any], message: Any) -> Any:
+        if message == "please end":
+            return Outcome(state=state, status=Status.CANCELLED)
+        return [*state, message]
+
+    engine.register((Script if kind == "ended at once" else Polite)(step, "child"))
+    engine.start("parent", "begin", id="parent")
+    engine.send("parent", "stop it")
+    assert engine.wait("parent", PATIENCE).view == ["child", "cancelled"]
+    assert engine.wait("child", PATIENCE).status == Status.CANCELLED
+    assert engine.execution("child").parent == "parent"
+    assert engine.core.store.counts(["child"])["child"].messages == 0
+    assert not list(engine.dead_letters())

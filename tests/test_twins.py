@@ -1,0 +1,118 @@
+"""Everything that blocks has a twin for asyncio, which does the same."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import actorflow as af
+from actorflow.engine.kinds.worker import DurableWorker
+from actorflow.engine.operations.dead_letters import Letters
+from actorflow.flows.errors import MessageRefused
+from actorflow.flows.service.front import Flows
+from actorflow.testing import VirtualClock
+from tests.flows.engines import PATIENCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TWINS = {
+    af.Engine: (
+        "backup", "cancel", "close", "every", "fail_task", "launch", "purge", "result", "resume",
+        "return_task", "send", "start", "wait",
+    ),
+    Flows: (
+        "add_branches", "add_iterations", "kill", "launch", "launch_many", "re_apply",
+        "return_task", "signal", "wait_for",
+    ),
+    DurableWorker: ("push_ack", "push_block"),
+    Letters: ("purge", "retry"),
+}  # fmt: skip
+AT_ONCE = {
+    af.Engine: {
+        "closed", "dead_letters", "execution", "executions", "heartbeat", "register", "statistics",
+        "tasker", "worker",
+    },
+    Flows: {"define", "router", "subflow", "tasker"},
+    DurableWorker: {"dead_letters", "depth", "push", "push_many", "state"},
+    Letters: set[str](),
+}  # fmt: skip
+"""What looks, registers or does not wait."""
+NAMES = {"wait": "await_", "wait_for": "await_for"}
+
+
+@pytest.mark.parametrize("owner", TWINS, ids=lambda owner: owner.__name__)
+def test_whatever_blocks_has_a_twin_with_the_same_arguments(owner: type) -> None:
+    twins = {name: NAMES.get(name, f"a{name}") for name in TWINS[owner]}
+    for name, twin in twins.items():
+        assert inspect.iscoroutinefunction(getattr(owner, twin))
+        given, wanted = (inspect.signature(getattr(owner, each)) for each in (twin, name))
+        assert given.parameters == wanted.parameters, twin
+    public = {name for name in dir(owner) if not name.startswith("_")}
+    assert public == AT_ONCE[owner] | set(twins) | set(twins.values())
+
+
+def test_the_twins_of_an_engine(tmp_path: Path) -> None:
+    def job(batch: list[Any], state: list[Any]) -> list[Any]:
+        if "bad" in batch:
+            raise ValueError("bad")
+        return [*state, *batch]
+
+    async def go() -> None:
+        async with af.Engine(tmp_path / "s.db", clock=VirtualClock()) as engine:
+            engine.tasker("desk", lambda task: af.HOLD)
+            worker = engine.worker("w", job, state=[])
+            await engine.aresume()
+            for answer in (engine.areturn_task, engine.afail_task):
+                exid = await engine.alaunch("desk 'look'")
+                await engine.flows.await_for(exid, "task", PATIENCE)
+                (task,) = engine.execution(exid).view.tasks
+                what: Any = {"seen": True} if answer == engine.areturn_task else ValueError("no")
+                assert await answer(task.id, what)
+                assert not await answer(task.id, what)
+                ended = await engine.await_(exid, PATIENCE)
+                assert ended.status == ("done" if isinstance(what, dict) else "failed")
+            with pytest.raises(ValueError, match="bad"):
+                await worker.apush_block("bad")
+            assert await worker.dead_letters.aretry() == 1
+            await worker.apush_block("after")
+            assert await worker.dead_letters.apurge() == 1
+            await engine.aevery("e", "* * * * *", worker, "tick")
+            assert engine.execution("cron:e").kind == "cron"
+            await engine.abackup(tmp_path / "copy.db")
+            assert await engine.apurge(before=1e9) == 1
+        assert (tmp_path / "copy.db").exists()
+
+    asyncio.run(go())
+
+
+def test_the_twins_of_flows() -> None:
+    async def go() -> None:
+        async with af.Engine(":memory:") as engine:
+            flows = engine.flows
+            engine.tasker("desk", lambda task: af.HOLD)
+            first, second = await flows.alaunch_many("desk 'look'", [{"n": 1}, {"n": 2}])
+            await flows.await_for(first, "task", PATIENCE)
+            await flows.areturn_task(first, "0", {"by": "hand"})
+            assert await engine.aresult(first, PATIENCE) == {"by": "hand"}
+            with pytest.raises(MessageRefused):
+                await flows.areturn_task(first, "0", {})
+            assert await flows.akill(second)
+            assert not await flows.akill(second, "0_7")
+            exid = await engine.alaunch(
+                "sequence\n  stall tag 'a'\n  concurrence\n    stall _\n  trap signal: 'go'"
+            )
+            await flows.are_apply(
+                exid, "0_0", "sequence\n  trap signal: 'go' count: 1\n    _skip 1"
+            )
+            await flows.asignal(exid, "go")
+            exid = await engine.alaunch("concurrence\n  stall _\n  stall _")
+            await flows.aadd_branches(exid, "0", ["stall _"])
+            assert "0_2" in {nid.partition("-")[0] for nid in engine.execution(exid).view.nodes}
+            exid = await engine.alaunch("cmap [ 1 ]\n  def x \\ stall _")
+            await flows.aadd_iterations(exid, "0", [2])
+
+    asyncio.run(go())
