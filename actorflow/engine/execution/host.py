@@ -332,7 +332,10 @@ class Host:
     ) -> bool:
         """Deliver a message that is not stored; return whether a live execution took it."""
         live = self._live.get(execution)
-        return live is not None and live.offer_unstored(envelope, waiter, task)
+        if live is None or live.creates is not None:
+            # One that is about to be created may turn out to be there already, with a state.
+            return False
+        return live.offer_unstored(envelope, waiter, task)
 
     def begin(self, live: Live, envelope: Envelope, waiter: Any) -> bool:
         """Let a new execution run before it is stored: its first commit creates it. Thread-safe.

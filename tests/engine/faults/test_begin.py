@@ -1,0 +1,66 @@
+"""An execution is started again by its id, while news for the one that is there arrive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actorflow.engine.execution.live import Live
+from actorflow.engine.kind import Message, NewTask, Outcome, TaskEnded
+from actorflow.engine.tasks.tasker import HOLD
+from tests.engine.kinds import Script, rows, state_of, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.engine.engine import Engine
+
+
+class Quick(Script):
+    """Its executions run before they are stored."""
+
+    def quick(self, _execution: str) -> bool:
+        return True
+
+
+def step(state: list[Any], message: Any) -> Any:
+    if message == "start":
+        return Outcome(state=[*state, "start"], tasks=[NewTask("t", "desk")])
+    if isinstance(message, TaskEnded):
+        assert state, "the execution has not begun"
+        return [*state, message.value]
+    return [*state, message]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_what_arrives_goes_to_the_one_that_is_there(
+    reopen: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, *, stored: bool
+) -> None:
+    engine = reopen()
+    engine.register(Quick(step))
+    engine.tasker("desk", lambda _task: HOLD)
+    engine.start("script", "start", id="x")
+    engine = reopen()
+    engine.register(Quick(step))
+    engine.tasker("desk", lambda _task: HOLD)
+    engine.resume()
+    until(engine, lambda: engine.statistics().tasks == 1)
+    offer = Live.offer_unstored
+    seen: list[str] = []
+
+    def offer_later(live: Live, envelope: Any, waiter: Any, task: Any) -> bool:
+        """Let an answer come just before the message that begins the execution."""
+        if type(envelope) is Message and not seen:
+            seen.append(live.id)
+            if stored:
+                engine.return_task("t", "answer")
+            else:
+                engine.core.board.succeed("t", "answer")
+        return offer(live, envelope, waiter, task)
+
+    monkeypatch.setattr(Live, "offer_unstored", offer_later)
+    assert engine.start("script", "start", id="x").id == "x"
+    assert seen == ["x"]
+    until(engine, lambda: state_of(engine, "x") == ["start", "answer"])
+    assert rows(engine, "dead") == rows(engine, "tasks") == []
