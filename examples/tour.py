@@ -241,6 +241,40 @@ def flow() -> None:
 
 
 @section
+def workflow() -> None:
+    """Write a process as plain Python, and let it survive a restart while it waits.
+
+    The engine keeps the answers of its tasks; after the restart the method goes on where it was.
+    """
+
+    @af.task
+    def charge(order: str) -> int:
+        print("charging", order)
+        return 40
+
+    class Order(af.Workflow[str]):
+        def __init__(self, order: str) -> None:
+            self.order = order
+
+        def handle(self) -> str:
+            amount = self.execute(charge(self.order))
+            paid = self.wait("paid", days=3)
+            return "cancelled" if paid is None else f"{self.order}: {amount} paid"
+
+    with tempfile.TemporaryDirectory() as folder:
+        with af.Engine(f"{folder}/orders.db") as engine:
+            order = engine.start(Order("o-1"), id="o-1")
+            while not order.query().state.waits:
+                time.sleep(0.001)
+            print("it waits:", order.query().properties)
+
+        with af.Engine(f"{folder}/orders.db") as engine:  # the next day
+            order = engine.workflows.get(Order, "o-1")
+            order.send("paid")
+            print(order.result(timeout=10))
+
+
+@section
 def lab() -> None:
     """Compare policies before you deploy one.
 

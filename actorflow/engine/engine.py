@@ -189,6 +189,7 @@ class Engine:
             behaviour, throttle: as for `spawn`, of `Task` objects: rate, order, bounds.
             executor: `"pool"`, or `"process"` to call it in other processes, where a task whose
                 time is up is killed; give a function at the top of a module then.
+            kills: of processes: kill one whose task is not wanted any more, at once.
             on_cancel: called with a task that is not wanted any more.
         """
         self.core.refuse_if_closed()

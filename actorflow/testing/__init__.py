@@ -1,20 +1,37 @@
 """The public test kit: virtual time, a lane without threads, and conformance checks.
 
-Nothing here sleeps. `VirtualClock` moves when told, `ManualLane` runs actors when told, and
+Nothing here sleeps. `VirtualClock` moves when told, `ManualLane` runs actors when told,
+`WorkflowHarness` runs a workflow whose tasks the test answers, and
 `check_behaviour`, `check_kind` and `check_store` hold a behaviour, a kind of execution or a store
 of your own against the contract.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from actorflow.testing.clock import VirtualClock
 from actorflow.testing.lane import ManualLane
 
-__all__ = ["ManualLane", "VirtualClock", "check_behaviour", "check_kind", "check_store"]
+if TYPE_CHECKING:
+    from actorflow.testing.workflows import WorkflowHarness
+
+__all__ = [
+    "ManualLane",
+    "VirtualClock",
+    "WorkflowHarness",
+    "check_behaviour",
+    "check_kind",
+    "check_store",
+]
 
 
 def __getattr__(name: str) -> object:
-    """Load the checks when asked for: they need hypothesis."""
+    """Load the checks when asked for: they need hypothesis. And what not every test needs."""
+    if name == "WorkflowHarness":
+        from actorflow.testing import workflows  # noqa: PLC0415 - see above
+
+        return workflows.WorkflowHarness
     if name == "check_behaviour":
         from actorflow.testing.behaviours import check_behaviour  # noqa: PLC0415 - see above
 

@@ -256,6 +256,7 @@ class Tasker:
         on_cancel: Callable[[Task], Any] | None = None,
         behaviour: Any = None,
         executor: str = "pool",
+        kills: bool = False,
         **options: Any,
     ) -> None:
         given: Any = function_of(do, timeout)
@@ -276,6 +277,7 @@ class Tasker:
         self.do = given
         self.timeout = timeout
         self._on_cancel = on_cancel
+        self._kills = kills
         self.asynchronous = inspect.iscoroutinefunction(given)
         self.lane: Lane = LOOP if self.asynchronous else POOL
         self.stopped = False
@@ -355,9 +357,9 @@ class Tasker:
     def cancel(self, row: TaskRow) -> None:
         """Stop a task that is not wanted any more. Thread-safe.
 
-        In another process it is killed; `on_cancel` is called in a lane.
+        Its `on_cancel` is called in a lane.
         """
-        if self.processes is not None:
+        if self.processes is not None and self._kills:
             POOL.submit(_Kill(self.processes, row))
         if self._on_cancel is not None:
             POOL.submit(_Cancel(self._on_cancel, row))

@@ -228,8 +228,14 @@ class Workflows:
         return None if view is None else self._decider.check(cls, view.state)
 
     def close(self) -> None:
-        """Stop the threads that hold code, and what makes batches. After the engine is closed."""
-        self._decider.close()
+        """Stop the threads that hold code, and what makes batches. After the engine is closed.
+
+        A decision whose code blocks is left alone: nothing of it will be stored.
+        """
+        for kind in list(self._kinds.values()):
+            kind.give_up_frames()
+        if not self._decider.statistics().instances:
+            self._decider.close()
         for front in self._fronts:
             front.worker.stop(drain=False, timeout=None)
 

@@ -158,8 +158,19 @@ class WorkflowKind:
 
     def run(self, context: Context, state: WorkflowState, batch: Sequence[Any]) -> Outcome:
         """Let the instance receive a batch, and take its decisions until there is none."""
-        stored, instance = state.take()
         self._claim_frames(context.id, state)
+        try:
+            outcome = self._run(context, state, batch)
+        except BaseException:
+            self._decider.forget(context.id)
+            raise
+        after: WorkflowState = outcome.state
+        ended = after.stored is not None and after.stored.instance.ended
+        self._keep_frames(context.id, after, ended=ended)
+        return outcome
+
+    def _run(self, context: Context, state: WorkflowState, batch: Sequence[Any]) -> Outcome:
+        stored, instance = state.take()
         incoming = read_batch(context.id, instance, batch, context.now)
         run = _Run(self.cls, context, self._tells_start)
         if instance is None or stored is None:
@@ -177,7 +188,6 @@ class WorkflowKind:
         outcome.history.append(msgspec.Raw(_encode(entry)))
         after = outcome.state = WorkflowState(_encode(stored))
         after.stored, after.instance = stored, instance
-        self._keep_frames(context.id, after, ended=instance.state.ended)
         return outcome
 
     def _tells_start(self, status: WorkStatus) -> bool:
@@ -211,6 +221,13 @@ class WorkflowKind:
                 # Under the lock, so that no run of that one begins meanwhile.
                 oldest, _ = self._frames.popitem(last=False)
                 self._decider.forget(oldest)
+
+    def give_up_frames(self) -> None:
+        """Give up the frames of all instances of which no decision is being taken."""
+        while self._frames:
+            with self._lock:
+                if self._frames:
+                    self._decider.forget(self._frames.popitem()[0])
 
 
 def _no_inbox() -> Any:

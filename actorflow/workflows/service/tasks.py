@@ -44,7 +44,7 @@ def tasker_of(task: Task[..., Any], clock: Any) -> tuple[Callable[[Job], Any], d
     if options.batch is not None:
         return _batched(task, given, clock)
     if options.executor == "process":
-        given["executor"] = "process"
+        given |= {"executor": "process", "kills": True}
         return _Elsewhere(task), given, None
     if options.executor == "loop" or (asynchronous and options.executor is None):
         given["concurrency"] = options.concurrency or _COROUTINES

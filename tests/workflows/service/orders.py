@@ -8,6 +8,7 @@ import actorflow as af
 from tests.engine.kinds import until
 
 if TYPE_CHECKING:
+    from actorflow.testing import VirtualClock
     from actorflow.workflows.workflow import WorkError, WorkInfo
 
 PATIENCE = 20.0
@@ -17,6 +18,18 @@ PATIENCE = 20.0
 def wait_for_event(handle: af.WorkflowHandle[Any]) -> None:
     """Wait until it waits for an event."""
     until(handle._engine, lambda: handle.query().state.waits)
+
+
+def advance_until_done(
+    engine: af.Engine, clock: VirtualClock, handle: af.WorkflowHandle[Any], seconds: float
+) -> None:
+    """Move time on, step by step, until an instance is done."""
+
+    def done() -> bool:
+        clock.advance(seconds)
+        return handle.status == "done"
+
+    until(engine, done)
 
 
 @af.task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest
 import actorflow as af
 from actorflow.engine.errors import (
     Cancelled,
+    EngineClosed,
     ExecutionEnded,
     KindMismatch,
     UnknownExecution,
@@ -391,3 +393,29 @@ def test_an_event_to_one_that_has_ended_is_refused(engine: af.Engine) -> None:
         order.ask("paid", amount=1)
     with pytest.raises(ExecutionEnded):
         order.pause()
+
+
+def test_closing_does_not_wait_for_code_that_blocks(reopen: Callable[..., Any]) -> None:
+    entered, go, left = threading.Event(), threading.Event(), threading.Event()
+
+    class Blocks(af.Workflow[str]):
+        def handle(self) -> str:
+            entered.set()
+            go.wait(PATIENCE)
+            left.set()
+            return "ended"
+
+    engine = reopen()
+    starter = threading.Thread(target=lambda: _start(engine, Blocks()))
+    starter.start()
+    assert entered.wait(PATIENCE)
+    engine.close(0.05)
+    assert not left.is_set()
+    go.set()
+    assert left.wait(PATIENCE)
+    starter.join(PATIENCE)
+
+
+def _start(engine: af.Engine, workflow: af.Workflow[Any]) -> None:
+    with contextlib.suppress(EngineClosed):
+        engine.start(workflow, id="blocks")

@@ -27,7 +27,7 @@ from behaviours import (
     Unique,
 )
 from tests.engine.kinds import rows, until
-from tests.workflows.service.orders import PATIENCE, wait_for_event
+from tests.workflows.service.orders import PATIENCE, advance_until_done, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,7 @@ def test_debounce(engine: af.Engine, clock: VirtualClock) -> None:
     clock.advance(5)
     until(engine, lambda: agent.query().properties["seen"] == ["c"])
     agent.send("end")
-    until(engine, lambda: clock.advance(5) or agent.status == "done")
+    advance_until_done(engine, clock, agent, 5)
 
 
 def test_answers_timers_and_controls_do_not_wait_for_it(
@@ -200,7 +200,7 @@ def taken(batch: list[Any]) -> list[Any]:
 
 
 def restored(each: Any) -> Any:
-    return Message(None, each.at, {"event": each.name}) if isinstance(each, af.Event) else each
+    return Message(None, each.at, {"event": each.name}) if hasattr(each, "asked") else each
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,7 +17,7 @@ from actorflow.runtime.errors import ActorflowError
 from actorflow.workflows.running import current_task
 from behaviours import Linger, Queue, Unique
 from tests.engine.kinds import until
-from tests.workflows.service.orders import PATIENCE
+from tests.workflows.service.orders import PATIENCE, advance_until_done
 from tests.workflows.service.process_tasks import Away, Hangs
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_a_task_is_tried_again_with_the_same_id(engine: af.Engine, clock: Virtua
             return self.execute(fragile())
 
     tries = engine.start(Tries(), id="t")
-    until(engine, lambda: clock.advance(20) or tries.status == "done")
+    advance_until_done(engine, clock, tries, 20)
     assert tries.result(PATIENCE) == "done"
     assert ids == ["t/0/0.0"] * 3
 
@@ -112,7 +112,7 @@ def test_tasks_of_different_instances_share_a_call(engine: af.Engine, clock: Vir
     calls: list[list[int]] = []
 
     @af.task(batch=Linger(Queue(), 5.0, size=10))
-    def halve(numbers: list[int]) -> list[Any]:
+    def halve(numbers: list[int]) -> list[int | Exception]:
         calls.append(numbers)
         return [number // 2 if number % 2 == 0 else ValueError("odd") for number in numbers]
 
@@ -121,7 +121,9 @@ def test_tasks_of_different_instances_share_a_call(engine: af.Engine, clock: Vir
             self.number = number
 
         def handle(self) -> int:
-            return self.execute(halve(self.number))
+            result = self.execute(halve(self.number))
+            assert isinstance(result, int)
+            return result
 
     started = [engine.start(Halves(number)) for number in range(10)]
     for number, each in enumerate(started):
@@ -132,7 +134,7 @@ def test_tasks_of_different_instances_share_a_call(engine: af.Engine, clock: Vir
                 each.result(PATIENCE)
     assert [sorted(call) for call in calls] == [list(range(10))]
     last = engine.start(Halves(8))
-    until(engine, lambda: clock.advance(5) or last.status == "done")
+    advance_until_done(engine, clock, last, 5)
     assert last.result(PATIENCE) == 4
 
 
@@ -153,7 +155,7 @@ def test_a_batch_that_fails_as_a_whole_is_tried_again(
             return self.execute(upper("a"))
 
     started = engine.start(Upper())
-    until(engine, lambda: clock.advance(2) or started.status == "done")
+    advance_until_done(engine, clock, started, 2)
     assert started.result(PATIENCE) == "A"
 
 

@@ -1,0 +1,321 @@
+"""The harness of workflows: one instance in virtual time, with tasks that the test answers.
+
+No engine, no store, no tasker threads: the same steps lead to the same history each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from actorflow.engine.errors import Cancelled, ExecutionFailed
+from actorflow.engine.kind import Failure
+from actorflow.workflows import messages as m
+from actorflow.workflows import state as stored
+from actorflow.workflows.decider import Decider
+from actorflow.workflows.instance import Instance
+from actorflow.workflows.properties import capture
+from actorflow.workflows.state import UNSET, DecisionMode, WorkState, WorkStatus, WorkType
+from actorflow.workflows.task import Task
+from actorflow.workflows.values import freeze
+from actorflow.workflows.workflow import Workflow, read_result, workflow_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["WorkflowHarness"]
+
+R = TypeVar("R")
+_START = 1_700_000_000.0
+
+
+class WorkflowHarness(Generic[R]):
+    """One instance of a workflow in the hand of a test.
+
+    Works that have a stub are done at once; the others wait for `succeed` or `fail`. When it is
+    closed without an error, all code is replayed once more: code that does not do the same again
+    fails the test.
+
+    Args:
+        workflow: the object to start.
+        stubs: what tasks and sub-workflows come to, by the task, the class or its name: a value, an
+            exception, or a function of the arguments.
+        id: of the instance.
+        start: when it begins, in seconds since the epoch.
+
+    >>> from actorflow.workflows.task import task
+    >>> @task
+    ... def charge(order: str) -> int: ...
+    >>> class Order(Workflow[str]):
+    ...     def handle(self) -> str:
+    ...         amount = self.execute(charge("o-1"))
+    ...         return "late" if self.wait("paid", days=3) is None else f"paid {amount}"
+    >>> with WorkflowHarness(Order(), stubs={charge: 40}) as order:
+    ...     order.advance(days=2)
+    ...     order.send("paid")
+    ...     print(order.result, order.works)
+    paid 40 [('charge', {'order': 'o-1'}), ('Wait', {'event': 'paid', 'duration': 259200.0})]
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow[R],
+        *,
+        stubs: Mapping[Any, Any] | None = None,
+        id: str = "instance",  # noqa: A002 - as for start
+        start: float = _START,
+    ) -> None:
+        self._cls = type(workflow)
+        self._stubs = {_name(key): value for key, value in (stubs or {}).items()}
+        self._tasks = {key.name: key for key in stubs or () if isinstance(key, Task)}
+        self._decider = Decider()
+        self._now = start
+        self._jobs: deque[m.WorkJob] = deque()
+        self._output: Any = UNSET
+        self.published: list[Any] = []
+        """What it has published."""
+        self.tags: dict[str, Any] = {}
+        """What it has been tagged with."""
+        self._instance, sent = Instance.start(
+            id, workflow_name(self._cls), capture(workflow), at=start
+        )
+        self._take(sent)
+        self._settle()
+
+    # Looking.
+
+    @property
+    def now(self) -> datetime:
+        """The virtual time."""
+        return datetime.fromtimestamp(self._now, UTC)
+
+    @property
+    def mode(self) -> DecisionMode:
+        """Whether it runs, is paused, has failed or ended."""
+        return self._instance.state.decision_mode
+
+    @property
+    def state(self) -> stored.InstanceState:
+        """All of it, as it would be stored."""
+        return self._instance.state
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The properties as the last method has left them."""
+        return self._instance.state.properties[-1].values
+
+    @property
+    def result(self) -> R:
+        """What `handle` has returned.
+
+        Raises:
+            ExecutionFailed: its code has raised.
+            Cancelled: it was killed.
+            LookupError: it goes on; the message says what it waits for.
+
+        """
+        if self._output is not UNSET:
+            found: R = read_result(self._cls, self._output)
+            return found
+        error = self._instance.state.error
+        if error is not None:
+            failure = Failure(error["name"], error["message"], error["stacktrace"])
+            msg = f"the workflow has failed: {failure}\n{failure.traceback}"
+            raise ExecutionFailed(msg, failure)
+        if self.mode is DecisionMode.KILLED:
+            msg = "the workflow was killed"
+            raise Cancelled(msg)
+        waits = ", ".join(f"{each.name} ({each.work})" for each in self._scheduled())
+        msg = f"the workflow has not ended; it waits for {waits or 'a resume'}"
+        raise LookupError(msg)
+
+    @property
+    def works(self) -> list[tuple[str, Any]]:
+        """The works that it has asked for: their names and inputs, in order."""
+        return [(each.name, each.input) for each in self._instance.state.statuses]
+
+    @property
+    def open(self) -> list[str]:
+        """The names of the tasks and sub-workflows that nobody has answered, in order."""
+        return [each.name for each in self._scheduled() if each.type is not WorkType.WAIT]
+
+    @property
+    def history(self) -> list[tuple[str, str]]:
+        """What has happened: the type of each branch, and the event or work it is about."""
+        return [
+            (str(each.type), str(each.event_name if each.task_name is UNSET else each.task_name))
+            if not (each.event_name is UNSET and each.task_name is UNSET)
+            else (str(each.type), "")
+            for each in self._instance.state.branches
+        ]
+
+    def _scheduled(self) -> list[WorkStatus]:
+        statuses = self._instance.state.statuses
+        return [each for each in statuses if each.status is WorkState.SCHEDULED]
+
+    # What happens.
+
+    def send(self, event: str, /, **data: Any) -> None:
+        """Send an event."""
+        given = freeze(data, Any, f"the data of the event {event!r}")
+        self._receive(m.Event(self._now, event, given))
+
+    def succeed(self, name: Task[..., Any] | type[Workflow[Any]] | str, output: Any = None) -> None:
+        """Answer the oldest open work of a name, with plain data."""
+        status = self._oldest(_name(name))
+        self._receive(m.Succeeded(self._now, status.work, freeze(output, Any, "the output")))
+
+    def fail(self, name: Task[..., Any] | type[Workflow[Any]] | str, error: Exception) -> None:
+        """Fail the oldest open work of a name, after its last attempt."""
+        self._receive(m.Failed(self._now, self._oldest(_name(name)).work, _described(error)))
+
+    def advance(
+        self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
+    ) -> None:
+        """Move time on; what becomes due happens in order, each at its time."""
+        by = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        end = self._now + by.total_seconds()
+        while (due := self._next_due()) is not None and due[0] <= end:
+            self._now = max(self._now, due[0])
+            self._receive(due[1])
+        self._now = end
+
+    def pause(self) -> None:
+        """Take no decisions until `resume`."""
+        self._receive(m.Pause(self._now))
+
+    def resume(self) -> None:
+        """Go on after a pause or an error."""
+        self._receive(m.Resume(self._now))
+
+    def restart(self) -> None:
+        """Go on from what is stored, as after a crash: all code is replayed."""
+        self._decider.forget(self._instance.state.id)
+        self._instance = Instance(stored.decode(stored.encode(self._instance.state)))
+
+    def check(self) -> None:
+        """Replay all code; it must do what is recorded.
+
+        Raises:
+            AssertionError: it does something else; the message says what and where.
+
+        """
+        found = self._decider.check(self._cls, self._instance.state)
+        if found is not None:
+            msg = f"a replay does something else: {found['message']}"
+            raise AssertionError(msg)
+
+    def close(self) -> None:
+        """Stop the threads that hold its code."""
+        self._decider.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None and self._instance.state.error is None:
+                self.check()
+        finally:
+            self.close()
+
+    # How.
+
+    def _oldest(self, name: str) -> WorkStatus:
+        for status in self._scheduled():
+            if status.name == name and status.type is not WorkType.WAIT:
+                return status
+        msg = f"no {name!r} is open: there are {', '.join(self.open) or 'none'}"
+        raise LookupError(msg)
+
+    def _next_due(self) -> tuple[float, m.Received] | None:
+        state = self._instance.state
+        due: list[tuple[float, int, m.Received]] = [
+            (each.timestamp, 0, m.Tick(each.timestamp))
+            for each in state.waits
+            if each.timestamp is not None
+        ]
+        due += [
+            (each.timestamp, 1, m.TimedOut(each.timestamp, each.work)) for each in state.timeouts
+        ]
+        if not due:
+            return None
+        at, _, message = min(due, key=lambda each: each[:2])
+        return at, message
+
+    def _receive(self, *received: m.Received) -> None:
+        self._take(self._instance.receive(received, now=self._now))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Take decisions and do the works that have stubs, until there is nothing to do."""
+        while True:
+            while self._instance.state.decision_ongoing:
+                answer = self._decider.decide(self._cls, self._instance, at=self._now)
+                self._take(self._instance.receive((answer,), now=self._now))
+            if not self._jobs or self._instance.state.ended:
+                return
+            job = self._jobs.popleft()
+            status = self._instance.status(job.work)
+            if status is not None and status.status is WorkState.SCHEDULED:
+                ended = self._do(job)
+                begun: list[m.Received] = [m.Started(self._now, job.work)]
+                self._take(self._instance.receive([*begun, *ended], now=self._now))
+
+    def _take(self, sent: list[m.Outgoing]) -> None:
+        for each in sent:
+            match each:
+                case m.WorkJob():
+                    self._jobs.append(each)
+                case m.Published(value=value):
+                    self.published.append(value)
+                case m.Tagged(values=values):
+                    self.tags |= values
+                case m.Ended() if not each.killed:
+                    self._output = each.output
+
+    def _do(self, job: m.WorkJob) -> list[m.Received]:
+        if job.name not in self._stubs:
+            return []
+        stub, task = self._stubs[job.name], self._tasks.get(job.name)
+        attempts = 1 + (task.options.retries if task is not None else 0)
+        for attempt in range(attempts):
+            try:
+                output = self._called(stub, task, job.input)
+            except Exception as error:  # noqa: BLE001 - what the stub stands for fails
+                if attempt + 1 == attempts:
+                    return [m.Failed(self._now, job.work, _described(error))]
+            else:
+                return [m.Succeeded(self._now, job.work, output)]
+        return []
+
+    def _called(self, stub: Any, task: Task[..., Any] | None, given: Any) -> Any:
+        value = stub
+        if isinstance(stub, Exception):
+            raise stub
+        if callable(stub):
+            args, kwargs = ((), given or {}) if task is None else task.arguments(given)
+            value = stub(*args, **kwargs)
+            if inspect.iscoroutine(value):
+                value = asyncio.run(value)
+        return freeze(value, Any, "the stub's result") if task is None else task.write(value)
+
+
+def _name(key: Task[..., Any] | type[Workflow[Any]] | str) -> str:
+    if isinstance(key, str):
+        return key
+    return key.name if isinstance(key, Task) else workflow_name(key)
+
+
+def _described(error: Exception) -> dict[str, Any]:
+    return {"name": type(error).__name__, "message": str(error)}
