@@ -89,6 +89,7 @@ def test_the_layers_hold() -> None:
         ("actorflow/web/app.py", "actorflow.cli", "Imports only go down"),
         ("actorflow/lab/models/traffic.py", "actorflow.lab.run", "The rooms of the lab"),
         ("actorflow/lab/run/simulate.py", "actorflow.lab.report", "The rooms of the lab"),
+        ("actorflow/workflows/instance/state.py", "actorflow.workflows.frames", "The rooms of wor"),
     ],
 )
 def test_an_import_that_goes_up_is_reported(
@@ -97,6 +98,7 @@ def test_an_import_that_goes_up_is_reported(
     packages = ["runtime", "engine", "flows", "plans", "cluster", "testing", "web", "cli", "lab"]
     packages += [f"flows/{room}" for room in ("language", "values", "execution", "procedures")]
     packages += ["lab/models", "lab/run", "lab/report"]
+    packages += ["workflows", "workflows/instance", "workflows/frames"]
     for package in ("behaviours", "actorflow", *(f"actorflow/{each}" for each in packages)):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()

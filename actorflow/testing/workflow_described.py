@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actorflow.testing.workflow_notation import Call, Scope, interpret, work_call
-from actorflow.workflows.context import current
 from actorflow.workflows.decider import METHODS, Decider
-from actorflow.workflows.work import Work
+from actorflow.workflows.frames.frame import frame_of
+from actorflow.workflows.frames.work import Work
 from actorflow.workflows.workflow import Workflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.workflows import messages as m
-    from actorflow.workflows.instance import Instance
+    from actorflow.workflows.instance import messages as m
+    from actorflow.workflows.instance.instance import Instance
 
 Json = Any
 
@@ -47,7 +47,7 @@ def described_workflow(name: str, methods: dict[str, Json]) -> type[Workflow[Any
 
 def _method(operations: list[Json]) -> Callable[..., Json]:
     def method(self: Workflow[Any], *_: object) -> Json:
-        arguments = msgspec.to_builtins(current(self).cursor.branch)
+        arguments = msgspec.to_builtins(frame_of(self).cursor.branch)
         code = interpret(operations, Scope(_Attributes(self), arguments))
         outputs: list[Json] | None = None
         try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actorflow.workflows.decision import WorkCall
-from actorflow.workflows.state import WorkType
+from actorflow.workflows.instance.decision import WorkCall
+from actorflow.workflows.instance.state import WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from actorflow.engine.errors import Cancelled, ExecutionFailed
 from actorflow.engine.kind import Failure
-from actorflow.workflows import messages as m
-from actorflow.workflows import state as stored
 from actorflow.workflows.decider import Decider
-from actorflow.workflows.instance import Instance
-from actorflow.workflows.properties import capture
-from actorflow.workflows.state import UNSET, DecisionMode, WorkState, WorkStatus, WorkType
+from actorflow.workflows.frames.properties import capture
+from actorflow.workflows.frames.values import freeze
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance import state as stored
+from actorflow.workflows.instance.instance import Instance
+from actorflow.workflows.instance.state import UNSET, DecisionMode, WorkState, WorkStatus, WorkType
 from actorflow.workflows.task import Task
-from actorflow.workflows.values import freeze
 from actorflow.workflows.workflow import Workflow, read_result, workflow_name
 
 if TYPE_CHECKING:

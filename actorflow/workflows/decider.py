@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from actorflow.runtime.log import log
-from actorflow.workflows import messages as m
-from actorflow.workflows import state as stored
-from actorflow.workflows.decision import BranchCursor, DecisionSession, describe_branch
 from actorflow.workflows.errors import WorkflowModified
-from actorflow.workflows.frame import Frame
-from actorflow.workflows.instance import Instance
-from actorflow.workflows.properties import make
-from actorflow.workflows.state import UNSET, Branch, BranchType, WorkType
-from actorflow.workflows.threads import CodeThread, CodeThreads
-from actorflow.workflows.values import freeze, thaw
+from actorflow.workflows.frames.frame import Frame
+from actorflow.workflows.frames.properties import make
+from actorflow.workflows.frames.threads import CodeThread, CodeThreads
+from actorflow.workflows.frames.values import freeze, thaw
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance import state as stored
+from actorflow.workflows.instance.decision import BranchCursor, DecisionSession, describe_branch
+from actorflow.workflows.instance.instance import Instance
+from actorflow.workflows.instance.state import UNSET, Branch, BranchType, WorkType
 from actorflow.workflows.wait import Event
 from actorflow.workflows.workflow import (
     WorkError,
@@ -41,7 +41,7 @@ from actorflow.workflows.workflow import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.workflows.state import InstanceState
+    from actorflow.workflows.instance.state import InstanceState
 
 __all__ = ["BlockedBranch", "Decider", "DeciderStatistics"]
 

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
 
 from actorflow.workflows.errors import InvalidWork
-from actorflow.workflows.state import WorkType
-from actorflow.workflows.values import freeze, hints_of, thaw
-from actorflow.workflows.work import Work
+from actorflow.workflows.frames.values import freeze, hints_of, thaw
+from actorflow.workflows.frames.work import Work
+from actorflow.workflows.instance.state import WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

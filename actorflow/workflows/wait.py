@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec import Struct
 
 from actorflow.workflows.errors import InvalidWork
-from actorflow.workflows.state import WorkType
-from actorflow.workflows.values import thaw
-from actorflow.workflows.work import Work
+from actorflow.workflows.frames.values import thaw
+from actorflow.workflows.frames.work import Work
+from actorflow.workflows.instance.state import WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from msgspec import Struct
 
-from actorflow.workflows.context import current
-from actorflow.workflows.decision import Until
 from actorflow.workflows.errors import InvalidWork, InvalidWorkflow
-from actorflow.workflows.frame import First
-from actorflow.workflows.properties import capture
-from actorflow.workflows.state import WorkType
-from actorflow.workflows.values import freeze, hints_of, thaw
+from actorflow.workflows.frames.frame import First, frame_of
+from actorflow.workflows.frames.properties import capture
+from actorflow.workflows.frames.values import freeze, hints_of, thaw
+from actorflow.workflows.frames.work import Work
+from actorflow.workflows.instance.decision import Until
+from actorflow.workflows.instance.state import WorkType
 from actorflow.workflows.wait import Event, Wait
-from actorflow.workflows.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
@@ -58,7 +57,8 @@ class Workflow(Generic[R_co]):
 
     The attributes of the object are its *properties*: plain data, or values of a declared type. All
     methods see the same properties; each time that a method goes on after a work, it sees what the
-    others have made of them meanwhile.
+    others have made of them meanwhile. So read a property after the work: `self.total +=
+    self.execute(...)` reads it before, and undoes what others add to it meanwhile.
 
     The methods are replayed after a restart, so they must do the same each time: no input or
     output, no clock, no dice, except in tasks, `now`, `random` and `uuid`.
@@ -152,19 +152,19 @@ class Workflow(Generic[R_co]):
             raises: raise `WorkFailed` here when a work has failed after its last attempt.
 
         """
-        outputs, _ = current(self).execute(works, raises=raises)
+        outputs, _ = frame_of(self).execute(works, raises=raises)
         return outputs[0] if len(works) == 1 else tuple(outputs)
 
     def execute_all(
         self, works: Iterable[Work[F] | Workflow[F]], *, raises: bool = False
     ) -> list[F]:
         """Do any number of works in parallel; return what they came to, always as a list."""
-        outputs, _ = current(self).execute(list(works), raises=raises)
+        outputs, _ = frame_of(self).execute(list(works), raises=raises)
         return outputs
 
     def dispatch(self, *works: Work[Any] | Workflow[Any]) -> None:
         """Begin works without waiting for them. They do not keep the workflow from ending."""
-        current(self).dispatch(works)
+        frame_of(self).dispatch(works)
 
     @overload
     def wait(
@@ -206,7 +206,7 @@ class Workflow(Generic[R_co]):
         wait: Wait[Any] = Wait(
             event, seconds=seconds, minutes=minutes, hours=hours, days=days, until=until
         )
-        outputs, _ = current(self).execute([wait])
+        outputs, _ = frame_of(self).execute([wait])
         return outputs[0]
 
     @overload
@@ -236,7 +236,7 @@ class Workflow(Generic[R_co]):
 
         """
         _refuse_none(works)
-        outputs, winner = current(self).execute(works, Until.FIRST, raises=raises, cancel=cancel)
+        outputs, winner = frame_of(self).execute(works, Until.FIRST, raises=raises, cancel=cancel)
         return First(winner or 0, outputs[0])
 
     @overload
@@ -261,7 +261,7 @@ class Workflow(Generic[R_co]):
     ) -> tuple[F, ...]: ...
     async def aexecute(self, *works: Any, raises: bool = False) -> Any:
         """Like `execute`, but for `async def` methods."""
-        outputs, _ = await current(self).execute_async(works, raises=raises)
+        outputs, _ = await frame_of(self).execute_async(works, raises=raises)
         return outputs[0] if len(works) == 1 else tuple(outputs)
 
     @overload
@@ -281,7 +281,7 @@ class Workflow(Generic[R_co]):
     async def afirst(self, *works: Any, cancel: bool = False, raises: bool = False) -> Any:
         """Like `first`, but for `async def` methods."""
         _refuse_none(works)
-        frame = current(self)
+        frame = frame_of(self)
         outputs, winner = await frame.execute_async(
             works, Until.FIRST, raises=raises, cancel=cancel
         )
@@ -289,11 +289,11 @@ class Workflow(Generic[R_co]):
 
     def publish(self, value: Any) -> None:
         """Publish a value to those who follow the instance. Plain data."""
-        current(self).publish(freeze(value, Any, "the published value"))
+        frame_of(self).publish(freeze(value, Any, "the published value"))
 
     def tag(self, **values: str | float | bool | None) -> None:
         """Set attributes by which the instance can be found."""
-        current(self).tag(freeze(values, Any, "the tags"))
+        frame_of(self).tag(freeze(values, Any, "the tags"))
 
     def patched(self, name: str) -> bool:
         """Return whether this branch takes the new code: instances that are past it do not.
@@ -302,22 +302,22 @@ class Workflow(Generic[R_co]):
             self.execute(check(self.id))
 
         """
-        return current(self).patched(name)
+        return frame_of(self).patched(name)
 
     def now(self) -> datetime:
         """Return the time, the same in every replay."""
-        frame = current(self)
+        frame = frame_of(self)
         at = frame.draw("now", lambda _: frame.session.now)
         return datetime.fromtimestamp(at, UTC)
 
     def random(self) -> float:
         """Return a random number from 0 to 1, the same in every replay."""
-        number: float = current(self).draw("random", lambda dice: dice.random())
+        number: float = frame_of(self).draw("random", lambda dice: dice.random())
         return number
 
     def uuid(self) -> uuids.UUID:
         """Return a random UUID, the same in every replay."""
-        return uuids.UUID(current(self).draw("uuid", _random_uuid))
+        return uuids.UUID(frame_of(self).draw("uuid", _random_uuid))
 
     # What makes it a work of another workflow.
 

@@ -78,6 +78,52 @@ def test_the_command_names_the_first_step_that_differs(
     assert out.splitlines()[-1] == "1 passed, 1 failed"
 
 
+def test_properties_that_python_has_methods_for_are_fine(
+    golden: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = golden / "18_empty_parallel_and_noop.json"
+    path.write_text(path.read_text().replace('"x"', '"now"'))
+    assert "now" in workflow_golden.property_names(json.loads(path.read_text())["workflow"])
+    assert conform.main(["workflows", str(golden)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 0 failed"
+
+
+def test_the_error_of_a_failed_work_is_compared(tmp_path: Path) -> None:
+    path = tmp_path / "10.json"
+    data = json.loads((DATA / "10_failure_onFailure_retry.json").read_text())
+    data["steps"][4]["state"]["statuses"][0]["error"]["message"] = "bang"
+    path.write_text(json.dumps(data))
+    found = workflow_golden.check_history(path) or ""
+    assert "step 4 (failed) state statuses[0] error message" in found
+
+
+def test_the_text_of_a_failure_is_left_open(tmp_path: Path) -> None:
+    path = tmp_path / "failing.json"
+    state = {"decision_mode": "failed", "decision_ongoing": False}
+    path.write_text(
+        json.dumps(
+            {
+                "workflow": {
+                    "name": "W",
+                    "properties": {},
+                    "methods": {"handle": [{"op": "raise", "message": "no"}]},
+                },
+                "actions": [{"do": "start", "at": 0}, {"do": "decide", "at": 1}],
+                "steps": [
+                    {"action": {}},
+                    {"action": {}, "decisions": {"status": "failed", "error": "whatever"}},
+                ],
+            }
+        )
+    )
+    assert workflow_golden.check_history(path) is None
+    data = json.loads(path.read_text())
+    data["steps"][1]["decisions"]["status"] = "modified"
+    data["steps"][1]["state"] = state
+    path.write_text(json.dumps(data))
+    assert "step 1 (decide) decisions" in (workflow_golden.check_history(path) or "")
+
+
 def test_the_command_survives_a_broken_file(
     golden: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.workflows import messages as m
-from actorflow.workflows import state as stored
 from actorflow.workflows.decider import Decider
-from actorflow.workflows.instance import Instance
-from actorflow.workflows.properties import capture
-from actorflow.workflows.state import UNSET, InstanceState, WorkType
+from actorflow.workflows.frames.properties import capture
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance import state as stored
+from actorflow.workflows.instance.instance import Instance
+from actorflow.workflows.instance.state import UNSET, InstanceState, WorkType
 from actorflow.workflows.workflow import workflow_name
 
 if TYPE_CHECKING:

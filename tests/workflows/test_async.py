@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorflow.workflows import messages as m
 from actorflow.workflows.decider import BlockedBranch, Decider
 from actorflow.workflows.errors import NotInWorkflow, WorkFailed
+from actorflow.workflows.instance import messages as m
 from actorflow.workflows.task import task
 from actorflow.workflows.wait import Event, Wait
 from actorflow.workflows.workflow import Workflow
@@ -219,6 +220,24 @@ class Catching(Workflow[str]):
 def test_failures_can_be_gathered(decider: Decider) -> None:
     driver = Driver(Catching(), decider).settle()
     assert driver.fail("0/0.0").succeed("0/1.0", 4).output == "double 4"
+
+
+def test_an_error_that_nobody_awaits_is_logged(
+    decider: Decider, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Careless(Workflow[str]):
+        async def handle(self) -> str:
+            async def fail() -> None:
+                raise ValueError("careless")
+
+            asyncio.ensure_future(fail())  # noqa: RUF006 - careless
+            await asyncio.sleep(0)
+            return "ok"
+
+    assert Driver(Careless(), decider).settle().output == "ok"
+    gc.collect()
+    assert "nobody awaited it" in caplog.text
+    assert "careless" in caplog.text
 
 
 class Handlers(Workflow[int]):

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorflow.testing.workflow_golden import DECIDERS, state_of
-from actorflow.workflows import messages as m
-from actorflow.workflows import state as stored
-from actorflow.workflows.instance import Instance
-from actorflow.workflows.state import UNSET, WorkType
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance import state as stored
+from actorflow.workflows.instance.instance import Instance
+from actorflow.workflows.instance.state import UNSET, WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Callable

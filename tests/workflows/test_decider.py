@@ -12,8 +12,6 @@ import msgspec
 import pytest
 
 from actorflow.engine.errors import NotStorable
-from actorflow.workflows import messages as m
-from actorflow.workflows import state as stored
 from actorflow.workflows.decider import BlockedBranch, Decider
 from actorflow.workflows.errors import (
     InvalidWork,
@@ -22,6 +20,8 @@ from actorflow.workflows.errors import (
     WorkFailed,
     WorkflowModified,
 )
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance import state as stored
 from actorflow.workflows.task import task
 from actorflow.workflows.wait import Event, Wait
 from actorflow.workflows.workflow import WorkError, Workflow, WorkInfo
@@ -774,3 +774,48 @@ def calls_of(steps: int) -> int:
 def test_r25_a_step_costs_the_same_however_long_the_history_is() -> None:
     few, many = calls_of(100) / 100, calls_of(1000) / 1000
     assert many < 1.1 * few
+
+
+class FifteenSteps(Workflow[None]):
+    def handle(self) -> None:
+        self.execute(double(1), double(2), double(3))
+        self.execute(double(4))
+
+
+def test_z15_the_example_of_the_seed(decider: Decider, way: str) -> None:
+    driver = Driver(FifteenSteps(), decider, forget=way == "replayed")
+    driver.decide()
+    driver.receive(m.Started(2, "0/0.1"))
+    driver.receive(m.Started(3, "0/0.0"))
+    driver.receive(m.Started(4, "0/0.2"))
+    assert driver.state.executions == [0, 1]
+    driver.decide()
+    assert driver.state.executions[2:] == [2, 3], "step 6"
+    driver.decide()
+    assert not driver.state.decision_ongoing
+    driver.receive(m.Succeeded(7, "0/0.2", 6))
+    driver.receive(m.Succeeded(8, "0/0.0", 2))
+    driver.receive(m.Succeeded(9, "0/0.1", 4))
+    driver.decide()
+    assert driver.state.executions[4:] == [4, 0, 5, 0, 6, 0], "step 11"
+    driver.decide()
+    assert driver.open == ["0/1.0"]
+    driver.start("0/1.0").succeed("0/1.0", 8)
+    assert driver.state.executions[10:] == [7, 8, 0], "step 15"
+    assert driver.output is None
+
+
+class Counting(Workflow[Any]):
+    def __init__(self) -> None:
+        self.counts: dict[Any, Any] = {1: "a", "1": "b"}
+
+    def handle(self) -> Any:
+        self.counts[None] = self.execute(give({2: {True: 0}}))
+        self.execute(double(1))
+        return sorted(map(repr, self.counts.items()))
+
+
+def test_keys_need_not_be_texts(decider: Decider, way: str) -> None:
+    driver = drive(Counting(), decider, way)
+    driver.succeed("0/0.0", {3: 4}).succeed("0/1.0", 2)
+    assert driver.output == ["('1', 'b')", "(1, 'a')", "(None, {3: 4})"]

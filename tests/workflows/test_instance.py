@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from actorflow.workflows import messages as m
-from actorflow.workflows import state as stored
-from actorflow.workflows.decision import (
+from actorflow.workflows.errors import WorkflowModified
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance import state as stored
+from actorflow.workflows.instance.canonical import same
+from actorflow.workflows.instance.decision import (
     AnswerStatus,
     BranchCursor,
     DecisionSession,
     Until,
     WorkCall,
 )
-from actorflow.workflows.errors import WorkflowModified
-from actorflow.workflows.instance import Instance
-from actorflow.workflows.state import WorkType
+from actorflow.workflows.instance.instance import Instance
+from actorflow.workflows.instance.state import WorkType
 
 
 def begin(properties: dict[str, Any] | None = None, at: float = 0) -> Instance:
@@ -453,3 +454,26 @@ def test_z46_z47_a_decider_elsewhere_gets_the_ongoing_part_only() -> None:
     assert [each["key"] for each in data["ongoing_branches"]] == [0, 2]
     assert [each["position"] for each in data["ongoing_statuses"]] == ["0.0", "0.1"]
     assert data["uuid"] == DecisionSession(instance).uuid
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ({1: 2, "a": 3}, {"a": 3, 1: 2}, True),
+        ({1: 2}, {"1": 2}, False),
+        ({1: 2}, {True: 2}, False),
+        ({"x": {1: 2, None: 3}}, {"x": {None: 3, 1: 2}}, True),
+        ([[1, 2]], [{1: 2}], False),
+        ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, True),
+        (1, True, False),
+        (1, 1.0, False),
+    ],
+)
+def test_r22_values_are_the_same_up_to_the_order_of_keys(
+    one: Any,
+    other: Any,
+    equal: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    assert same(one, other) == equal
+    hashes = [task("0.0", input=value).hash_in(0) for value in (one, other)]
+    assert (hashes[0] == hashes[1]) == equal

@@ -12,9 +12,9 @@ import pytest
 
 from actorflow.engine.errors import NotStorable
 from actorflow.workflows.errors import InvalidWork, WorkFailed, WorkflowModified
+from actorflow.workflows.frames.work import Work
 from actorflow.workflows.task import Task, task
 from actorflow.workflows.wait import Event, Wait
-from actorflow.workflows.work import Work
 from actorflow.workflows.workflow import First, Workflow
 from behaviours import Linger, Queue
 

@@ -13,7 +13,7 @@ from actorflow.runtime.errors import BadOption
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import InvalidWorkflow
-from actorflow.workflows.properties import capture
+from actorflow.workflows.frames.properties import capture
 from actorflow.workflows.service.discovery import found_in
 from actorflow.workflows.service.dispatched import DispatchedKind
 from actorflow.workflows.service.handle import WorkflowHandle

@@ -12,10 +12,10 @@ from actorflow.engine.errors import ExecutionEnded, WaitTimeout
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Status
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.workflows.frames.values import freeze
+from actorflow.workflows.instance.state import WorkType
 from actorflow.workflows.service.incoming import control_body, event_body
 from actorflow.workflows.service.names import kind_name
-from actorflow.workflows.state import WorkType
-from actorflow.workflows.values import freeze
 from actorflow.workflows.workflow import read_result
 
 if TYPE_CHECKING:

@@ -10,17 +10,17 @@ import msgspec
 from msgspec import UNSET
 
 from actorflow.engine.envelopes import ChildEnded, Message, TaskEnded, TaskStarted, TimerFired
-from actorflow.workflows import messages as m
 from actorflow.workflows.errors import MessageRefused
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance.state import WorkState, WorkType
 from actorflow.workflows.service.names import work_of
-from actorflow.workflows.state import WorkState, WorkType
 from actorflow.workflows.wait import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from actorflow.engine.envelopes import Failure
-    from actorflow.workflows.instance import Instance
+    from actorflow.workflows.instance.instance import Instance
 
 __all__ = [
     "GO_ON",

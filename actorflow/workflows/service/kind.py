@@ -16,15 +16,15 @@ from msgspec import UNSET, Struct
 from actorflow.engine.execution.watching import Waiters
 from actorflow.engine.kind import Options
 from actorflow.runtime.log import log
-from actorflow.workflows import messages as m
 from actorflow.workflows.errors import MessageRefused
-from actorflow.workflows.instance import Instance
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance.instance import Instance
+from actorflow.workflows.instance.state import BROKEN_MODES, InstanceState, WorkStatus, WorkType
 from actorflow.workflows.service.inbox import EventInbox
 from actorflow.workflows.service.incoming import control_body, read_batch
 from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.outgoing import outcome_of
 from actorflow.workflows.service.view import WorkflowView
-from actorflow.workflows.state import BROKEN_MODES, InstanceState, WorkStatus, WorkType
 from actorflow.workflows.workflow import Workflow, workflow_name
 
 if TYPE_CHECKING:

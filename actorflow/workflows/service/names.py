@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from actorflow.workflows import messages as m
+    from actorflow.workflows.instance import messages as m
 
 __all__ = ["DISPATCHED", "kind_name", "timer_id", "work_id", "work_of"]
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.kind import Failure, NewChild, NewTask, Outcome, Outgoing, SetTimer, Status
-from actorflow.workflows import messages as m
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance.state import (
+    BROKEN_MODES,
+    DecisionMode,
+    WorkState,
+    WorkStatus,
+    WorkType,
+)
 from actorflow.workflows.service.incoming import GO_ON, start_body
 from actorflow.workflows.service.names import DISPATCHED, kind_name, timer_id, work_id
-from actorflow.workflows.state import BROKEN_MODES, DecisionMode, WorkState, WorkStatus, WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from actorflow.workflows.instance import Instance
+    from actorflow.workflows.instance.instance import Instance
 
 __all__ = ["outcome_of", "task_body"]
 

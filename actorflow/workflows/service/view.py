@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.workflows.state import DecisionMode, WorkState, WorkType
+from actorflow.workflows.instance.state import DecisionMode, WorkState, WorkType
 
 if TYPE_CHECKING:
-    from actorflow.workflows.state import InstanceState, WorkStatus
+    from actorflow.workflows.instance.state import InstanceState, WorkStatus
 
 __all__ = ["WorkflowView"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from actorflow.workflows.context import current
-from actorflow.workflows.decision import WorkCall
+from actorflow.workflows.frames.context import current
+from actorflow.workflows.instance.decision import WorkCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from actorflow.workflows.state import WorkType
+    from actorflow.workflows.instance.state import WorkType
 
 __all__ = ["Work"]
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
-from actorflow.workflows.state import WorkType
+from actorflow.workflows.instance.state import WorkType
 
 __all__ = [
     "CancelWork",

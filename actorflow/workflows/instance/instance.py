@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.workflows import messages as m
-from actorflow.workflows.state import (
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance.buffer import Buffer
+from actorflow.workflows.instance.state import (
     BROKEN_MODES,
+    COMPLETIONS,
     UNSET,
     Branch,
     BranchType,
@@ -26,19 +28,17 @@ from actorflow.workflows.state import (
     InstanceState,
     PropertiesAt,
     Record,
-    RunningTimeout,
-    RunningWait,
     WorkState,
     WorkStatus,
     WorkType,
 )
+from actorflow.workflows.instance.waits import Waits
+from actorflow.workflows.instance.works import Works
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["Instance"]
-
-_COMPLETIONS = (BranchType.SUCCESS, BranchType.FAILURE)
 
 
 class Instance:
@@ -52,14 +52,9 @@ class Instance:
     def __init__(self, state: InstanceState) -> None:
         self.state = state
         self._sent: list[m.Outgoing] = []
-        self._works = {status.work: status for status in state.statuses}
-        self._of_branch: dict[int, list[WorkStatus]] = {}
-        for status in state.statuses:
-            self._of_branch.setdefault(status.branch_key, []).append(status)
-        self._blocking = {status.work for status in state.statuses if _blocks(status)}
-        self._ending = {
-            action.data["work"] for action in state.buffer if action.type in _COMPLETIONS
-        }
+        self._works = Works(state)
+        self._buffer = Buffer(state, self._works, self._sent)
+        self._waits = Waits(state, self._works, self._buffer, self._sent)
         self._records = {(each.branch_key, each.position): each.value for each in state.records}
         self._handlers: dict[type, Callable[[Any], None]] = {
             m.Event: self._event,
@@ -117,14 +112,15 @@ class Instance:
             self._handlers[type(message)](message)
         self._try_to_trigger(now)
         self._try_to_end()
-        sent, self._sent = self._sent, []
+        sent = self._sent.copy()
+        self._sent.clear()
         return sent
 
     # What deciders look up.
 
     def works_of(self, branch_key: int) -> list[WorkStatus]:
         """Return the works of a branch, in the order in which they were scheduled."""
-        return self._of_branch.get(branch_key, [])
+        return self._works.of_branch(branch_key)
 
     def status(self, work: str) -> WorkStatus | None:
         """Return a work by its name, `<branch_key>/<position>`."""
@@ -142,19 +138,13 @@ class Instance:
 
     def waits(self, branch_key: int) -> bool:
         """Return whether a branch waits for one of its works."""
-        return any(status.work in self._blocking for status in self.works_of(branch_key))
+        return self._works.awaited_by(branch_key)
 
     def stuck_on(self) -> WorkStatus | None:
-        """Return a failed work for which a branch waits and nothing else, if nothing is planned."""
-        if not self._blocking or self.state.decision_ongoing or self.state.buffer:
+        """Return a failed work that keeps a branch from going on, if nothing else is planned."""
+        if self.state.decision_ongoing or self.state.buffer:
             return None
-        waits: dict[int, list[WorkStatus]] = {}
-        for status in map(self._works.__getitem__, self._blocking):
-            waits.setdefault(status.branch_key, []).append(status)
-        for _, statuses in sorted(waits.items()):
-            if all(status.status is WorkState.FAILED for status in statuses):
-                return min(statuses, key=lambda status: status.position)
-        return None
+        return self._works.stuck()
 
     def decision_data(self) -> dict[str, Any]:
         """Return what a decider elsewhere needs for the ongoing decision: plain data."""
@@ -185,162 +175,57 @@ class Instance:
     def _event(self, event: m.Event) -> None:
         data = {"event_name": event.name, "event_input": event.input}
         # An event wins against a deadline at the same moment.
-        self._end_due_waits(event.at, unless_tied_with=event.name)
+        self._waits.end_due(event.at, unless_tied_with=event.name)
         asked = {} if event.id is UNSET else {"event_id": event.id}
-        self._push(event.at, BranchType.EVENT, data | asked)
-        for wait in [wait for wait in self.state.waits if wait.event == event.name]:
-            self._end_wait(wait, event.at, dict(data))
+        self._buffer.push(event.at, BranchType.EVENT, data | asked)
+        self._waits.end_by(event, data)
 
     def _started(self, started: m.Started) -> None:
-        self._end_due_waits(started.at)
+        self._waits.end_due(started.at)
         status = self._works.get(started.work)
         attempt = started.attempt or (status.attempt if status else 0)
         if status is None or attempt <= status.started:
             self.state.dropped += 1
             return
         status.started = attempt
-        self._push_of(status, started.at, BranchType.START)
-        if status.timeout is not None and not self._is_over(status):
-            self._clear_timeout(status.work)
-            deadline = started.at + status.timeout
-            self.state.timeouts.append(RunningTimeout(status.work, deadline))
-            self._sent.append(m.SetTimer(status.work, deadline, timeout=True))
+        self._buffer.push_of(status, started.at, BranchType.START)
+        self._buffer.set_timeout(status, started.at)
 
     def _succeeded(self, succeeded: m.Succeeded) -> None:
-        self._end_due_waits(succeeded.at)
+        self._waits.end_due(succeeded.at)
         status = self._unfinished(succeeded.work)
         if status is not None:
-            self._push_end(
+            self._buffer.push_end(
                 status, succeeded.at, BranchType.SUCCESS, {"task_output": succeeded.output}
             )
 
     def _failed(self, failed: m.Failed) -> None:
-        self._end_due_waits(failed.at)
+        self._waits.end_due(failed.at)
         status = self._unfinished(failed.work)
         if status is not None:
             error = dict(failed.error)
             data = {"error_name": error.pop("name", None), "error_input": error}
-            self._push_end(status, failed.at, BranchType.FAILURE, data)
+            self._buffer.push_end(status, failed.at, BranchType.FAILURE, data)
 
     def _timed_out(self, timed_out: m.TimedOut) -> None:
-        self._end_due_waits(timed_out.at)
+        self._waits.end_due(timed_out.at)
         # There is a timeout only between a start and an end, and it is gone after the first time.
-        if self._clear_timeout(timed_out.work):
-            self._push_of(self._works[timed_out.work], timed_out.at, BranchType.TIMEOUT)
+        status = self._works.get(timed_out.work)
+        if status is not None and self._buffer.clear_timeout(timed_out.work):
+            self._buffer.push_of(status, timed_out.at, BranchType.TIMEOUT)
         else:
             self.state.dropped += 1
 
     def _tick(self, tick: m.Tick) -> None:
-        self._end_due_waits(tick.at)
+        self._waits.end_due(tick.at)
 
     def _unfinished(self, work: str) -> WorkStatus | None:
         """Return a work whose end is news."""
         status = self._works.get(work)
-        if status is None or status.type is WorkType.WAIT or self._is_over(status):
+        if status is None or status.type is WorkType.WAIT or self._works.is_over(status):
             self.state.dropped += 1
             return None
         return status
-
-    def _is_over(self, status: WorkStatus) -> bool:
-        return status.status is not WorkState.SCHEDULED or status.work in self._ending
-
-    # The buffer.
-
-    def _push(self, at: float, type_: BranchType, data: dict[str, Any]) -> None:
-        self.state.buffer.append(BufferedAction(at, type_, data))
-
-    def _push_of(
-        self,
-        status: WorkStatus,
-        at: float,
-        type_: BranchType,
-        data: dict[str, Any] | None = None,
-    ) -> None:
-        of_work = {"work": status.work, "task_name": status.name, "task_input": status.input}
-        self._push(at, type_, of_work | (data or {}))
-
-    def _push_end(
-        self, status: WorkStatus, at: float, type_: BranchType, data: dict[str, Any]
-    ) -> None:
-        self._ending.add(status.work)
-        self._clear_timeout(status.work)
-        self._push_of(status, at, type_, data)
-
-    def _clear_timeout(self, work: str) -> bool:
-        """Stop the timeout of a work; return whether there was one."""
-        for at, timeout in enumerate(self.state.timeouts):
-            if timeout.work == work:
-                del self.state.timeouts[at]
-                self._sent.append(m.ClearTimer(work, timeout=True))
-                return True
-        return False
-
-    # Waits.
-
-    def _end_due_waits(self, now: float, unless_tied_with: str | None = None) -> None:
-        """End the waits whose time has come: each at its deadline, whenever it is noticed."""
-        due = [
-            wait
-            for wait in self.state.waits
-            if wait.timestamp is not None
-            and wait.timestamp <= now
-            and not (wait.timestamp == now and wait.event == unless_tied_with is not None)
-        ]
-        for wait in sorted(due, key=lambda wait: wait.timestamp or 0):
-            self._end_wait(wait, wait.timestamp or 0, None)
-
-    def _end_wait(self, wait: RunningWait, at: float, output: Any) -> None:
-        self.state.waits.remove(wait)
-        if wait.timestamp is not None:
-            self._sent.append(m.ClearTimer(wait.work))
-        self._push_end(self._works[wait.work], at, BranchType.SUCCESS, {"task_output": output})
-
-    def _begin_wait(self, status: WorkStatus, decision: m.ScheduleWork, now: float) -> None:
-        """Begin a wait, or end it at once when what it waits for has already happened.
-
-        It counts from the trigger of the decision, because that is when the code came here.
-        """
-        begun = self.state.decision_triggered_at
-        deadline = decision.timestamp
-        if decision.duration is not None:
-            deadline = begun + decision.duration
-        self._push_of(status, begun, BranchType.START)
-        event = None if decision.event is None else self._event_after(decision)
-        if event is not None and (deadline is None or event[0] <= deadline):
-            at, data, index = event
-            status.released_index = index
-            self._push_end(status, max(begun, at), BranchType.SUCCESS, {"task_output": data})
-        elif deadline is not None and deadline <= now:
-            self._push_end(status, max(begun, deadline), BranchType.SUCCESS, {"task_output": None})
-        else:
-            self.state.waits.append(RunningWait(status.work, deadline, decision.event))
-            if deadline is not None:
-                self._sent.append(m.SetTimer(status.work, deadline))
-
-    def _event_after(
-        self, decision: m.ScheduleWork
-    ) -> tuple[float, dict[str, Any], int | Any] | None:
-        """Return the first such event since the code came to a wait: its time, data and index.
-
-        It may sit behind the branch in the same decision, or in the buffer, where it has no index
-        yet. Events before are not remembered.
-        """
-        state = self.state
-        for index in range(decision.reached + 1, len(state.executions)):
-            branch = state.branches[state.executions[index]]
-            if branch.event_name == decision.event and branch.start_index == index:
-                data = {"event_name": branch.event_name, "event_input": branch.event_input}
-                return branch.at, data, index
-        buffered = [
-            action
-            for action in state.buffer
-            if action.type is BranchType.EVENT and action.data["event_name"] == decision.event
-        ]
-        if not buffered:
-            return None
-        first = min(buffered, key=lambda action: action.timestamp)
-        data = {name: first.data[name] for name in ("event_name", "event_input")}
-        return first.timestamp, data, UNSET
 
     # Decisions: prepare, trigger, complete.
 
@@ -365,10 +250,10 @@ class Instance:
             status = self._works.get(action.data.get("work", ""))
             if status is not None:
                 branch.task_type = status.type
-                if action.type in _COMPLETIONS:
+                if action.type in COMPLETIONS:
                     self._settle(status, action, index)
         state.buffer = []
-        self._ending.clear()
+        self._works.buffer_emptied()
 
     def _settle(self, status: WorkStatus, action: BufferedAction, index: int) -> None:
         """Store what became of a work; plan its branch again if that waits for it."""
@@ -385,8 +270,7 @@ class Instance:
                 status.completion_index = index
         if goes_on:
             self.state.executions.append(status.branch_key)
-        if not _blocks(status):
-            self._blocking.discard(status.work)
+        self._works.changed(status)
 
     def _trigger(self) -> None:
         state = self.state
@@ -402,7 +286,7 @@ class Instance:
         return True
 
     def _completed(self, completed: m.Completed) -> None:
-        self._end_due_waits(completed.at)
+        self._waits.end_due(completed.at)
         if self._is_stale(completed.uuid):
             return
         for decision in completed.decisions:
@@ -423,7 +307,7 @@ class Instance:
                 state.records.append(Record(key, position, value))
                 self._records[key, position] = value
             case m.LeaveWork(work=work, cancel=cancel):
-                self._leave(self._works[work], cancel=cancel)
+                self._leave(work, cancel=cancel)
             case m.Publish(value=value):
                 self._sent.append(m.Published(value))
             case m.Tag(values=values):
@@ -441,13 +325,9 @@ class Instance:
             timeout=decision.timeout,
             raises=decision.raises,
         )
-        self.state.statuses.append(status)
-        self._works[status.work] = status
-        self._of_branch.setdefault(status.branch_key, []).append(status)
-        if _blocks(status):
-            self._blocking.add(status.work)
+        self._works.add(status)
         if decision.type is WorkType.WAIT:
-            self._begin_wait(status, decision, now)
+            self._waits.begin(status, decision, now)
         else:
             self._send_work(status)
 
@@ -464,23 +344,23 @@ class Instance:
             )
         )
 
-    def _leave(self, status: WorkStatus, *, cancel: bool) -> None:
+    def _leave(self, work: str, *, cancel: bool) -> None:
         """Let a branch go on without one of its works."""
-        status.sync = False
-        self._blocking.discard(status.work)
-        if not cancel or self._is_over(status):
+        status = self._works.get(work)
+        if status is None:
             return
-        status.status = WorkState.CANCELLED
-        self._clear_timeout(status.work)
-        for wait in [wait for wait in self.state.waits if wait.work == status.work]:
-            self.state.waits.remove(wait)
-            self._sent.append(m.ClearTimer(wait.work))
-        if status.type is not WorkType.WAIT:
-            self._sent.append(m.CancelWork(status.work, status.type))
+        status.sync = False
+        if cancel and not self._works.is_over(status):
+            status.status = WorkState.CANCELLED
+            self._buffer.clear_timeout(work)
+            self._waits.cancel(work)
+            if status.type is not WorkType.WAIT:
+                self._sent.append(m.CancelWork(work, status.type))
+        self._works.changed(status)
 
     def _broken(self, broken: m.DecisionBroken) -> None:
         """Discard a decision whole: the same executions are planned again on `Resume`."""
-        self._end_due_waits(broken.at)
+        self._waits.end_due(broken.at)
         if self._is_stale(broken.uuid):
             return
         state = self.state
@@ -494,7 +374,7 @@ class Instance:
         state = self.state
         if state.ended or state.decision_mode in BROKEN_MODES:
             return
-        if state.decision_ongoing or state.buffer or self._blocking:
+        if state.decision_ongoing or state.buffer or self._works.blocking:
             return
         state.decision_mode = DecisionMode.TERMINATED
         output = state.branches[0].output
@@ -503,12 +383,12 @@ class Instance:
     # What people and the engine do.
 
     def _pause(self, pause: m.Pause) -> None:
-        self._end_due_waits(pause.at)
+        self._waits.end_due(pause.at)
         if self.state.decision_mode is DecisionMode.RUN:
             self.state.decision_mode = DecisionMode.PAUSED
 
     def _resume(self, resume: m.Resume) -> None:
-        self._end_due_waits(resume.at)
+        self._waits.end_due(resume.at)
         state = self.state
         broken = state.decision_mode in BROKEN_MODES
         state.decision_mode = DecisionMode.RUN
@@ -524,7 +404,7 @@ class Instance:
         self._sent.append(m.Ended())
 
     def _retry(self, retry: m.Retry) -> None:
-        self._end_due_waits(retry.at)
+        self._waits.end_due(retry.at)
         status = self._works.get(retry.work)
         if status is None or status.status is not WorkState.FAILED:
             self.state.dropped += 1
@@ -536,6 +416,7 @@ class Instance:
         status.status = WorkState.SCHEDULED
         status.error = UNSET
         status.attempt += 1
+        self._works.changed(status)
         self._send_work(status)
 
     def _restore(self, restore: m.Restore) -> None:
@@ -546,16 +427,9 @@ class Instance:
         for status in state.statuses:
             if status.status is WorkState.SCHEDULED and status.type is not WorkType.WAIT:
                 self._send_work(status, redelivery=True)
-        self._end_due_waits(restore.at)
+        self._waits.end_due(restore.at)
         for wait in state.waits:
             if wait.timestamp is not None:
                 self._sent.append(m.SetTimer(wait.work, wait.timestamp))
         for timeout in state.timeouts:
             self._sent.append(m.SetTimer(timeout.work, timeout.timestamp, timeout=True))
-
-
-def _blocks(status: WorkStatus) -> bool:
-    """Whether the branch of a work waits for it."""
-    if not status.sync or status.status in (WorkState.SUCCESSFUL, WorkState.CANCELLED):
-        return False
-    return status.status is WorkState.SCHEDULED or not status.raises

@@ -7,7 +7,8 @@ from asyncio import events
 from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from actorflow.workflows.errors import NotInWorkflow
+from actorflow.runtime.log import log
+from actorflow.workflows.errors import BranchClosed, NotInWorkflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -115,7 +116,10 @@ class BranchLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Ignore what nobody retrieves: the end of the branch tells what failed."""
+        """Log errors that nobody retrieves; tasks that end with their branch are none."""
+        error = context.get("exception")
+        if error is not None and not isinstance(error, BranchClosed):
+            log.error("a task of a workflow failed, and nobody awaited it", exc_info=error)
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: Any = None

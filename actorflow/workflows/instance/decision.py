@@ -13,21 +13,19 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
-from actorflow.workflows import messages as m
 from actorflow.workflows.errors import WorkflowModified
-from actorflow.workflows.state import UNSET, Branch, WorkState, WorkStatus, WorkType
+from actorflow.workflows.instance import messages as m
+from actorflow.workflows.instance.canonical import canonical, same
+from actorflow.workflows.instance.state import UNSET, Branch, WorkState, WorkStatus, WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actorflow.workflows.instance import Instance
+    from actorflow.workflows.instance.instance import Instance
 
 __all__ = ["Answer", "AnswerStatus", "BranchCursor", "DecisionSession", "Until", "WorkCall"]
-
-_canonical = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class Until(StrEnum):
@@ -65,7 +63,7 @@ class WorkCall(Struct, frozen=True):
     def hash_in(self, branch_key: int) -> str:
         """Return what tells whether the code still asks for the same at this position."""
         parts = [self.type, self.name, self.input, branch_key, self.position, self.sync]
-        return blake2b(_canonical.encode(parts), digest_size=12).hexdigest()
+        return blake2b(canonical(parts), digest_size=12).hexdigest()
 
 
 class Answer(Struct, frozen=True):
@@ -362,15 +360,6 @@ class DecisionSession:
         """Set searchable attributes, unless a replay does it again."""
         if self.fresh:
             self.decisions.append(m.Tag(values))
-
-
-def same(one: Any, other: Any) -> bool:
-    """Return whether two plain values are stored as the same bytes, up to the order of keys.
-
-    >>> same({"a": 1, "b": 2}, {"b": 2, "a": 1}), same(1, True)
-    (True, False)
-    """
-    return _canonical.encode(one) == _canonical.encode(other)
 
 
 def describe(work: WorkStatus | WorkCall) -> str:

@@ -73,6 +73,7 @@ class DecisionMode(StrEnum):
     KILLED = "killed"
 
 
+COMPLETIONS = frozenset((BranchType.SUCCESS, BranchType.FAILURE))
 ENDED_MODES = frozenset((DecisionMode.TERMINATED, DecisionMode.KILLED))
 BROKEN_MODES = frozenset((DecisionMode.MODIFIED, DecisionMode.FAILED))
 

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.workflows.errors import NotInWorkflow
 
 if TYPE_CHECKING:
-    from actorflow.workflows.frame import Frame
+    from collections.abc import Coroutine, Sequence
 
-__all__ = ["current", "enter", "leave"]
+__all__ = ["Code", "current", "enter", "leave"]
+
+
+class Code(Protocol):
+    """The code of a branch, as a work sees it."""
+
+    workflow: Any
+
+    def execute_async(
+        self, works: Sequence[Any]
+    ) -> Coroutine[Any, Any, tuple[list[Any], int | None]]:
+        """Ask for works and await them."""
+
 
 _here = threading.local()
 
 
-def enter(frame: Frame) -> None:
+def enter(frame: Code) -> None:
     """Let the code of this thread belong to a frame until `leave`."""
     _here.frame = frame
 
@@ -25,14 +37,14 @@ def leave() -> None:
     _here.frame = None
 
 
-def current(workflow: Any = None) -> Frame:
+def current(workflow: Any = None) -> Code:
     """Return the frame that runs in this thread.
 
     Raises:
         NotInWorkflow: there is none, or it runs another workflow.
 
     """
-    frame: Frame | None = getattr(_here, "frame", None)
+    frame: Code | None = getattr(_here, "frame", None)
     if frame is None:
         raise NotInWorkflow(
             "works are executed by methods of a running workflow, in the thread that runs them: "

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from actorflow.workflows import context
-from actorflow.workflows.decision import Answer, AnswerStatus, BranchCursor, Until, same
 from actorflow.workflows.errors import BranchClosed, InvalidWork, NotInWorkflow, WorkFailed
-from actorflow.workflows.loop import BranchLoop, branch_loop
-from actorflow.workflows.properties import capture, load
-from actorflow.workflows.state import UNSET
-from actorflow.workflows.work import Work
+from actorflow.workflows.frames import context
+from actorflow.workflows.frames.loop import BranchLoop, branch_loop
+from actorflow.workflows.frames.properties import capture, load
+from actorflow.workflows.frames.work import Work
+from actorflow.workflows.instance.canonical import same
+from actorflow.workflows.instance.decision import Answer, AnswerStatus, BranchCursor, Until
+from actorflow.workflows.instance.state import UNSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from actorflow.workflows.decision import DecisionSession
-    from actorflow.workflows.threads import CodeThread
+    from actorflow.workflows.frames.threads import CodeThread
+    from actorflow.workflows.instance.decision import DecisionSession
 
-__all__ = ["First", "Frame"]
+__all__ = ["First", "Frame", "frame_of"]
 
 T = TypeVar("T")
 
@@ -314,6 +315,18 @@ class Frame:
             raise WorkFailed(failed.work, failed.name, failed.error)
         works = asked.works if answer.winner is None else [asked.works[answer.winner]]
         return [work.read(output) for work, output in zip(works, answer.outputs, strict=True)]
+
+
+def frame_of(workflow: Any) -> Frame:
+    """Return the frame that runs a method of this workflow, in this thread.
+
+    Raises:
+        NotInWorkflow: there is none.
+
+    """
+    frame = context.current(workflow)
+    assert isinstance(frame, Frame)  # noqa: S101 - nothing else enters
+    return frame
 
 
 def _work(given: Any) -> Work[Any]:

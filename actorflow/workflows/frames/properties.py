@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from actorflow.workflows.decision import same
 from actorflow.workflows.errors import InvalidWorkflow
-from actorflow.workflows.values import freeze, hints_of, thaw
+from actorflow.workflows.frames.values import freeze, hints_of, thaw
+from actorflow.workflows.instance.canonical import same
 
 __all__ = ["RESERVED", "capture", "load", "make"]
 

@@ -1,0 +1,93 @@
+"""The works of an instance, by name and by branch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actorflow.workflows.instance.state import COMPLETIONS, WorkState, WorkStatus
+
+if TYPE_CHECKING:
+    from actorflow.workflows.instance.state import InstanceState
+
+__all__ = ["Works"]
+
+
+class Works:
+    """Lookups that are derived from the statuses and the buffer of a state.
+
+    Args:
+        state: new works are added to its statuses.
+
+    """
+
+    def __init__(self, state: InstanceState) -> None:
+        self._state = state
+        self._by_name = {status.work: status for status in state.statuses}
+        self._of_branch: dict[int, list[WorkStatus]] = {}
+        for status in state.statuses:
+            self._of_branch.setdefault(status.branch_key, []).append(status)
+        self._blocking = {status.work for status in state.statuses if _blocks(status)}
+        self._ending = {
+            action.data["work"] for action in state.buffer if action.type in COMPLETIONS
+        }
+
+    def get(self, work: str) -> WorkStatus | None:
+        """Return a work by its name, `<branch_key>/<position>`."""
+        return self._by_name.get(work)
+
+    def of_branch(self, key: int) -> list[WorkStatus]:
+        """Return the works of a branch, in the order in which they were scheduled."""
+        return self._of_branch.get(key, [])
+
+    def add(self, status: WorkStatus) -> None:
+        """Add a work that a decision has scheduled."""
+        self._state.statuses.append(status)
+        self._by_name[status.work] = status
+        self._of_branch.setdefault(status.branch_key, []).append(status)
+        self.changed(status)
+
+    def changed(self, status: WorkStatus) -> None:
+        """Note that the status of a work, or whether its branch waits for it, has changed."""
+        if _blocks(status):
+            self._blocking.add(status.work)
+        else:
+            self._blocking.discard(status.work)
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a branch waits for one of its works."""
+        return bool(self._blocking)
+
+    def awaited_by(self, key: int) -> bool:
+        """Return whether a branch waits for one of its works."""
+        return any(status.work in self._blocking for status in self.of_branch(key))
+
+    def stuck(self) -> WorkStatus | None:
+        """Return a failed work of a branch that waits for failed works only."""
+        awaited: dict[int, list[WorkStatus]] = {}
+        for work in self._blocking:
+            status = self._by_name[work]
+            awaited.setdefault(status.branch_key, []).append(status)
+        for _, statuses in sorted(awaited.items()):
+            if all(status.status is WorkState.FAILED for status in statuses):
+                return min(statuses, key=lambda status: status.position)
+        return None
+
+    def is_over(self, status: WorkStatus) -> bool:
+        """Return whether the end of a work is stored or buffered."""
+        return status.status is not WorkState.SCHEDULED or status.work in self._ending
+
+    def end_buffered(self, work: str) -> None:
+        """Note that the end of a work is in the buffer."""
+        self._ending.add(work)
+
+    def buffer_emptied(self) -> None:
+        """Note that no ends are in the buffer any more."""
+        self._ending.clear()
+
+
+def _blocks(status: WorkStatus) -> bool:
+    """Whether the branch of a work waits for it."""
+    if not status.sync or status.status in (WorkState.SUCCESSFUL, WorkState.CANCELLED):
+        return False
+    return status.status is WorkState.SCHEDULED or not status.raises
