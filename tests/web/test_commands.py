@@ -154,6 +154,16 @@ def test_send_and_wait(store: Path) -> None:
     assert "of kind 'ledger'" in run("send", store, "order-1", "1", "--kind", "worker", code=1)
 
 
+def test_every_command_that_steers_can_answer_with_json(store: Path) -> None:
+    (task, *_) = json.loads(run("tasks", store, "--json"))
+    wanted = {"task": task["id"], "wanted": True}
+    assert json.loads(run("return-task", store, task["id"], "--json")) == wanted
+    assert "no task" in run("fail-task", store, task["id"], "--error", "x", "--json", code=1)
+    assert json.loads(run("send", store, "order-1", "1", "--json")) == {"execution": "order-1"}
+    run("launch", store, "-", "--id", "flow-1", given="stall _")
+    assert json.loads(run("signal", store, "flow-1", "go", "--json")) == {"execution": "flow-1"}
+
+
 def test_start_stores_what_the_next_engine_runs(store: Path) -> None:
     assert run("start", store, "ledger", '{"end": [1]}', "--id", "new") == "new\n"
     assert run("start", store, "ledger", '{"end": [2]}', "--id", "new") == "new\n"
