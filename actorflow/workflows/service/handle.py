@@ -74,12 +74,21 @@ class WorkflowHandle(Generic[R_co]):
         return found
 
     def query(self) -> WorkflowView:
-        """Return its properties and its state as they were last committed, at any time."""
+        """Return its properties and its state as they were last committed, at any time.
+
+        Raises:
+            LookupError: its first message was refused, so that it has never run.
+
+        """
         while True:
-            view: WorkflowView | None = self._engine.execution(self.id).view
+            found = self._engine.execution(self.id)
+            view: WorkflowView | None = found.view
             if view is not None:
                 return view
-            self._next_commit(None)  # it is about to begin
+            if found.status != Status.ACTIVE:
+                msg = f"{self!r} has never run: {found.failure or found.status}"
+                raise LookupError(msg)
+            self._next_commit()  # it is about to begin
 
     def missing(self) -> list[str]:
         """Return the tasks and workflows that it waits for and that nobody has registered."""
@@ -320,12 +329,16 @@ class WorkflowHandle(Generic[R_co]):
         core.watchers.add(self.id, ticket)  # it hears of the end, and of the engine's
         return core.row(self.id).status in ENDED
 
-    def _next_commit(self, timeout: float | None) -> None:
+    def _next_commit(self) -> None:
+        """Wait until it has run for the first time, or has failed before."""
         ticket = ThreadTicket()
         try:
             self._watch(ticket)
-            if self._core.row(self.id).state is None:
-                ticket.wait(timeout)
+            row = self._core.row(self.id)
+            if row.state is None and row.status == Status.ACTIVE:
+                ticket.wait(None)
+            if ticket.error is not None:
+                raise ticket.error
         finally:
             self._forget(ticket)
 

@@ -213,6 +213,7 @@ class WorkflowKind:
     def _keep_frames(self, execution: str, state: WorkflowState, *, ended: bool) -> None:
         if ended:
             self._decider.forget(execution)
+            self._inboxes.pop(execution, None)
             return
         state.frames = object()
         with self._lock:

@@ -113,6 +113,7 @@ def test_strategies(
     engine: af.Engine, clock: VirtualClock, inbox: Any, expected: list[str], refused: list[str]
 ) -> None:
     assert run(engine, clock, inbox, "a", "b", "c") == (expected, refused)
+    until(engine, lambda: engine.workflows.get(Agent, "agent")._kind.quick("agent"))
     assert len(rows(engine, "dead")) == len(refused)
 
 
