@@ -113,10 +113,16 @@ class Steering:
         after: Any = None,
         limit: int = LIMIT,
     ) -> dict[str, Any]:
-        """Return the tasks that have not ended, in the order in which they were stored."""
+        """Return the tasks that have not ended, in the order in which they were stored.
+
+        Raises:
+            UnknownExecution: there is no execution of that id.
+
+        """
         page = self.engine.core.store.open(
             execution=execution, tasker=tasker, after=_cursor(after), limit=_limit(limit)
         )
+        self._refuse_unknown(execution, found=page.rows)
         return {"tasks": [_row(each) for each in page.rows], "after": page.after}
 
     # Executions.
@@ -199,10 +205,16 @@ class Steering:
     def dead_letters(
         self, *, execution: str | None = None, after: Any = None, limit: int = LIMIT
     ) -> dict[str, Any]:
-        """Return dead letters, oldest first."""
+        """Return dead letters, oldest first.
+
+        Raises:
+            UnknownExecution: there is no execution of that id, nor a letter of it.
+
+        """
         page = self.engine.core.store.dead(
             execution=execution, after=_cursor(after), limit=_limit(limit)
         )
+        self._refuse_unknown(execution, found=page.rows)
         return {"dead": [_row(each) for each in page.rows], "after": page.after}
 
     def retry(
@@ -227,7 +239,9 @@ class Steering:
             check_id(execution, "an execution")
         box = self.engine.dead_letters(execution)
         if letters is None:
-            return move(box, [])
+            count = move(box, [])
+            self._refuse_unknown(execution, found=count)
+            return count
         store = self.engine.core.store
         chosen = dict.fromkeys([_cursor(each) for each in letters])
         rows = [store.dead_letter(each) for each in chosen]
@@ -237,6 +251,11 @@ class Steering:
             if row is not None and execution in (None, row.execution)
         ]
         return move(box, some) if some else 0
+
+    def _refuse_unknown(self, execution: str | None, *, found: Any) -> None:
+        """Tell a mistyped id from an execution that has nothing of what was asked for."""
+        if execution is not None and not found:
+            self.engine.core.row(execution)
 
     def purge(self, *, days: float) -> dict[str, Any]:
         """Forget executions that ended longer ago, with their history."""

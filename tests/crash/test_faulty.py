@@ -100,11 +100,13 @@ def test_an_engine_that_is_not_closed_loses_nothing_at_a_normal_end(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_leaves_the_engine_to_the_parent(tmp_path: Path) -> None:
-    done = run("fork", tmp_path / "s.db", PYTHONWARNINGS="ignore")
+@pytest.mark.parametrize("name", ["s.db", ":memory:"])
+def test_a_fork_leaves_the_engine_to_the_parent(tmp_path: Path, name: str) -> None:
+    where = Path(name) if name == ":memory:" else tmp_path / name
+    done = run("fork", where, PYTHONWARNINGS="ignore")
     assert done.returncode == 0, done.stderr
     *wrong, child, parent = lines(done)
     assert wrong == []
     assert child[0] == "child"
     assert child[1] == child[2]
-    assert parent == ["parent", 0, [1, 2], 1]
+    assert parent == ["parent", 0, [1, 2], 0 if name == ":memory:" else 1]

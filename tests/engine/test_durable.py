@@ -405,3 +405,20 @@ def test_throttle_counts_in_the_engines_time(engine: Engine, clock: VirtualClock
     assert seen.acquire(timeout=PATIENCE)
     until(engine, lambda: not worker.depth())
     assert worker.state() == [[1], [2, 3]]
+
+
+def test_the_log_of_a_dead_letter_names_its_execution_and_error(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    def job(batch: list[Any], state: Any) -> Any:
+        raise ValueError("poison")
+
+    worker = engine.worker("orders", job)
+    with pytest.raises(ValueError, match="poison"):
+        worker.push_block(1)
+    records = [each for each in caplog.records if each.levelname in {"ERROR", "WARNING"}]
+    assert len(records) == 1, records
+    assert "dead-lettered" in records[0].getMessage()
+    assert "execution='orders'" in records[0].getMessage()
+    assert "RunFailed" not in caplog.text
+    assert "ValueError: poison" in caplog.text

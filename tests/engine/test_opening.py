@@ -83,7 +83,7 @@ def test_commands_find_it_too(install: Callable[..., Path]) -> None:
         listed = command("ps", "shelf://orders")
     assert "sums  " in listed
     text = command("export", "shelf://orders")
-    assert command("import", "shelf://copy", given=text) == "1 rows\n"
+    assert command("import", "shelf://copy", given=text) == "1 row\n"
     assert "sums  " in command("ps", "SHELF://copy")
     assert "cancelled" in command("cancel", "shelf://copy", "sums")
     command("import", "shelf://copy", given=text, code=1)  # it is not empty

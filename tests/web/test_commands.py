@@ -133,6 +133,8 @@ def test_what_is_not_there_is_named_with_exit_code_1(store: Path, tmp_path: Path
     assert "no execution 'order-7'" in run("cancel", store, "order-7", code=1)
     assert "no execution 'order-7'" in run("send", store, "order-7", "1", code=1)
     assert "no task 'none'" in run("return-task", store, "none", code=1)
+    for command in ("tasks", "dead", "retry"):
+        assert "no execution 'order-7'" in run(command, store, "order-7", code=1)
     for command in ("ps", "purge", "export", "retry", "tasks", "dead", "verify"):
         assert "there is no store" in run(command, tmp_path / "none.db", code=1)
     assert not (tmp_path / "none.db").exists()
@@ -150,6 +152,16 @@ def test_send_and_wait(store: Path) -> None:
     assert (shown["status"], shown["result"]) == ("done", 7)
     assert "has ended" in run("send", store, "order-1", "1", code=1)
     assert "of kind 'ledger'" in run("send", store, "order-1", "1", "--kind", "worker", code=1)
+
+
+def test_every_command_that_steers_can_answer_with_json(store: Path) -> None:
+    (task, *_) = json.loads(run("tasks", store, "--json"))
+    wanted = {"task": task["id"], "wanted": True}
+    assert json.loads(run("return-task", store, task["id"], "--json")) == wanted
+    assert "no task" in run("fail-task", store, task["id"], "--error", "x", "--json", code=1)
+    assert json.loads(run("send", store, "order-1", "1", "--json")) == {"execution": "order-1"}
+    run("launch", store, "-", "--id", "flow-1", given="stall _")
+    assert json.loads(run("signal", store, "flow-1", "go", "--json")) == {"execution": "flow-1"}
 
 
 def test_start_stores_what_the_next_engine_runs(store: Path) -> None:
@@ -195,11 +207,11 @@ def test_a_flow_is_launched_signalled_and_cancelled(store: Path, tmp_path: Path)
 
 
 def test_cancel_retry_and_purge(store: Path) -> None:
-    assert "1 messages will be tried again" in run("retry", store, "order-1")
+    assert "1 message will be tried again" in run("retry", store, "order-1")
     assert "cancelled" in run("cancel", store, "order-1")
     assert json.loads(run("cancel", store, "order-1", "--json"))["cancelled"] is False
     assert "0 executions forgotten" in run("purge", store)
-    assert "1 executions forgotten" in run("purge", store, "--days", 0, "--dead")
+    assert "1 execution forgotten" in run("purge", store, "--days", 0, "--dead")
     run("show", store, "order-1", code=1)
 
 

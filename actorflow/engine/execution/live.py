@@ -375,6 +375,7 @@ class Live:
         """React to a message that will not be processed here. Thread-safe."""
         core = self.core
         if isinstance(error, RunFailed):
+            log.error("message dead-lettered", execution=self.id, exc_info=error.cause)
             self.give_up(ticket, error.cause)
         elif isinstance(error, Displaced):
             self.displaced.append((ticket, error))

@@ -288,9 +288,10 @@ class Life:
         letters = self.dead_letters
         for message in batch.messages():
             letters.bury(message, error)
-        log.error(
-            "message dead-lettered", worker=repr(self._pair), error=brief(error), exc_info=error
-        )
+        if not self.durable:  # its owner knows the message by another name
+            log.error(
+                "message dead-lettered", worker=repr(self._pair), error=brief(error), exc_info=error
+            )
         batch.resolve(error)
 
     @property

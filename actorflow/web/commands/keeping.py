@@ -12,7 +12,7 @@ from actorflow.engine.errors import StoreBroken
 from actorflow.engine.stores.opening import open_store, scheme_of
 from actorflow.runtime.errors import BadOption
 from actorflow.web.commands.arguments import AsJson, StoreName
-from actorflow.web.commands.printing import note, say, say_json
+from actorflow.web.commands.printing import counted, note, say, say_json
 from actorflow.web.commands.reaching import looking, reach
 from actorflow.web.plain import plain
 
@@ -36,7 +36,7 @@ def retry(
     """Re-queue dead letters: all, those of one execution, or single ones."""
     with reach(store, to_change=True) as verbs:
         found = verbs.retry(execution=execution, letters=letter)
-    say_json(found) if json else say(f"{found['retried']} messages will be tried again")
+    say_json(found) if json else say(f"{counted(found['retried'], 'message')} will be tried again")
 
 
 def purge(
@@ -48,14 +48,14 @@ def purge(
 ) -> None:
     """Forget executions that ended longer ago, with their history."""
     with reach(store, to_change=True) as verbs:
-        found = {"executions": verbs.purge(days=days)["purged"]}
+        found = {"execution": verbs.purge(days=days)["purged"]}
         if dead:
-            found["dead letters"] = verbs.bury()["purged"]
+            found["dead letter"] = verbs.bury()["purged"]
     if json:
-        say_json(found)
+        say_json({f"{name}s": count for name, count in found.items()})
         return
     for name, count in found.items():
-        say(f"{count} {name} forgotten")
+        say(f"{counted(count, name)} forgotten")
 
 
 def verify(store: StoreName, *, json: AsJson = False) -> None:
@@ -72,7 +72,7 @@ def verify(store: StoreName, *, json: AsJson = False) -> None:
     else:
         for problem in problems:
             say(str(problem))
-        note(f"{len(problems)} problems" if problems else "no problem was found")
+        note(counted(len(problems), "problem") if problems else "no problem was found")
     if problems:
         raise typer.Exit(1)
 
@@ -104,7 +104,7 @@ def import_(store: StoreName) -> None:
                 Path(f"{store}{end}").unlink(missing_ok=True)
         raise
     made.close()
-    say(f"{count} rows")
+    say(counted(count, "row"))
 
 
 def backup(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["lines_of", "moment", "note", "pages", "say", "say_json", "table"]
+__all__ = ["counted", "lines_of", "moment", "note", "pages", "say", "say_json", "table"]
 
 _MOST = 1_000  # rows that are asked for at once
 _WIDEST = 160  # characters of a body that is shown to people
@@ -29,6 +29,15 @@ def note(text: str) -> None:
 def say_json(value: Any) -> None:
     """Print data as JSON."""
     say(json.dumps(value, indent=2))
+
+
+def counted(count: int, name: str) -> str:
+    """Return a number with what it counts.
+
+    >>> counted(1, "row"), counted(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
 def moment(seconds: float) -> str:

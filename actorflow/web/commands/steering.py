@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -76,12 +76,13 @@ def send(
     key: Annotated[
         str | None, typer.Option(help="Only the first message with the same key counts.")
     ] = None,
+    json: AsJson = False,
 ) -> None:
     """Send a message to an execution."""
     given = as_data(body)
     with reach(store, to_change=True) as verbs:
-        verbs.send(execution, given, kind=kind, key=key)
-    say("sent")
+        found = verbs.send(execution, given, kind=kind, key=key)
+    say_json(found) if json else say("sent")
 
 
 def signal(
@@ -90,12 +91,13 @@ def signal(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What traps of the flow wait for.")],
     *,
     payload: Object = None,
+    json: AsJson = False,
 ) -> None:
     """Send a signal to a flow."""
     given = as_object(payload)
     with reach(store, to_change=True) as verbs:
-        verbs.signal(execution, name, given)
-    say("sent")
+        found = verbs.signal(execution, name, given)
+    say_json(found) if json else say("sent")
 
 
 def cancel(
@@ -144,12 +146,13 @@ def return_task(
     task: TaskId,
     *,
     value: Annotated[str | None, typer.Option(metavar="JSON", help="Its result.")] = None,
+    json: AsJson = False,
 ) -> None:
     """Return a task that a tasker holds, with its result."""
     given = as_data(value)
     with reach(store, to_change=True) as verbs:
         found = verbs.return_task(task, given)
-    _tell(task, wanted=found["wanted"])
+    _tell(found, json=json)
 
 
 def fail_task(
@@ -157,18 +160,20 @@ def fail_task(
     task: TaskId,
     *,
     error: Annotated[str, typer.Option(metavar="TEXT", help="Why it failed.")],
+    json: AsJson = False,
 ) -> None:
     """Say that a task which a tasker holds has failed."""
     with reach(store, to_change=True) as verbs:
         found = verbs.fail_task(task, error)
-    _tell(task, wanted=found["wanted"])
+    _tell(found, json=json)
 
 
-def _tell(task: str, *, wanted: bool) -> None:
-    if not wanted:
+def _tell(found: dict[str, Any], *, json: bool) -> None:
+    if not found["wanted"]:
+        task = found["task"]
         msg = f"there is no task {task!r} that waits: it was answered or cancelled, or never was"
         raise UnknownExecution(msg)
-    say("answered")
+    say_json(found) if json else say("answered")
 
 
 def _text(file: Path) -> str:
