@@ -33,7 +33,13 @@ from actorflow.engine.execution.watching import Watchers, Watches
 from actorflow.engine.execution.writer import AGAIN, Append, Writer
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import Status
-from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage, new_row
+from actorflow.engine.stores.protocol import (
+    Change,
+    ExecutionRow,
+    NewExecution,
+    NewMessage,
+    new_row,
+)
 from actorflow.engine.tasks.board import Board
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import BadOption, PushTimeout, near
@@ -46,7 +52,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.execution.live import Ticket
     from actorflow.engine.kind import Kind
-    from actorflow.engine.stores.protocol import ExecutionRow, Store
+    from actorflow.engine.stores.protocol import Store
 
 __all__ = ["Core"]
 
@@ -427,7 +433,7 @@ class Core:
         if change.rows:
             self.host.deliver_rows(change.rows)
         if change.status != Status.ACTIVE:
-            self.watchers.tell(name)
+            self.watchers.tell(name, _row_of(change, live))
         hook = getattr(live.kind, "committed", None)
         if hook is not None:
             self.in_lane("committed()", lambda: hook(change))
@@ -513,6 +519,23 @@ class _AbandonedStore:
 
     def __getattr__(self, name: str) -> Any:
         raise EngineClosed(self._why)
+
+
+def _row_of(change: Change, live: Live) -> ExecutionRow:
+    """Return an execution as a commit of a run has left it: nobody has to read it for that."""
+    return ExecutionRow(
+        change.execution,
+        change.kind,
+        change.revision,
+        str(change.status),
+        change.state,
+        change.version,
+        change.result,
+        change.error,
+        live.parent,
+        live.created,
+        change.at,
+    )
 
 
 class _Created:

@@ -321,28 +321,34 @@ class Engine:
 
         """
         ticket = ThreadTicket()
+        told = None
         try:
-            row = self._watch(execution, ticket)
-            if row.status == Status.ACTIVE and not ticket.wait(timeout):
-                msg = f"execution {execution!r} did not end within {timeout} s"
-                raise WaitTimeout(msg)
+            if self._watch(execution, ticket).status == Status.ACTIVE:
+                if not ticket.wait(timeout):
+                    raise self._not_in_time(execution, timeout)
+                told = ticket.answer
             if ticket.error is not None:
                 raise ticket.error
         finally:
             self.core.watchers.remove(execution, ticket)
-        return self.execution(execution)
+        return self.execution(execution) if told is None else Execution(self.core, told)
 
     async def await_(self, execution: str, timeout: float | None = None) -> Execution:
         """Like `wait`, from a task of any event loop."""
         ticket = AsyncTicket()
+        told = None
         try:
-            row = self._watch(execution, ticket)
-            if row.status == Status.ACTIVE and not await ticket.wait(timeout):
-                msg = f"execution {execution!r} did not end within {timeout} s"
-                raise WaitTimeout(msg)
+            if self._watch(execution, ticket).status == Status.ACTIVE:
+                if not await ticket.wait(timeout):
+                    raise self._not_in_time(execution, timeout)
+                told = ticket.answer
         finally:
             self.core.watchers.remove(execution, ticket)
-        return self.execution(execution)
+        return self.execution(execution) if told is None else Execution(self.core, told)
+
+    @staticmethod
+    def _not_in_time(execution: str, timeout: float | None) -> WaitTimeout:
+        return WaitTimeout(f"execution {execution!r} did not end within {timeout} s")
 
     def _watch(self, execution: str, ticket: Any) -> Any:
         self.core.refuse_if_closed()

@@ -9,7 +9,7 @@ import pytest
 from actorflow.engine.engine import Engine
 from actorflow.engine.envelopes import ChildEnded
 from actorflow.engine.kind import NewChild, Outcome, Status
-from tests.engine.kinds import PATIENCE, Script
+from tests.engine.kinds import PATIENCE, Script, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +49,8 @@ def test_a_cancelled_child_ends_and_leaves_nothing(engine: Engine, kind: str) ->
 
     engine.register((Script if kind == "ended at once" else Polite)(step, "child"))
     engine.start("parent", "begin", id="parent")
+    until(engine, lambda: any(row.revision for row in engine.core.store.listing(kind="child").rows))
+    assert state_of(engine, "child") == ["hello"]
     engine.send("parent", "stop it")
     assert engine.wait("parent", PATIENCE).view == ["child", "cancelled"]
     assert engine.wait("child", PATIENCE).status == Status.CANCELLED

@@ -451,3 +451,13 @@ def test_an_engine_in_an_async_with_block(clock: VirtualClock) -> None:
         assert engine.closed
 
     asyncio.run(main())
+
+
+def test_wait_returns_the_execution_as_it_is_stored(tmp_path: Path) -> None:
+    """Whoever waits is told what the commit has left, without reading it."""
+    with Engine(tmp_path / "s.db") as engine:
+        engine.register(Script(lambda state, _: Outcome(state=state, status=Status.DONE, result=7)))
+        engine.send("early", 1, kind="script")
+        ended = engine.wait("early", PATIENCE)
+        assert ended._row == engine.core.store.execution("early")
+        assert ended.result == 7

@@ -136,9 +136,9 @@ class Live:
     """
 
     __slots__ = (
-        "_door", "_gate", "behind", "broken", "core", "creates", "displaced", "fetched", "held",
-        "id", "kind", "last", "late", "loaded", "noted", "options", "parent", "port", "reading",
-        "revision", "state", "status", "unstored",
+        "_door", "_gate", "behind", "broken", "core", "created", "creates", "displaced", "fetched",
+        "held", "id", "kind", "last", "late", "loaded", "noted", "options", "parent", "port",
+        "reading", "revision", "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -154,6 +154,7 @@ class Live:
         self.state: Any = None
         self.status = Status.ACTIVE if row is None else Status(row.status)
         self.parent = None if row is None else row.parent
+        self.created = 0.0 if row is None else row.created
         self.displaced: list[tuple[Ticket, Displaced]] = []
         self.held = 0
         """Stored messages that were handed over and are not consumed. The writer's thread."""
@@ -214,6 +215,7 @@ class Live:
         self.state = self.core.decode(self.kind, row)
         self.status = Status.ACTIVE if row is None else Status(row.status)
         self.parent = None if row is None else row.parent
+        self.created = 0.0 if row is None else row.created
         self.loaded = True
 
     @property

@@ -373,7 +373,8 @@ class Run:
         if not self.ran:
             self._give_back()
             return
-        live.creates = None
+        if live.creates is not None:
+            live.creates, live.created = None, change.at
         live.revision = change.revision
         live.state = self.state
         live.status = Status(change.status)

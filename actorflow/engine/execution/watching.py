@@ -9,7 +9,7 @@ from actorflow.engine import bodies
 from actorflow.engine.kind import Watch
 
 if TYPE_CHECKING:
-    from actorflow.engine.stores.protocol import Change, Store, WatchRow
+    from actorflow.engine.stores.protocol import Change, ExecutionRow, Store, WatchRow
 
 __all__ = ["Waiters", "Watchers", "Watches"]
 
@@ -39,14 +39,14 @@ class Watchers:
             if not tickets:
                 self._tickets.pop(execution, None)
 
-    def tell(self, execution: str) -> None:
-        """Resolve the tickets of an execution."""
+    def tell(self, execution: str, row: ExecutionRow | None = None) -> None:
+        """Resolve the tickets of an execution, with the execution as it is now if that is known."""
         if not self._tickets:
             return
         with self._lock:
             tickets = self._tickets.pop(execution, ())
         for ticket in tickets:
-            ticket.resolve()
+            ticket.resolve(None, row)
 
     def close(self, error: BaseException) -> None:
         """Resolve all tickets with an error, now and later."""

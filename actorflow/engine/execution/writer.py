@@ -390,6 +390,7 @@ class Writer:
             Exception: the store cannot be read.
 
         """
+        now = self._clock.now()
         fetched = self._fetch(entries)
         made = {
             new.id: new.kind
@@ -409,12 +410,12 @@ class Writer:
                 if change.messages:
                     self._drop_for_nobody(change, fetched, made)
                 accepted.append(entry)
-            elif (error := self._reason_against(entry, fetched, made)) is None:
+            elif (error := self._reason_against(entry, fetched, made, now)) is None:
                 accepted.append(entry)
                 fine.add((entry.execution, entry.kind))
             else:
                 self._reject(entry, error, accepted)
-        return _group(accepted, self._clock.now()), fetched
+        return _group(accepted, now), fetched
 
     def _fetch(self, entries: list[Append | _Request]) -> dict[str, ExecutionRow]:
         """Read the executions that messages are for and that are not live, all in one read."""
@@ -429,7 +430,7 @@ class Writer:
         return self._store.executions(asleep) if asleep else {}
 
     def _reason_against(
-        self, append: Append, fetched: dict[str, ExecutionRow], made: dict[str, str]
+        self, append: Append, fetched: dict[str, ExecutionRow], made: dict[str, str], now: float
     ) -> Exception | None:
         name = append.execution
         live = self._core.host.find(name)
@@ -441,7 +442,7 @@ class Writer:
             kind, status = row.kind, row.status
         elif name in made or append.kind is not None:
             kind, status = made.setdefault(name, append.kind or ""), Status.ACTIVE
-            fetched[name] = new_row(name, kind, self._clock.now())
+            fetched[name] = new_row(name, kind, now)
         else:
             return UnknownExecution(f"there is no execution {name!r}")
         if append.kind is not None and append.kind != kind:
