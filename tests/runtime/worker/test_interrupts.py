@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -61,7 +62,9 @@ def test_the_rounds_notice_a_missing_safeguard(mutation: str, behaviour: str) ->
     # Each round has its chance to notice, and the first that does ends them. Usually some hundred
     # are enough; on a machine that is busy with other work signals come at fewer moments.
     done = interrupted(behaviour, 5_000, 1, mutation)
-    assert done.returncode == 1, "5,000 rounds have not noticed"
+    # A hang ends in the watchdog's stacks, and printing those of threads that run may crash it.
+    noticed = (1, -signal.SIGSEGV)
+    assert done.returncode in noticed, f"5,000 rounds have not noticed: {done.returncode}"
 
 
 # An interrupt at each line, and at each opcode, of each call.
