@@ -374,7 +374,7 @@ class Core:
         return ticket.answer
 
     async def await_for(self, ticket: Any, timeout: float | None, message: Any) -> Any:
-        """Do as `wait_for`, on an event loop."""
+        """Like `wait_for`, from a task of any event loop."""
         if not await ticket.wait(timeout):
             if self.writer.refusal is not None:
                 raise self.writer.refusal[1]
@@ -539,7 +539,7 @@ def _row_of(change: Change, live: Live) -> ExecutionRow:
 
 
 class _Created:
-    """Tells somebody who creates an execution that its first commit is done."""
+    """Passes the first commit of an execution on to whoever creates it."""
 
     __slots__ = ("_core", "_done", "_live")
 

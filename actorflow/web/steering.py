@@ -253,7 +253,7 @@ class Steering:
         return move(box, some) if some else 0
 
     def _refuse_unknown(self, execution: str | None, *, found: Any) -> None:
-        """Tell a mistyped id from an execution that has nothing of what was asked for."""
+        """Refuse a mistyped id, which looks like an execution that has nothing of that."""
         if execution is not None and not found:
             self.engine.core.row(execution)
 

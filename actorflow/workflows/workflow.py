@@ -96,19 +96,19 @@ class Workflow(Generic[R_co]):
         raise NotImplementedError
 
     def on_event(self, event: Event) -> Any:
-        """Be told of an event, each time that one is sent."""
+        """React to an event, each time that one is sent."""
 
     def on_start(self, work: WorkInfo) -> Any:
-        """Be told that a work has started."""
+        """React to the start of a work."""
 
     def on_success(self, work: WorkInfo, output: Any) -> Any:
-        """Be told what a work came to."""
+        """React to what a work came to."""
 
     def on_failure(self, work: WorkInfo, error: WorkError) -> Any:
-        """Be told that a work has failed, after its last attempt."""
+        """React to a work that has failed, after its last attempt."""
 
     def on_timeout(self, work: WorkInfo) -> Any:
-        """Be told that a work takes longer than its timeout; it goes on."""
+        """React to a work that takes longer than its timeout; it goes on."""
 
     # What its methods call.
 

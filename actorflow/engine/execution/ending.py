@@ -21,7 +21,7 @@ __all__ = ["Ending"]
 
 
 class _Said:
-    """Tells somebody who asked for a cancel that the message is stored."""
+    """Passes on to whoever asked for a cancel that the message is stored."""
 
     __slots__ = ("_done",)
 

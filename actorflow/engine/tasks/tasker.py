@@ -190,7 +190,7 @@ class _Attempt:
 
 
 class _Cancel:
-    """Tells a user's function that a task is not wanted any more."""
+    """Calls a user's function with a task that is not wanted any more."""
 
     __slots__ = ("_on_cancel", "_row")
 

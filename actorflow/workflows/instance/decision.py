@@ -175,7 +175,7 @@ class DecisionSession:
             self.decisions.append(m.SetOutput(self._executions[self._index], output))
 
     def end(self, cursor: BranchCursor) -> None:
-        """Be told that the code of a branch has come to its end.
+        """Note that the code of a branch has come to its end.
 
         Raises:
             WorkflowModified: the session is strict, and a recorded work was not asked for.

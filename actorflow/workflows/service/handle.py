@@ -321,7 +321,7 @@ class WorkflowHandle(Generic[R_co]):
     # Waiting for commits.
 
     def _watch(self, ticket: Any) -> bool:
-        """Have a ticket resolved after the next commit; return whether it has ended."""
+        """Resolve a ticket after the next commit; return whether the instance has ended."""
         core = self._core
         core.refuse_if_closed()
         core.resume()
