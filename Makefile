@@ -64,9 +64,9 @@ clean: ## remove the virtual environment, caches and build products
 $(LIBRARY): EXTRAS :=
 $(LIBRARY): WHAT   := actorflow and its 6 dependencies (2 MB to download, about 10 s)
 $(TOOLS):   EXTRAS := [dev]
-$(TOOLS):   WHAT   := actorflow, all extras and the development tools (75 MB to download, about 1 min)
+$(TOOLS):   WHAT   := actorflow, all extras and the development tools (160 MB to download, about 2 min)
 $(PEERS):   EXTRAS := [bench-peers]
-$(PEERS):   WHAT   := actorflow and the libraries it is measured against (12 MB to download, about 15 s)
+$(PEERS):   WHAT   := actorflow and the libraries it is measured against (20 MB to download, about 20 s)
 
 # Two installations must not write to one environment at the same time.
 .NOTPARALLEL:
