@@ -1,0 +1,1 @@
+"""Many engines on one shared store: the ring of workers, and the stores that carry it."""
