@@ -1,1 +1,1 @@
-"""Many engines on one shared store: the ring of workers, and the stores that carry it."""
+"""Many engines on one shared store: which worker runs which executions, and who takes over."""
