@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from math import inf
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -24,11 +25,33 @@ _IDLE = 8  # connections that are kept for the next who reads
 _PATIENCE = "10"  # seconds for a connection, unless the URL says otherwise
 
 
+_OURS = {"schema": "actorflow", "prepare": "on", "listen": "on", "poll": "2", "lease": "6"}
+
+
+def _switch(given: dict[str, str], name: str) -> bool:
+    if given[name] not in {"on", "off"}:
+        msg = f"{name}={given[name]!r} in the URL of a store is neither 'on' nor 'off'"
+        raise BadOption(msg)
+    return given[name] == "on"
+
+
+def _seconds(given: dict[str, str], name: str) -> float:
+    try:
+        value = float(given[name])
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < inf:
+        msg = f"{name}={given[name]!r} in the URL of a store is no number of seconds, as in 2.5"
+        raise BadOption(msg)
+    return value
+
+
 class Address:
     """Where a store is: what the URL says, split into libpq's part and ours.
 
-    Ours are `schema` (`actorflow`) and `prepare` (`on`; `off` behind a pooler that cannot keep
-    prepared statements).
+    Ours are `schema` (`actorflow`), `prepare` and `listen` (`on`; `off` behind a pooler that can
+    keep no prepared statements, and no `LISTEN`), `poll` (seconds between two looks at what notices
+    may have missed) and `lease` (seconds after which a worker that is silent counts as dead).
 
     >>> address = Address("postgresql://me@db/orders?schema=flows&sslmode=require")
     >>> address.schema, address.dsn
@@ -41,19 +64,18 @@ class Address:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        schema, prepare, rest = "actorflow", "on", []
+        given = dict(_OURS)
+        rest = []
         for key, value in parse_qsl(parts.query, keep_blank_values=True):
-            if key == "schema":
-                schema = value
-            elif key == "prepare":
-                prepare = value
+            if key in given:
+                given[key] = value
             else:
                 rest.append((key, value))
-        if prepare not in {"on", "off"}:
-            msg = f"prepare={prepare!r} in {self._shown(url)} is neither 'on' nor 'off'"
-            raise BadOption(msg)
-        self.schema = check_schema_name(schema)
-        self.prepare = prepare == "on"
+        self.schema = check_schema_name(given["schema"])
+        self.prepare = _switch(given, "prepare")
+        self.listens = _switch(given, "listen")
+        self.poll = _seconds(given, "poll")
+        self.lease = _seconds(given, "lease")
         self.dsn = urlunsplit(parts._replace(query=urlencode(rest)))
         self.shown = self._shown(self.dsn)
         """For messages: without the password."""

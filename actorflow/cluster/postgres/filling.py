@@ -9,7 +9,7 @@ import psycopg
 
 from actorflow.cluster.postgres.schema import COLUMNS, qualified
 from actorflow.engine.errors import StoreConflict
-from actorflow.engine.stores.protocol import partition_of
+from actorflow.engine.stores.protocol import ExecutionRow, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +27,7 @@ _ORDER: dict[str, str] = {
     "watches": "execution, id",
     "history": "execution, id",
     "dead": "number",
+    "tags": "execution, name",
     "keys": "execution, key",
 }
 _EXTRA: dict[str, tuple[str, ...]] = {
@@ -37,6 +38,8 @@ _EXTRA: dict[str, tuple[str, ...]] = {
     "dead": ("number",),
 }
 """Columns that are not in a snapshot."""
+_NAMES = {"executions": ", ".join(ExecutionRow._fields)}
+"""Where what is read is more than a column."""
 
 
 def stream(
@@ -100,7 +103,7 @@ class _Filling:
 
     def copy(self, table: str, rows: Iterable[tuple[Any, ...]]) -> int:
         """Insert the rows of one table."""
-        columns = ", ".join([COLUMNS[table], *_EXTRA.get(table, ())])
+        columns = ", ".join([_NAMES.get(table, COLUMNS[table]), *_EXTRA.get(table, ())])
         text = f"COPY {{s}}.{table} ({columns}) FROM STDIN"
         count = 0
         try:
@@ -147,5 +150,6 @@ class _Filling:
         "watches": lambda _self, row: row,
         "history": lambda self, row: (self._id(row[0]), *row[1:]),
         "dead": lambda self, row: (self._id(row[0]), *row[1:], self._number()),
+        "tags": lambda _self, row: row,
         "keys": lambda self, row: (*row[:2], self._id(row[2]), row[3]),
     }  # fmt: skip

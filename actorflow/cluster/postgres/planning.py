@@ -29,7 +29,7 @@ from actorflow.engine.stores.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from actorflow.engine.stores.protocol import Change
 
@@ -70,6 +70,14 @@ class WrittenState(NamedTuple):
     updated: float
 
 
+class _Part(NamedTuple):
+    """What is added to a state."""
+
+    execution: str
+    revision: int
+    body: bytes
+
+
 class Outgoing:
     """A message to be stored; it gets its id when it is."""
 
@@ -90,7 +98,9 @@ class Outgoing:
 class _Execution:
     """What becomes of one execution."""
 
-    __slots__ = ("at", "expected", "kind", "new", "revision", "strict", "there", "written")
+    __slots__ = (
+        "at", "expected", "kind", "new", "parts", "revision", "strict", "there", "written",
+    )  # fmt: skip
 
     def __init__(self, *, there: bool | None, kind: str | None, revision: int | None) -> None:
         self.there = there
@@ -104,6 +114,8 @@ class _Execution:
         self.expected: int | None = None
         """The stored revision that the plan relies on."""
         self.written: WrittenState | None = None
+        self.parts: list[_Part] | None = None
+        """What is added to the stored state, where that is not replaced."""
 
 
 class _Answered(NamedTuple):
@@ -141,6 +153,7 @@ class Plan:
         """Tasks that must be there."""
         self.watches: dict[tuple[str, str], WatchRow] = {}
         self.cancelled_watches: dict[tuple[str, str], None] = {}
+        self.tags: dict[str, Mapping[str, str]] = {}
         self.history: list[tuple[str, float, bytes]] = []
         self.dead: dict[Any, tuple[NewDead, float]] = {}
         self.removed_dead: dict[Any, None] = {}
@@ -286,12 +299,32 @@ class _Planner:
         revision: int = (change.expected or 0) + 1
         status = str(change.status)
         found.revision = revision
+        state = change.state
+        if change.appends:
+            state = self._add_to_state(found, change, revision)
+        else:
+            found.parts = None
         found.written = WrittenState(
-            revision, status, change.state, change.version, change.result, change.error, at
+            revision, status, state, change.version, change.result, change.error, at
         )
+        if change.tags is not None:
+            self.plan.tags[change.execution] = change.tags
         if status != "active":
             self.plan.ended.append(change.execution)
         return revision
+
+    def _add_to_state(self, found: _Execution, change: Change, revision: int) -> bytes | None:
+        """Return the state if all of it is known; note a part of it otherwise."""
+        part = change.state or b""
+        if found.written is not None and found.parts is None:
+            return (found.written.state or b"") + part
+        if found.written is None:
+            if found.expected == NEVER_RUN:  # it has no state yet
+                return part
+            found.parts = []
+        assert found.parts is not None  # noqa: S101 - see above
+        found.parts.append(_Part(change.execution, revision, part))
+        return None
 
     # What is removed.
 

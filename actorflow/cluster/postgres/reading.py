@@ -21,7 +21,7 @@ from actorflow.engine.stores.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from actorflow.cluster.postgres.connections import Readers
 
@@ -100,13 +100,30 @@ class Reading:
         return {row[0]: ExecutionRow._make(row) for row in rows}
 
     def listing(
-        self, kind: str | None, status: str | None, parent: str | None, after: Any, limit: int
+        self,
+        kind: str | None,
+        status: str | None,
+        parent: str | None,
+        tags: Mapping[str, str] | None,
+        after: Any,
+        limit: int,
     ) -> Page[ExecutionRow]:
         """Return executions in the order of their ids."""
-        filters = {
+        filters: dict[str, Any] = {
             "kind = %s": kind, "status = %s": status, "parent = %s": parent, "id > %s": after,
         }  # fmt: skip
+        for number, tag in enumerate((tags or {}).items()):
+            there = (
+                f"EXISTS (SELECT 1 FROM {{s}}.tags AS t{number} WHERE t{number}.execution ="  # noqa: S608
+                f" executions.id AND t{number}.name = %s AND t{number}.value = %s)"
+            )
+            filters[there] = tag
         return self._page("executions", ExecutionRow, filters, "id", limit, (0,))
+
+    def tags(self, execution: str) -> dict[str, str]:
+        """Return the tags of an execution."""
+        text = qualified("SELECT name, value FROM {s}.tags WHERE execution = %s", self._schema)
+        return dict(self._readers.read(text, (execution,)))
 
     def pending(
         self, execution: str | None, kind: str | None, after: Any, limit: int

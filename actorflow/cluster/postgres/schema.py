@@ -24,7 +24,8 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _LOCK = 0x61666C6F  # advisory lock, so that two engines do not create the tables at the same time
 
 # Texts are compared byte by byte, which is how Python orders them. `ended` repeats `updated` for
-# what a purge may forget: an index on `updated` would make each commit of a state dearer.
+# what a purge may forget: an index on `updated` would make each commit of a state dearer. A state
+# that has `grown` is followed by its parts.
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {s};
 CREATE TABLE {s}.meta (key text PRIMARY KEY, value text NOT NULL);
@@ -33,13 +34,24 @@ CREATE TABLE {s}.executions (
   id text COLLATE "C" PRIMARY KEY, kind text COLLATE "C" NOT NULL, revision bigint NOT NULL,
   status text COLLATE "C" NOT NULL, state bytea, version integer NOT NULL, result bytea,
   error bytea, parent text COLLATE "C", created double precision NOT NULL,
-  updated double precision NOT NULL, ended double precision, partition bigint NOT NULL
+  updated double precision NOT NULL, ended double precision, partition bigint NOT NULL,
+  grown boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 70);
 ALTER TABLE {s}.executions ALTER state SET STORAGE EXTERNAL;
 CREATE INDEX executions_kind ON {s}.executions (kind, id);
 CREATE INDEX executions_status ON {s}.executions (status, id);
 CREATE INDEX executions_parent ON {s}.executions (parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX executions_ended ON {s}.executions (ended) WHERE ended IS NOT NULL;
+CREATE TABLE {s}.parts (
+  execution text COLLATE "C" NOT NULL, revision bigint NOT NULL, body bytea NOT NULL,
+  PRIMARY KEY (execution, revision)
+);
+ALTER TABLE {s}.parts ALTER body SET STORAGE EXTERNAL;
+CREATE TABLE {s}.tags (
+  execution text COLLATE "C" NOT NULL, name text COLLATE "C" NOT NULL,
+  value text COLLATE "C" NOT NULL, PRIMARY KEY (execution, name)
+);
+CREATE INDEX tags_value ON {s}.tags (name, value, execution);
 CREATE TABLE {s}.messages (
   partition bigint NOT NULL, execution text COLLATE "C" NOT NULL, id bigint NOT NULL,
   type text NOT NULL, body bytea NOT NULL, at double precision NOT NULL,
@@ -103,14 +115,19 @@ _MIGRATIONS: dict[int, str] = {}
 """By the version that each begins from."""
 
 COLUMNS: dict[str, str] = {
-    "executions": "id, kind, revision, status, state, version, result, error, parent, created,"
-    " updated",
+    "executions": (
+        "id, kind, revision, status, CASE WHEN grown THEN coalesce(state, '') || coalesce(("
+        "SELECT string_agg(body, ''::bytea ORDER BY p.revision) FROM {s}.parts AS p"
+        " WHERE p.execution = executions.id), '') ELSE state END, version, result, error, parent,"
+        " created, updated"
+    ),
     "messages": "id, execution, type, body, at, attempts",
     "timers": "execution, id, due, body",
     "tasks": "id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start",
     "watches": "execution, id, kind, body",
     "history": "id, execution, at, body",
     "dead": "id, execution, type, body, error, at",
+    "tags": "execution, name, value",
     "keys": "execution, key, message, at",
 }
 """Of each table, in the order of the fields of its rows."""

@@ -26,7 +26,7 @@ SELECT {s}.must(count(*) = %s) FROM (
 """
 _STATES = """
   SELECT id, kind, revision, status, state, version, result, error, parent, created, updated,
-    CASE WHEN status IN ('done', 'cancelled') THEN updated END, partition
+    CASE WHEN status IN ('done', 'cancelled') THEN updated END, partition, false
   FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
     AS v (id, kind, revision, status, state, version, result, error, parent, created, updated,
       partition)
@@ -54,7 +54,7 @@ WITH made AS (
 )
 _ENSURE = """
 INSERT INTO {s}.executions
-SELECT id, kind, 0, 'active', NULL, 1, NULL, NULL, parent, at, at, NULL, partition
+SELECT id, kind, 0, 'active', NULL, 1, NULL, NULL, parent, at, at, NULL, partition, false
 FROM unnest(%s, %s, %s, %s, %s) AS v (id, kind, parent, at, partition)
 ON CONFLICT (id) DO NOTHING
 """
@@ -62,12 +62,29 @@ _UPDATE = """
 WITH made AS (
   UPDATE {s}.executions AS e SET revision = v.revision, status = v.status, state = v.state,
     version = v.version, result = v.result, error = v.error, updated = v.updated,
-    ended = CASE WHEN v.status IN ('done', 'cancelled') THEN v.updated END
+    ended = CASE WHEN v.status IN ('done', 'cancelled') THEN v.updated END, grown = false
   FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s)
     AS v (id, expected, revision, status, state, version, result, error, updated)
+  WHERE e.id = v.id AND e.revision = v.expected RETURNING e.id
+), trimmed AS (
+  DELETE FROM {s}.parts AS p USING made WHERE p.execution = made.id
+) SELECT {s}.must(count(*) = %s) FROM made
+"""
+_APPEND = """
+WITH made AS (
+  UPDATE {s}.executions AS e SET revision = v.revision, status = v.status, version = v.version,
+    result = v.result, error = v.error, updated = v.updated,
+    ended = CASE WHEN v.status IN ('done', 'cancelled') THEN v.updated END, grown = true
+  FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s)
+    AS v (id, expected, revision, status, version, result, error, updated)
   WHERE e.id = v.id AND e.revision = v.expected RETURNING 1
 ) SELECT {s}.must(count(*) = %s) FROM made
 """
+_PARTS = "INSERT INTO {s}.parts (execution, revision, body) SELECT * FROM unnest(%s, %s, %s)"
+_NO_TAGS = """
+DELETE FROM {s}.tags AS t USING unnest(%s) AS v (execution) WHERE t.execution = v.execution
+"""
+_TAGS = "INSERT INTO {s}.tags (execution, name, value) SELECT * FROM unnest(%s, %s, %s)"
 _KINDS = """
 SELECT {s}.must(count(*) = %s) FROM {s}.executions AS e
 JOIN unnest(%s, %s) AS v (id, kind) ON e.id = v.id AND e.kind = v.kind
@@ -204,11 +221,14 @@ def _write_executions(plan: Plan, partitions: int) -> Iterator[tuple[str, list[A
     if plan.epochs:
         held = sorted(plan.epochs.items())
         yield _EPOCHS, [len(held), *column_list(held, Longs, Longs)]
-    inserted, upserted, updated, ensured = [], [], [], []
+    inserted, upserted, updated, appended, ensured = [], [], [], [], []
     for name, found in sorted(plan.executions.items()):
         new, written = found.new, found.written
         if written is not None and (new is None or (found.expected and not found.strict)):
-            updated.append((name, found.expected, *written))
+            if found.parts is None:
+                updated.append((name, found.expected, *written))
+            else:
+                appended.append((name, found.expected, *written[:2], *written[3:]))
         elif new is not None and (written is not None or found.strict):
             state = written or (0, "active", None, 1, None, None, found.at)
             row = (
@@ -226,6 +246,11 @@ def _write_executions(plan: Plan, partitions: int) -> Iterator[tuple[str, list[A
     if updated:
         columns = (Texts, Longs, Longs, Texts, Blobs, Longs, Blobs, Blobs, Floats)
         yield _UPDATE, [*column_list(updated, *columns), len(updated)]
+    if appended:
+        columns = (Texts, Longs, Longs, Texts, Longs, Blobs, Blobs, Floats)
+        yield _APPEND, [*column_list(appended, *columns), len(appended)]
+        parts = [part for found in plan.executions.values() for part in found.parts or ()]
+        yield _PARTS, column_list(parts, Texts, Longs, Blobs)
     if ensured:
         yield _ENSURE, column_list(ensured, Texts, Texts, Texts, Floats, Longs)
     if plan.kinds:
@@ -285,6 +310,11 @@ def _add(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
         yield _TASKS, column_list(tasks, *columns)
     if plan.watches:
         yield _WATCHES, column_list(list(plan.watches.values()), Texts, Texts, Texts, Blobs)
+    if plan.tags:
+        yield _NO_TAGS, [Texts(list(plan.tags))]
+        tags = [(name, *tag) for name, tags in plan.tags.items() for tag in tags.items()]
+        if tags:
+            yield _TAGS, column_list(tags, Texts, Texts, Texts)
     if plan.history:
         yield _HISTORY, column_list(plan.history, Texts, Floats, Blobs)
     if plan.dead:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from actorflow.cluster.membership import Membership
+
 from actorflow.cluster.postgres.connections import Address, Readers, explain
 from actorflow.cluster.postgres.filling import fill, stream
+from actorflow.cluster.postgres.listening import Listener
+from actorflow.cluster.postgres.notices import hint_notice, notices_of
 from actorflow.cluster.postgres.reading import Reading
+from actorflow.cluster.postgres.register import PostgresRegister
 from actorflow.cluster.postgres.schema import ensure_schema, qualified
 from actorflow.cluster.postgres.writing import Writer
+from actorflow.cluster.ring import CheckIn, RingOptions
 from actorflow.engine.errors import StoreRefused
-from actorflow.engine.stores.protocol import Traits
+from actorflow.engine.stores.protocol import Traits, partition_of
 from actorflow.engine.stores.validation import validate_ids
+from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from actorflow.cluster.postgres.notices import Notice
     from actorflow.cluster.postgres.planning import Plan
+    from actorflow.cluster.ring import View
     from actorflow.engine.stores.protocol import (
         Change,
         Counts,
@@ -30,6 +41,7 @@ if TYPE_CHECKING:
         Page,
         TaskRow,
         TimerRow,
+        Wake,
         WatchRow,
     )
 
@@ -38,6 +50,7 @@ __all__ = ["PARTITIONS", "PostgresStore", "from_url"]
 PARTITIONS = 64
 """Of a store that is created."""
 
+_NOTIFY = b"SELECT pg_notify(%s, %s)"
 _PURGED = """
 DELETE FROM {s}.executions WHERE id IN (
   SELECT id FROM {s}.executions WHERE ended < %s ORDER BY ended LIMIT %s FOR UPDATE SKIP LOCKED
@@ -48,6 +61,9 @@ DELETE FROM {s}.keys WHERE (execution, key) IN (
   SELECT execution, key FROM {s}.keys WHERE at < %s ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED
 )
 """
+_OF_EXECUTIONS = (
+    "parts", "messages", "timers", "tasks", "watches", "history", "dead", "tags",
+)  # fmt: skip
 
 
 class PostgresStore:
@@ -57,7 +73,7 @@ class PostgresStore:
         url: `postgresql://user@host/database?schema=actorflow`, or anything that libpq takes, such
             as a service file (`postgresql:///?service=orders`) or TLS options.
         partitions: how many a new store has.
-        create: create the schema if it is not there.
+        name: of this worker, for those who look at the cluster; the host's unless told.
 
     Raises:
         StoreRefused: the server cannot be reached, or does not let us in.
@@ -68,7 +84,9 @@ class PostgresStore:
 
     left_open = False
 
-    def __init__(self, url: str, *, partitions: int = PARTITIONS) -> None:
+    def __init__(
+        self, url: str, *, partitions: int = PARTITIONS, name: str | None = None
+    ) -> None:
         self.address = Address(url)
         with self.address.connect() as connection:
             try:
@@ -76,10 +94,19 @@ class PostgresStore:
             except psycopg.Error as error:
                 raise explain(error, self.address) from error
         self.traits = Traits(shared=True, partitions=count, max_batch=5_000)
+        self._token = uuid.uuid4().hex[:12]
         self._readers = Readers(self.address)
         self._writer = Writer(self.address, count, self._notices)
         self._writing = threading.Lock()
         self._reading = Reading(self._readers, self.address.schema, count, self._limits)
+        self._register = PostgresRegister(self.address, count)
+        self._wakes: list[Wake] = []
+        self._listener = Listener(self.address, self._on_notice, self.look)
+        self._listening = threading.Lock()
+        # A worker that is started again must not be taken for the one that died.
+        self.name = f"{name or socket.gethostname()}-{self._token[:6]}"
+        self._membership = Membership(self.name, self, RingOptions(lease=self.address.lease, cycle=None))
+        self._joined = False
 
     # Writing: one thread.
 
@@ -89,9 +116,13 @@ class PostgresStore:
         validate_ids(changes)
         with self._writing:
             self._writer.commit(changes)
+        for change in changes:
+            if change.refusal is not None and change.refusal.reason == "fenced":
+                partition = partition_of(change.execution, self.traits.partitions)
+                self._membership.fenced(partition)
 
-    def _notices(self, _plan: Plan) -> Iterable[str]:
-        return ()
+    def _notices(self, plan: Plan) -> Iterable[str]:
+        return notices_of(plan, self._token, self.traits.partitions, self.owned())
 
     def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
         """Forget what ended before a moment, with all that is stored of it. O(limit log n)."""
@@ -100,7 +131,7 @@ class PostgresStore:
         def forget(connection: psycopg.Connection[Any]) -> int:
             rows = self._run(connection, _PURGED, before, limit).fetchall()
             names = [row[0] for row in rows]
-            for table in ("messages", "timers", "tasks", "watches", "history", "dead"):
+            for table in _OF_EXECUTIONS:
                 text = f"DELETE FROM {{s}}.{table} WHERE execution = ANY(%s)"  # noqa: S608 - ours
                 if names:
                     self._run(connection, text, names)
@@ -130,14 +161,68 @@ class PostgresStore:
 
     def owned(self) -> Mapping[int, int]:
         """Return the partitions that this process owns, each with its epoch."""
-        return {}
+        return self._membership.owned() if self._joined else {}
 
     def _limits(self) -> Sequence[int] | None:
-        return None
+        """Return what an owner's reading is limited to; who is no worker sees everything."""
+        return list(self._membership.owned()) if self._joined else None
 
-    def subscribe(self, _wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake()` whenever others may have stored something; return how to end that."""
-        return lambda: None
+    def join(self) -> None:
+        """Begin to own partitions, and to share them with others who do."""
+        self._readers.require_open()
+        if not self._joined:
+            self._membership.join()
+            self._joined = True
+
+    def inherited(self, partition: int) -> bool:
+        """Return whether the owner before us ended without handing a partition over."""
+        return self._membership.inherited(partition)
+
+    def drained(self, partition: int) -> None:
+        """Note that nothing of a partition runs here any more, so that others may have it."""
+        self._membership.drained(partition)
+
+    def check_in(self, request: CheckIn) -> View:
+        """Pass a request to the register. For the membership."""
+        return self._register.check_in(request)
+
+    def hint(self, member: str) -> None:
+        """Tell another member to check in soon. For the membership."""
+        self._readers.read(_NOTIFY, (self.address.schema, hint_notice(self._token, member)))
+
+    # Wake-ups.
+
+    def subscribe(self, wake: Wake) -> Callable[[], None]:
+        """Call `wake(executions)` when others have stored something; return how to end that.
+
+        The thread that listens begins with the first who subscribes.
+        """
+        with self._listening:
+            self._wakes.append(wake)
+            self._listener.start()
+
+        def end() -> None:
+            with self._listening:
+                if wake in self._wakes:
+                    self._wakes.remove(wake)
+
+        return end
+
+    def look(self) -> None:
+        """Let everybody look at everything."""
+        for wake in list(self._wakes):
+            wake(None)
+
+    def _on_notice(self, notice: Notice) -> None:
+        if notice.sender == self._token:
+            return
+        if notice.member is not None:
+            if notice.member == self.name:
+                self._membership.hurry()
+            return
+        names = None if notice.watches else notice.executions
+        for wake in list(self._wakes):
+            wake(names)
 
     # Reading: any thread.
 
@@ -155,11 +240,16 @@ class PostgresStore:
         kind: str | None = None,
         status: str | None = None,
         parent: str | None = None,
+        tags: Mapping[str, str] | None = None,
         after: Any = None,
         limit: int = 100,
     ) -> Page[ExecutionRow]:
         """Return executions in the order of their ids. O(limit log n) with one filter."""
-        return self._reading.listing(kind, status, parent, after, limit)
+        return self._reading.listing(kind, status, parent, tags, after, limit)
+
+    def tags(self, execution: str) -> dict[str, str]:
+        """Return the tags of an execution. O(log n)."""
+        return self._reading.tags(execution)
 
     def pending(
         self,
@@ -245,9 +335,25 @@ class PostgresStore:
             self._readers.require_open()
         except StoreRefused:  # closed before, or the parent's
             return
+        self._listener.close()
+        self._membership.stop()
+        self._release()
         self._readers.close()
+        self._register.close()
         with self._writing:
             self._writer.close()
+
+    def _release(self) -> None:
+        """Let go of what is still owned: nothing runs here any more."""
+        if not self._joined:
+            return
+        self._joined = False
+        try:
+            view = self._register.check_in(CheckIn(self.name, self.address.lease, leave=True))
+            for seat in view.seats:
+                self.hint(seat.name)
+        except StoreRefused as error:
+            log.warning("leases run until they end", member=self.name, error=str(error))
 
 
 def from_url(url: str, **_options: Any) -> PostgresStore:

@@ -8,6 +8,7 @@ there; and because the session has another incarnation from then on, it cannot b
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -196,24 +197,28 @@ class Writer:
         schema = self._address.schema
         self._number += 1
         begin = (self._number, self._session, self._incarnation)
+        ids = None
+        failure: psycopg.Error | None = None
         self._unknown = plan
-        try:
-            with connection.pipeline():
+        with suppress(psycopg.errors.PipelineAborted), connection.pipeline():
+            try:
                 connection.execute(self._text(_BEGIN), begin)
                 ids = write_plan(connection, schema, plan, self._partitions, self._session)
                 for notice in self._notices(plan):
                     connection.execute(b"SELECT pg_notify(%s, %s)", (schema, notice))
                 failpoint("commit.inside")
                 connection.commit()
-        except psycopg.Error as error:
+            except psycopg.Error as error:
+                failure = error
+        if failure is not None:
             if connection.closed:
-                raise
+                raise failure
             self._unknown = None
             connection.rollback()
-            if error.sqlstate == _NOT_AS_EXPECTED or isinstance(error, _AGAIN):
+            if failure.sqlstate == _NOT_AS_EXPECTED or isinstance(failure, _AGAIN):
                 self._renew(connection)
                 return False
-            raise
+            raise failure
         self._unknown = None
         plan.settle([] if ids is None else [row[0] for row in ids])
         return True
