@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 APPLICATION = 0x61666C6F  # "aflo": PRAGMA application_id of our files
-VERSION = 3
+VERSION = 4
 # An index holds the primary key as well, so `messages (execution)` is in the order of their ids.
 # The table is in the order of arrival: a commit to a hundred executions writes a few pages.
 SCHEMA = """
@@ -80,6 +80,11 @@ CREATE TABLE dead (
   type TEXT NOT NULL, body BLOB NOT NULL, error TEXT NOT NULL, at REAL NOT NULL
 );
 CREATE INDEX dead_execution ON dead (execution);
+CREATE TABLE tags (
+  execution TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+  PRIMARY KEY (execution, name)
+) WITHOUT ROWID;
+CREATE INDEX tags_value ON tags (name, value, execution);
 CREATE TABLE keys (
   execution TEXT NOT NULL, key TEXT NOT NULL, message INTEGER NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (execution, key)
@@ -96,6 +101,7 @@ COLUMNS: dict[str, str] = {
     "watches": ", ".join(WatchRow._fields),
     "history": ", ".join(HistoryRow._fields),
     "dead": ", ".join(DeadRow._fields),
+    "tags": "execution, name, value",
     "keys": "execution, key, message, at",
 }
 """Of each table, in the order of the fields of its rows."""
@@ -108,6 +114,7 @@ ORDER: dict[str, str] = {
     "watches": "execution, id",
     "history": "id",
     "dead": "number",
+    "tags": "execution, name",
     "keys": "execution, key",
 }
 """In which a snapshot has the rows of each table."""
@@ -142,6 +149,7 @@ _INSERT: dict[str, tuple[str, str]] = {
     "watches": (COLUMNS["watches"], f"{_REPLACED}kind = excluded.kind, body = excluded.body"),
     "history": (COLUMNS["history"], ""),
     "dead": (f"number, {COLUMNS['dead']}", ""),
+    "tags": (COLUMNS["tags"], ""),
     "keys": (COLUMNS["keys"], ""),
 }
 
