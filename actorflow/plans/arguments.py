@@ -45,17 +45,10 @@ def replace(cls: type[Any], value: Any, new: Callable[[Any], Any]) -> Any:
     if isinstance(value, cls):
         return new(value)
     kind = type(value)
-    if kind is tuple or kind is list:
-        return kind([replace(cls, each, new) for each in value])
-    if kind is dict:
-        return {key: replace(cls, each, new) for key, each in value.items()}
-    if isinstance(value, tuple) and hasattr(kind, "_make"):
-        return kind._make([replace(cls, each, new) for each in value])
     if isinstance(value, (list, tuple)):
-        return kind(replace(cls, each, new) for each in value)
+        changed = [replace(cls, each, new) for each in value]
+        return kind._make(changed) if hasattr(kind, "_make") else kind(changed)
     if isinstance(value, dict):
-        changed = {key: replace(cls, each, new) for key, each in value.items()}
-        if all(changed[key] is value[key] for key in value):
-            return value
-        return changed if kind is dict else kind(changed)
+        values = {key: replace(cls, each, new) for key, each in value.items()}
+        return values if kind is dict else kind(values)
     return value

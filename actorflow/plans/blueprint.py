@@ -16,7 +16,7 @@ from actorflow.plans.errors import BadPlan, UnknownJob
 from actorflow.plans.graph import Graph
 from actorflow.plans.job import DEFAULT, Job, JobOptions
 from actorflow.plans.master import Role
-from actorflow.runtime.errors import BadJob, near
+from actorflow.runtime.errors import near
 from actorflow.runtime.lanes.process.packing import pack_value
 from behaviours.errors import brief
 
@@ -56,7 +56,7 @@ class Blueprint:
 
     def add(
         self,
-        function: Callable[..., Any] | None,
+        function: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
         *,
@@ -73,7 +73,9 @@ class Blueprint:
 
         """
         if function is not None and not callable(function):
-            msg = f"{brief(function)} cannot be called: plan.job(fit, data), not plan.job(fit(data))"
+            msg = (
+                f"{brief(function)} cannot be called: plan.job(fit, data), not plan.job(fit(data))"
+            )
             raise BadPlan(msg)
         index = len(self.functions)
         before = self._upstream(args, kwargs, after)
@@ -186,6 +188,10 @@ class Blueprint:
             msg = f"there is no job {name!r}{near(name, self.names())}"
             raise UnknownJob(msg)
         return index
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a job of that name."""
+        return self._index(name) is not None
 
     def _index(self, name: str) -> int | None:
         index = self._by_name.get(name)
