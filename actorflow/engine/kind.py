@@ -164,6 +164,8 @@ class Outcome:
     cancelled_children: list[str] = field(default_factory=list)
     watches: list[NewWatch] = field(default_factory=list)
     cancelled_watches: list[str] = field(default_factory=list)
+    tags: dict[str, str] | None = None
+    """What the execution can be found by, all of it; `None` leaves it as it is."""
     history: list[Any] = field(default_factory=list)
     """Entries that `actorflow show` prints and `store.history` returns: plain data, or
     `msgspec.Raw` of plain data that the kind has encoded itself."""

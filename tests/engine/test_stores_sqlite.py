@@ -619,8 +619,9 @@ def test_no_statement_reads_a_whole_table(tmp_path: Path) -> None:
         {"kind": "k"}, {"status": "done"}, {"status": "active"}, {"parent": "p"},
         {"kind": "k", "status": "failed"}, {"kind": "k", "status": "done"},
         {"kind": "k", "status": "active", "parent": "p", "after": "x"}, {"after": "x"},
+        {"tags": {"x": "y"}}, {"tags": {"x": "y", "z": "1"}, "kind": "k", "after": "x"},
     ):  # fmt: skip
-        store.listing(**options)  # type: ignore[arg-type]
+        store.listing(**options)
     for message in ({"execution": "a"}, {"execution": "a", "after": 1}, {"kind": "k"},
                     {"after": ("a", 1)}, {"kind": "k", "after": ("a", 1)}):  # fmt: skip
         store.pending(**message)
@@ -634,6 +635,7 @@ def test_no_statement_reads_a_whole_table(tmp_path: Path) -> None:
     store.dead(execution="a", after=1)
     store.dead(after=1)
     store.dead_letter(1)
+    store.tags("a")
     store.watches(after=("a", "w"))
     store.counts(["a", "b"])
     store.executions(["a", "b"])

@@ -106,6 +106,8 @@ def change_of(live: Live, outcome: Outcome) -> Change:
         ]
     if outcome.cancelled_timers or outcome.cancelled_tasks or outcome.cancelled_watches:
         _add_cancellations(name, outcome, change)
+    if outcome.tags is not None:
+        change.tags = outcome.tags
     if outcome.history:
         change.history = [_encode_entry(entry) for entry in outcome.history]
     if change.status in ENDED:

@@ -372,16 +372,41 @@ def purge_forgets_some_of_what_ended(store: Store) -> None:
         commit(
             store,
             Change(name, kind="k", expected=NEVER_RUN, status="done" if number % 2 else "active",
-                   at=float(number), history=[b"h"],
+                   at=float(number), history=[b"h"], tags={"number": "any"},
                    dead=[NewDead(None, name, "message", b"", "why")]),
         )  # fmt: skip
     counts = [store.purge(before=8.0, keys_before=0.0, limit=3) for _ in range(3)]
     assert counts == [3, 1, 0], f"purges with limit=3 forgot {counts} of 4"
     left = [row.id for row in store.listing().rows]
     assert left == ["e0", "e2", "e4", "e6", "e8", "e9"], left
+    assert store.tags("e1") == {}
+    assert [row.id for row in store.listing(tags={"number": "any"}).rows] == left
     assert store.history("e1").rows == []
     assert store.dead(execution="e1").rows == []
     assert len(store.history("e2").rows) == 1
+
+
+def executions_are_found_by_all_of_their_tags(store: Store) -> None:
+    revision = created(store, "a")
+    created(store, "b")
+    tagged = Change("a", expected=revision, state=b"1", tags={"customer": "c-7", "vip": "true"})
+    commit(store, tagged)
+    assert store.tags("a") == {"customer": "c-7", "vip": "true"}
+    assert store.tags("b") == store.tags("nobody") == {}
+    for search in ({"customer": "c-7"}, {"customer": "c-7", "vip": "true"}):
+        assert [row.id for row in store.listing(tags=search).rows] == ["a"], search
+    for search in ({"customer": "c-8"}, {"customer": "c-7", "vip": "false"}, {"c-7": "customer"}):
+        assert store.listing(tags=search).rows == [], search
+    assert store.listing(tags={"customer": "c-7"}, kind="other").rows == []
+    kept = Change("a", expected=tagged.revision, state=b"2", status="done", clear=True)
+    commit(store, kept)
+    assert store.tags("a"), "`None` leaves the tags, and so does the end of an execution"
+    late = Change("a", expected=tagged.revision, state=b"3", tags={"customer": "c-9"})
+    commit(store, late, Change("a", tags={"customer": "c-10"}))
+    assert store.tags("a")["customer"] == "c-7", "tags are set with the state, or not at all"
+    commit(store, Change("a", expected=kept.revision, state=b"4", tags={"vip": "false"}))
+    assert store.tags("a") == {"vip": "false"}, "new tags replace all that there were"
+    assert store.listing(tags={"customer": "c-7"}).rows == []
 
 
 def a_snapshot_is_of_one_moment(store: Store) -> None:
@@ -419,6 +444,7 @@ def ids_must_be_text(store: Store) -> None:
         Change("a", timers=[TimerRow("a", number, 1.0, b"")]),
         Change("a", tasks=[TaskRow(number, "a", "tasker", b"")]),
         Change("a", watches=[WatchRow("a", number, "k", b"")]),
+        Change("a", kind="k", expected=NEVER_RUN, tags={"customer": number}),
     ):
         error = raised(TypeError, partial(commit, store, change))
         assert error is not None, f"an id that is not text was taken: {change}"
@@ -492,6 +518,7 @@ def a_closed_store_refuses_everything(store: Store) -> None:
         "execution": lambda: store.execution("a"),
         "executions": lambda: store.executions(["a"]),
         "listing": store.listing,
+        "tags": lambda: store.tags("a"),
         "pending": store.pending,
         "due": store.due,
         "open": store.open,
@@ -529,6 +556,7 @@ CASES: tuple[Callable[[Store], None], ...] = (
     ids_are_ordered_and_new,
     pages_hold_everything_once,
     purge_forgets_some_of_what_ended,
+    executions_are_found_by_all_of_their_tags,
     a_snapshot_is_of_one_moment,
     only_an_empty_store_is_filled,
     ids_must_be_text,

@@ -7,6 +7,8 @@ from bisect import bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sortedcontainers import SortedSet
+
 from actorflow.engine.errors import StoreConflict, StoreRefused
 from actorflow.engine.stores.memory.tables import Grown, Tables, whole
 from actorflow.engine.stores.protocol import (
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["MemoryStore", "from_url"]
 
 _EPOCH = 1  # of the only partition, which is always owned
+_NOBODY: SortedSet[str] = SortedSet()
 
 
 class MemoryStore:
@@ -126,6 +129,8 @@ class MemoryStore:
                 change.result, change.error, row.parent, row.created, at,
             )
         )  # fmt: skip
+        if change.tags is not None:
+            self._tables.put_tags(name, change.tags)
 
     def _remove(self, change: Change) -> list[NewMessage]:
         """Remove rows; return the messages that `fired`, `answers` and `revived` lead to."""
@@ -241,22 +246,33 @@ class MemoryStore:
         kind: str | None = None,
         status: str | None = None,
         parent: str | None = None,
+        tags: Mapping[str, str] | None = None,
         after: Any = None,
         limit: int = 100,
     ) -> Page[ExecutionRow]:
-        """Return executions in the order of their ids. O(n)."""
+        """Return executions in the order of their ids. O(n), or O(those with the tags)."""
         with self._lock:
             self._require_open()
+            ids: Any = self._tables.executions
+            if tags:
+                ids = min((self._tables.tagged.get(tag, _NOBODY) for tag in tags.items()), key=len)
             rows = (
                 row
-                for name in self._tables.executions.irange(after, inclusive=(False, True))
+                for name in ids.irange(after, inclusive=(False, True))
                 if (row := self._tables.executions[name]).id == name
                 and (kind is None or row.kind == kind)
                 and (status is None or row.status == status)
                 and (parent is None or row.parent == parent)
+                and (not tags or tags.items() <= self._tables.tags[name].items())
             )
             found = list(map(whole, islice(rows, limit + 1)))
         return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
+
+    def tags(self, execution: str) -> dict[str, str]:
+        """Return the tags of an execution. O(1)."""
+        with self._lock:
+            self._require_open()
+            return dict(self._tables.tags_of(execution))
 
     def pending(
         self,

@@ -92,6 +92,11 @@ CREATE TABLE dead (
   type TEXT NOT NULL, body BLOB NOT NULL, error TEXT NOT NULL, at REAL NOT NULL
 );
 CREATE INDEX dead_execution ON dead (execution);
+CREATE TABLE tags (
+  execution TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+  PRIMARY KEY (execution, name)
+) WITHOUT ROWID;
+CREATE INDEX tags_value ON tags (name, value, execution);
 CREATE TABLE keys (
   execution TEXT NOT NULL, key TEXT NOT NULL, message INTEGER NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (execution, key)
@@ -108,6 +113,7 @@ COLUMNS: dict[str, str] = {
     "watches": ", ".join(WatchRow._fields),
     "history": ", ".join(HistoryRow._fields),
     "dead": ", ".join(DeadRow._fields),
+    "tags": "execution, name, value",
     "keys": "execution, key, message, at",
 }
 """Of each table, in the order of the fields of its rows."""
@@ -130,6 +136,7 @@ ORDER: dict[str, str] = {
     "watches": "execution, id",
     "history": "id",
     "dead": "number",
+    "tags": "execution, name",
     "keys": "execution, key",
 }
 """In which a snapshot has the rows of each table."""
@@ -192,6 +199,7 @@ _INSERT: dict[str, tuple[str, str]] = {
     "watches": (COLUMNS["watches"], f"{_REPLACED}kind = excluded.kind, body = excluded.body"),
     "history": (COLUMNS["history"], ""),
     "dead": (f"number, {COLUMNS['dead']}", ""),
+    "tags": (COLUMNS["tags"], ""),
     "keys": (COLUMNS["keys"], ""),
 }
 

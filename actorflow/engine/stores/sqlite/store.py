@@ -254,6 +254,7 @@ class SqliteStore:
         kind: str | None = None,
         status: str | None = None,
         parent: str | None = None,
+        tags: Mapping[str, str] | None = None,
         after: Any = None,
         limit: int = 100,
     ) -> Page[ExecutionRow]:
@@ -267,10 +268,35 @@ class SqliteStore:
             else "executions_status" if status is not None
             else ""
         )  # fmt: skip
-        filters = {"parent = ?": parent, "kind = ?": kind, "status = ?": status, "id > ?": after}
+        filters = {"parent = ?": parent, "kind = ?": kind, "status = ?": status}
+        if tags:
+            return self._tagged(tags, filters, after, limit)
         return self._readers.page(
-            "executions", ExecutionRow, filters, "id", limit, index=index, cursor=lambda row: row[0]
+            "executions", ExecutionRow, {**filters, "id > ?": after}, "id", limit, index=index
         )
+
+    def _tagged(
+        self, tags: Mapping[str, str], filters: Mapping[str, Any], after: Any, limit: int
+    ) -> Page[ExecutionRow]:
+        """Return executions that have all of some tags: found by the first, looked up by its id."""
+        first, *others = tags.items()
+        conditions: dict[str, Any] = {"first.name = ? AND first.value = ?": first}
+        for number, tag in enumerate(others):
+            conditions[
+                f"EXISTS (SELECT 1 FROM tags AS t{number} WHERE t{number}.execution = id"  # noqa: S608
+                f" AND t{number}.name = ? AND t{number}.value = ?)"
+            ] = tag
+        return self._readers.page(
+            "executions", ExecutionRow, {**conditions, **filters, "first.execution > ?": after},
+            "first.execution", limit,
+            source="tags AS first INDEXED BY tags_value"
+            " CROSS JOIN executions ON id = first.execution",
+        )  # fmt: skip
+
+    def tags(self, execution: str) -> dict[str, str]:
+        """Return the tags of an execution. O(log n)."""
+        text = "SELECT name, value FROM tags WHERE execution = ? ORDER BY name"
+        return dict(self._readers.read(text, (execution,)))
 
     def pending(
         self,

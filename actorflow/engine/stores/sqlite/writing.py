@@ -37,7 +37,7 @@ from actorflow.engine.stores.sqlite.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["EPOCH", "Writer"]
 
@@ -168,6 +168,8 @@ class Writer:
             change.extra = [row for row in rows if isinstance(row, MessageRow)]
         if more:
             self._add(change)
+            if change.tags is not None and change.expected is not None:
+                self._tag(change.execution, change.tags)
 
     def _write_executions(self, change: Change) -> Refusal | None:
         """Decide whether the change is applied, and write the executions of one that is."""
@@ -400,6 +402,11 @@ class Writer:
             id_ = number if letter.id is None else letter.id
             insert(self._connection, "dead", [(number, id_, *letter[1:], at)])
 
+    def _tag(self, name: str, tags: Mapping[str, str]) -> None:
+        self._connection.execute("DELETE FROM tags WHERE execution = ?", (name,))
+        if tags:
+            insert(self._connection, "tags", [(name, *tag) for tag in tags.items()])
+
     def number(self) -> int:
         """Return the next number."""
         self._last += 1
@@ -488,7 +495,9 @@ class Writer:
                 " AND updated < ? ORDER BY updated LIMIT ?",
                 (before, limit),
             ).fetchall()
-            for table in ("parts", "messages", "timers", "tasks", "watches", "history", "dead"):
+            for table in (
+                "parts", "messages", "timers", "tasks", "watches", "history", "dead", "tags",
+            ):  # fmt: skip
                 text = f"DELETE FROM {table} WHERE execution = ?"  # noqa: S608 - ours
                 connection.executemany(text, gone)
             connection.executemany("DELETE FROM executions WHERE id = ?", gone)
@@ -516,6 +525,7 @@ def _has_more(change: Change) -> bool:
         or change.retried
         or change.watches
         or change.cancelled_watches
+        or change.tags is not None
         or change.dead
         or change.revived
         or change.buried
