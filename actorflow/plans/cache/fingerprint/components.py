@@ -42,6 +42,8 @@ class Component(NamedTuple):
     def __str__(self) -> str:
         if self.part is Part.CODE:
             return "code"
+        if self.part is Part.PYTHON:
+            return "the version of Python"
         first, _, owner = self.name.partition(" of ")
         shown = f"{self.part} `{_short(first)}`"
         return f"{shown} of `{_short(owner)}`" if owner else shown
