@@ -114,6 +114,12 @@ class IgnoresRaces(MemoryStore):
         return None if refusal is not None and refusal.reason == "raced" else refusal
 
 
+class ReplacesWhatGrows(MemoryStore):
+    def _update(self, change: Change) -> None:
+        change.appends = False
+        super()._update(change)
+
+
 class IgnoresEpochs(MemoryStore):
     def _refusal(self, change: Change) -> Any:
         epoch, change.epoch = change.epoch, None
@@ -219,6 +225,7 @@ MUTANTS = [
     KeepsOldTags,
     FindsAnyTag,
     IgnoresRaces,
+    ReplacesWhatGrows,
     IgnoresEpochs,
     ForgetsKeys,
     KeepsWatches,

@@ -222,6 +222,9 @@ class Change:
     kind: str = ""
     expected: Revision | None = None
     state: bytes | None = None
+    appends: bool = False
+    """Add `state` to the end of the state that is stored, instead of replacing it: for states that
+    grow. A row that is read has all of it, as one."""
     version: int = 1
     status: str = "active"
     result: bytes | None = None

@@ -95,6 +95,36 @@ def revisions_are_never_the_same(store: Store) -> None:
         seen.append(change.revision)
 
 
+def a_state_can_be_added_to(store: Store) -> None:
+    revision = created(store)
+    wanted = b"0"
+    for number in range(1, 8):
+        more = Change("a", expected=revision, state=b"%d" % number, appends=True, at=2.0)
+        late = Change("a", expected=revision, state=b"late", appends=True, at=2.0)
+        commit(store, more, late)
+        assert more.committed
+        assert late.refusal == Refusal("raced", "a"), late.refusal
+        wanted += b"%d" % number
+        revision = more.revision
+        assert state_of(store) == wanted, "what was added follows what was there"
+    assert store.executions(["a"])["a"].state == wanted
+    assert [row.state for row in store.listing().rows] == [wanted]
+    assert [row[4] for table, row in store.snapshot() if table == "executions"] == [wanted]
+    whole = Change("a", expected=revision, state=b"new", at=3.0)
+    commit(store, whole)
+    assert state_of(store) == b"new", "without `appends` the whole state is replaced"
+    twice = [Change("a", state=text, appends=True, at=4.0) for text in (b"er", b"est")]
+    twice[0].expected, twice[1].status = whole.revision, "done"
+    commit(store, twice[0])
+    twice[1].expected = twice[0].revision
+    commit(store, twice[1])
+    assert state_of(store) == b"newerest"
+    assert store.purge(before=5.0, keys_before=0.0) == 1
+    first = Change("a", kind="k", expected=NEVER_RUN, state=b"first", appends=True, at=6.0)
+    commit(store, first)
+    assert state_of(store) == b"first", "of a state that was purged nothing is left"
+
+
 def an_epoch_that_is_over_is_fenced(store: Store) -> None:
     epoch = store.owned()[partition_of("a", store.traits.partitions)]
     good = Change("a", kind="k", expected=NEVER_RUN, state=b"1", epoch=epoch)
@@ -508,6 +538,7 @@ def a_closed_store_refuses_everything(store: Store) -> None:
 CASES: tuple[Callable[[Store], None], ...] = (
     a_race_has_one_winner,
     revisions_are_never_the_same,
+    a_state_can_be_added_to,
     an_epoch_that_is_over_is_fenced,
     kinds_must_not_clash,
     new_only_refuses_what_exists,

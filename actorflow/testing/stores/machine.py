@@ -47,6 +47,12 @@ _step = st.one_of(
         st.sampled_from(["active", "active", "failed", "done", "cancelled"]),
         st.none() | _body,
     ),
+    st.tuples(
+        st.just("append"),
+        st.sampled_from(["now", "now", "now", "stale"]),
+        st.sampled_from(["active", "active", "active", "failed", "done"]),
+        _body,
+    ),
     st.tuples(st.just("create"), _name, st.integers(0, 5), st.none() | _name),
     st.tuples(st.just("new_only")),
     st.tuples(st.just("epoch"), st.booleans()),
@@ -106,7 +112,12 @@ class _Maker:
         revision = NEVER_RUN if row is None else row.revision
         change.expected = {"now": revision, "never": NEVER_RUN, "stale": 1_000_000}[which]
         change.status, change.state, change.version = status, state, 3
+        change.appends = False
         change.result, change.error = b"result", b"error"
+
+    def append(self, which: str, status: str, state: bytes) -> None:
+        self.state(which, status, state)
+        self.change.appends = True
 
     def create(self, name: str, wrong: int, parent: str | None) -> None:
         kind = KINDS[(NAMES.index(name) + (wrong == 0)) % 2]

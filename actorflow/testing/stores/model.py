@@ -111,8 +111,11 @@ class Model:
         revision = change.revision if self._trial is None else object()
         if self._trial is None:
             assert revision not in (NEVER_RUN, change.expected), "the revision is not a new one"
+        state = change.state
+        if change.appends:
+            state = ((row and row.state) or b"") + (state or b"")
         self.executions[name] = ExecutionRow(
-            name, change.kind if row is None else row.kind, revision, change.status, change.state,
+            name, change.kind if row is None else row.kind, revision, change.status, state,
             change.version, change.result, change.error, None if row is None else row.parent,
             at if row is None else row.created, at,
         )  # fmt: skip

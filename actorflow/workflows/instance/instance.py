@@ -17,6 +17,7 @@ import msgspec
 
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.buffer import Buffer
+from actorflow.workflows.instance.growth import Changes
 from actorflow.workflows.instance.rewinding import rewound
 from actorflow.workflows.instance.state import (
     BROKEN_MODES,
@@ -53,6 +54,8 @@ class Instance:
     def __init__(self, state: InstanceState) -> None:
         self.state = state
         self._sent: list[m.Outgoing] = []
+        self.changes = Changes(state)
+        """What it has got since it was stored."""
         self._look_up()
         self._handlers: dict[type, Callable[[Any], None]] = {
             m.Event: self._event,
@@ -74,7 +77,7 @@ class Instance:
     def _look_up(self) -> None:
         """Derive the lookups from the state."""
         state = self.state
-        self._works = Works(state)
+        self._works = Works(state, self.changes)
         self._buffer = Buffer(state, self._works, self._sent)
         self._waits = Waits(state, self._works, self._buffer, self._sent)
         self._records = {(each.branch_key, each.position): each.value for each in state.records}
@@ -195,6 +198,7 @@ class Instance:
             self.state.dropped += 1
             return
         status.started = attempt
+        self._works.changed(status)
         self._buffer.push_of(status, started.at, BranchType.START)
         self._buffer.set_timeout(status, started.at)
 
@@ -315,6 +319,7 @@ class Instance:
                 state.properties.append(PropertiesAt(key, values))
             case m.SetOutput(branch_key=key, output=output):
                 state.branches[key].output = output
+                self.changes.output(key)
             case m.RecordValue(branch_key=key, position=position, value=value):
                 record = Record(key, position, value, decision.index, decision.calls)
                 state.records.append(record)
@@ -459,6 +464,7 @@ class Instance:
         self._send_timers(state, before)
         for name in before.__struct_fields__:
             setattr(state, name, getattr(before, name))
+        self.changes.rewritten()
         self._look_up()
         for status in begin_again:
             if status.type is not WorkType.WAIT:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sortedcontainers import SortedSet
 
 from actorflow.engine.errors import StoreConflict, StoreRefused
-from actorflow.engine.stores.memory.tables import Tables
+from actorflow.engine.stores.memory.tables import Grown, Tables, whole
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
     Change,
@@ -120,9 +120,12 @@ class MemoryStore:
             name, change.kind, NEVER_RUN, "active", None, 1, None, None, None, at, at
         )
         change.revision = row.revision + 1
+        state: Any = change.state
+        if change.appends:
+            state = Grown(row.state, change.state or b"")
         self._tables.put_execution(
             ExecutionRow(
-                name, row.kind, change.revision, change.status, change.state, change.version,
+                name, row.kind, change.revision, change.status, state, change.version,
                 change.result, change.error, row.parent, row.created, at,
             )
         )  # fmt: skip
@@ -225,16 +228,17 @@ class MemoryStore:
         return lambda: None
 
     def execution(self, execution: str) -> ExecutionRow | None:
-        """Return one execution. O(1)."""
+        """Return one execution. O(1), and O(parts) if its state was added to."""
         self._require_open()
-        return self._tables.executions.get(execution)
+        row = self._tables.executions.get(execution)
+        return None if row is None else whole(row)
 
     def executions(self, ids: Sequence[str]) -> dict[str, ExecutionRow]:
         """Return many executions at once. O(1) each."""
         self._require_open()
         there = self._tables.executions
         found = ((name, there.get(name)) for name in ids)
-        return {name: row for name, row in found if row is not None}
+        return {name: whole(row) for name, row in found if row is not None}
 
     def listing(
         self,
@@ -261,7 +265,7 @@ class MemoryStore:
                 and (parent is None or row.parent == parent)
                 and (not tags or tags.items() <= self._tables.tags[name].items())
             )
-            found = list(islice(rows, limit + 1))
+            found = list(map(whole, islice(rows, limit + 1)))
         return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
     def tags(self, execution: str) -> dict[str, str]:

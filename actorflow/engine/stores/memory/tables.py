@@ -24,9 +24,31 @@ from actorflow.engine.stores.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, MutableMapping
 
-__all__ = ["ENDED", "Table", "Tables"]
+__all__ = ["ENDED", "Grown", "Table", "Tables", "whole"]
 
 ENDED = frozenset(("done", "cancelled"))
+
+
+class Grown:
+    """A state that was added to: what it was before, and what was added. Joined when it is read."""
+
+    __slots__ = ("added", "before")
+
+    def __init__(self, before: bytes | Grown | None, added: bytes) -> None:
+        self.before = before
+        self.added = added
+
+
+def whole(row: ExecutionRow) -> ExecutionRow:
+    """Return an execution with its state as one. O(1) unless that was added to."""
+    state: Any = row.state
+    if type(state) is not Grown:
+        return row
+    parts = []
+    while type(state) is Grown:
+        parts.append(state.added)
+        state = state.before
+    return row._replace(state=b"".join((state or b"", *reversed(parts))))
 
 
 class Table:
@@ -265,7 +287,7 @@ class Tables:
         """Return the rows of all tables, each with the name of its table."""
         tables: dict[str, Iterable[Any]] = {
             "meta": [("last_id", self._last)],
-            "executions": self.executions.values(),
+            "executions": map(whole, self.executions.values()),
             "messages": sorted(self.messages.rows.values()),
             "timers": self.due.values(),
             "tasks": self.tasks.rows.values(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.stores.protocol import MessageRow, Page
-from actorflow.engine.stores.sqlite.schema import COLUMNS
+from actorflow.engine.stores.sqlite.schema import COLUMNS, SELECTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -131,7 +131,7 @@ class Readers:
             if value is not None:
                 conditions.append(condition)
                 values += value if isinstance(value, tuple) else (value,)
-        text = f"SELECT {COLUMNS[table]}{', ' + extra if extra else ''} FROM {source or table}"  # noqa: S608
+        text = f"SELECT {SELECTED[table]}{', ' + extra if extra else ''} FROM {source or table}"  # noqa: S608
         if index:
             text += f" INDEXED BY {index}"
         if conditions:

@@ -31,7 +31,7 @@ from actorflow.engine.stores.sqlite.file import StoreFile
 from actorflow.engine.stores.sqlite.filling import fill
 from actorflow.engine.stores.sqlite.lock import FileLock
 from actorflow.engine.stores.sqlite.reading import Readers
-from actorflow.engine.stores.sqlite.schema import CHUNK, COLUMNS, ORDER, listed
+from actorflow.engine.stores.sqlite.schema import CHUNK, ORDER, SELECTED, WRONG_PARTS, listed
 from actorflow.engine.stores.sqlite.writing import EPOCH, Writer
 from actorflow.engine.stores.validation import validate_ids
 from actorflow.runtime.errors import BadOption, near
@@ -243,8 +243,8 @@ class SqliteStore:
         found: dict[str, ExecutionRow] = {}
         for at in range(0, len(ids), CHUNK):
             some = ids[at : at + CHUNK]
-            text = f"SELECT {COLUMNS['executions']} FROM executions WHERE id IN {listed(len(some))}"  # noqa: S608
-            for row in self._readers.read(text, some):
+            text = f"SELECT {SELECTED['executions']} FROM executions WHERE id IN "  # noqa: S608
+            for row in self._readers.read(text + listed(len(some)), some):
                 found[row[0]] = ExecutionRow._make(row)
         return found
 
@@ -411,7 +411,7 @@ class SqliteStore:
                 yield from (("meta", row) for row in noted)
                 for table, order in ORDER.items():
                     self._readers.require_open()
-                    text = f"SELECT {COLUMNS[table]} FROM {table} ORDER BY {order}"  # noqa: S608
+                    text = f"SELECT {SELECTED[table]} FROM {table} ORDER BY {order}"  # noqa: S608
                     for row in connection.execute(text):
                         yield table, row
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
@@ -447,6 +447,8 @@ class SqliteStore:
                 for (verdict,) in connection.execute("PRAGMA integrity_check"):
                     if verdict != "ok":
                         yield f"{self.path}: {verdict}"
+                for name, count, found in connection.execute(WRONG_PARTS):
+                    yield f"{self.path}: the state of {name!r} has {count} parts, not {found}"
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             yield str(self._file.explain(error))
 
