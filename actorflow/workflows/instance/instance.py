@@ -380,8 +380,9 @@ class Instance:
 
     def _send_cancel(self, status: WorkStatus) -> None:
         if status.type is not WorkType.WAIT:
-            dispatched = not status.sync and status.left_index is UNSET
-            self._sent.append(m.CancelWork(status.work, status.type, status.attempt, dispatched))
+            self._sent.append(
+                m.CancelWork(status.work, status.type, status.attempt, status.dispatched)
+            )
 
     def _broken(self, broken: m.DecisionBroken) -> None:
         """Discard a decision whole: the same executions are planned again on `Resume`."""

@@ -137,6 +137,11 @@ class WorkStatus(Struct, omit_defaults=True):
         """What names it within the instance."""
         return f"{self.branch_key}/{self.position}"
 
+    @property
+    def dispatched(self) -> bool:
+        """Whether its branch never waited for it."""
+        return not self.sync and self.left_index is UNSET
+
 
 class RunningWait(Struct):
     """A wait that is not over: until a moment, an event, or the first of both."""
