@@ -18,6 +18,8 @@ from actorflow.workflows.instance.rewinding import forked
 from actorflow.workflows.instance.state import WorkType
 from actorflow.workflows.service.incoming import control_body, event_body, fork_body
 from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.service.recording import record_of
+from actorflow.workflows.service.stored import read
 from actorflow.workflows.workflow import read_result
 
 if TYPE_CHECKING:
@@ -112,6 +114,15 @@ class WorkflowHandle(Generic[R_co]):
         """Yield what has happened to it, oldest first."""
         for record in self._engine.execution(self.id).history():
             yield from record["entries"]
+
+    def export(self) -> dict[str, Any]:
+        """Return all that is recorded of it, as data that JSON can hold.
+
+        For `engine.workflows.check`, in a test of the code that is to run it from now on.
+        """
+        self.query()
+        row = self._core.row(self.id)
+        return record_of(read(row.state or b""))
 
     def follow(self, offset: int = 0, timeout: float | None = None) -> Iterator[Any]:
         """Yield the values that it publishes, those before included, until it has ended.
