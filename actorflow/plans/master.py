@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from actorflow.plans.graph import Graph
 
-__all__ = ["Ending", "Master", "OnFailure", "Role", "Rules", "State"]
+__all__ = ["CRASHES_MAX", "Ending", "Master", "OnFailure", "Role", "Rules", "State"]
 
 CRASHES_MAX = 5
 """How many crashes of its worker fail a job, unless told otherwise."""
@@ -122,7 +122,8 @@ class Master:
         self._rules = dict(rules or {})
         self._default = default or Rules()
         self._roles = dict(roles or {})
-        self._places = places
+        self.places = places
+        """The weight that may be out at the same time."""
         self._budget = budget
         self._free = dict(limits or {})
         self._static = graph.count
@@ -202,7 +203,7 @@ class Master:
         queue = self._queue
         while (job := queue.pop0()) is not None:
             rules = self.rules(job)
-            if self._weight + rules.weight > self._places and self._out:
+            if self._weight + rules.weight > self.places and self._out:
                 queue.restore(job)
                 return None
             short = self._short_of(rules)
