@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct
 
 from actorflow.engine.execution.watching import Waiters
 from actorflow.engine.kind import Options
+from actorflow.engine.tags import texts_of
 from actorflow.runtime.log import log
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
@@ -184,6 +185,9 @@ class WorkflowKind:
         instance = run.instance
         stored.tags |= run.tags
         outcome = outcome_of(instance, run.sent, incoming.cancelled, self._tells_start)
+        if run.tags:
+            stored.tags = {name: tag for name, tag in stored.tags.items() if tag is not None}
+            outcome.tags = texts_of(stored.tags)
         entry = {"at": context.now, "entries": run.history}
         outcome.history.append(msgspec.Raw(_encode(entry)))
         after = outcome.state = WorkflowState(_encode(stored))
