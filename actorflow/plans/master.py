@@ -173,6 +173,10 @@ class Master:
         """Return what is done with a job when all jobs before it are done."""
         return self._roles.get(job, Role.CALL)
 
+    def with_role(self, role: Role) -> list[int]:
+        """Return the jobs with a role that is not a call."""
+        return sorted(job for job, each in self._roles.items() if each is role)
+
     def origin(self, job: int) -> tuple[int, int] | None:
         """Return the map that has added a job, and the place of the job in it; else `None`."""
         if job < self._static:

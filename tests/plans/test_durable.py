@@ -103,8 +103,9 @@ def test_a_plan_that_is_read_again_at_any_point_goes_on_as_if_nothing_had_happen
     count = data.draw(st.integers(0, 6))
     jobs: list[Any] = []
     for _ in range(count):
-        takes: list[Any] = data.draw(st.lists(st.sampled_from(jobs), max_size=2)) if jobs else []
-        if takes and data.draw(st.booleans()):
+        branches = data.draw(st.booleans())
+        takes = data.draw(st.lists(st.sampled_from(jobs), max_size=2)) if jobs else []
+        if takes and branches:
             plan.map(plus, plan.job(upto, plan.job(add, 2)), by=takes[0])
         jobs.append(plan.job(add, *takes, 1))
     restarts = data.draw(st.booleans())
@@ -207,9 +208,9 @@ def test_a_plan_that_is_cancelled_has_no_result(engine: Engine, tmp_path: Path) 
     engine.plans.workers(1)
     handle = engine.start(plan, id="c")
     handle.result(timeout=50)
-    engine.start("worker", id="w")
+    exid = engine.launch("1")
     with pytest.raises(KindMismatch, match="not a plan"):
-        engine.plans.get("w")
+        engine.plans.get(exid)
     with pytest.raises(BadOption, match="plans have their workers already"):
         engine.plans.workers(2)
     plan.job(boom, retries=10**9)

@@ -170,6 +170,10 @@ class Desk:
         """Return the jobs whose results a gathering job gathers."""
         return self.blueprint.gathered.get(job) or self.master.children(job)
 
+    def gathering(self) -> list[int]:
+        """Return the jobs whose result is a list of results."""
+        return self.master.with_role(Role.GATHER)
+
     def name(self, job: int) -> str:
         """Return the name of a job."""
         origin = self.master.origin(job)

@@ -31,8 +31,11 @@ def records_of(desk: Desk, details: Callable[[int], Mapping[str, Any]]) -> Seque
     """
     before = _upstream(desk)
     names = [desk.name(job) for job in range(len(before))]
-    known = [details(job) for job in range(len(before))]
+    known = [dict(details(job)) for job in range(len(before))]
     ends = [each.get("ended") for each in known]
+    for job in desk.gathering():  # it was over when the last job of its map was
+        known[job] |= {"started": None, "worker": None}
+        known[job]["ended"] = ends[job] = _last(desk.parts(job), ends)
     return [
         _record(desk, job, before[job], names, {**known[job], "ready": _last(before[job], ends)})
         for job in range(len(before))

@@ -197,7 +197,8 @@ class PlanRun:
     def _withdraw(self) -> None:
         """Take back what has not begun; what runs may end."""
         assert self._crew is not None  # noqa: S101 - for mypy
-        self._crew.withdraw(self.desk.master.handed_out())
+        for job in self.desk.master.handed_out():
+            self._crew.cancel(job, running=False)
 
     def _hand_out(self) -> None:
         desk, crew = self.desk, self._crew
