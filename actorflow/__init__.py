@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from actorflow.flows.service.taskers import FlowTask
     from actorflow.lab.recording import record
     from actorflow.runtime.prometheus import Collector
+    from actorflow.workflows.remote import RemoteWorkflow
     from actorflow.workflows.running import current_task
     from actorflow.workflows.service.handle import WorkflowHandle
     from actorflow.workflows.task import task
@@ -132,6 +133,7 @@ __all__ = [
     "PairState",
     "PushTimeout",
     "Rejected",
+    "RemoteWorkflow",
     "Replaced",
     "RequestRefusal",
     "RequestRefused",
@@ -175,6 +177,7 @@ _LATER = {
     "Event": "actorflow.workflows.wait",
     "FlowTask": "actorflow.flows.service.taskers",
     "HOLD": "actorflow.engine.tasks.tasker",
+    "RemoteWorkflow": "actorflow.workflows.remote",
     "Wait": "actorflow.workflows.wait",
     "Workflow": "actorflow.workflows.workflow",
     "WorkflowHandle": "actorflow.workflows.service.handle",

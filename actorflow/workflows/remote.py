@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, get_args, get_origin
 
 from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.workflow import Workflow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actorflow.workflows.workflow import WorkInfo
 
 __all__ = ["ENVIRONMENT", "RemoteWorkflow"]
@@ -21,17 +23,18 @@ ENVIRONMENT = "default"
 class RemoteWorkflow(Workflow[R_co], abstract=True):
     """A workflow whose methods are elsewhere: workers of its language take its decisions.
 
-    A subclass declares it, so that Python can start it, wait for it and use it as a work. Its name
-    is that of the workflow there, and its attributes are the first properties. Annotate `handle` to
-    say what it returns:
+    A subclass declares it, so that Python can start it, wait for it, and use it as a work:
 
         class Order(RemoteWorkflow[str], lang="javascript"):
-            def __init__(self, order: str) -> None:
+            def __init__(self, order: int) -> None:
                 self.order = order
 
+    Its name is that of the workflow there. Without an `__init__` of its own, its arguments are the
+    first properties: `Order(order=7)`.
+
     Args:
-        lang: the language, which workers ask for jobs by.
-        env: the environment, which they ask by, too.
+        lang: the language, by which workers ask for jobs.
+        env: the environment, by which they ask, too.
 
     """
 
@@ -40,6 +43,8 @@ class RemoteWorkflow(Workflow[R_co], abstract=True):
 
     def __init_subclass__(cls, *, lang: str = "", env: str = ENVIRONMENT, **options: Any) -> None:
         """Note where its code runs; a subclass of a declared one inherits that."""
+        if cls.handle is Workflow.handle:
+            cls.handle = _elsewhere(_result_of(cls))  # type: ignore[method-assign, assignment]
         super().__init_subclass__(**options)
         if lang:
             cls._actorflow_lang, cls._actorflow_env = lang, env
@@ -49,16 +54,34 @@ class RemoteWorkflow(Workflow[R_co], abstract=True):
                 f"class {cls.__name__}(RemoteWorkflow, lang='javascript')"
             )
 
-    def handle(self) -> R_co:
-        """Raise: it is called elsewhere."""
-        self._actorflow_refuse()
+    def __init__(self, **properties: Any) -> None:
+        vars(self).update(properties)
 
-    def on_start(self, work: WorkInfo) -> None:
-        """Raise: it is called elsewhere."""
-        self._actorflow_refuse()
+    def on_start(self, work: WorkInfo) -> Any:
+        """Raise: it is called elsewhere, for every start."""
+        _refuse(self)
 
-    def _actorflow_refuse(self) -> NoReturn:
-        raise InvalidWorkflow(
-            f"the code of {type(self).__name__} is in {self._actorflow_lang}: start an agent, and "
-            "a worker of that language"
-        )
+
+def _result_of(cls: type[RemoteWorkflow[Any]]) -> Any:
+    """Return what a class says that it comes to."""
+    for base in getattr(cls, "__orig_bases__", ()):
+        if get_origin(base) is RemoteWorkflow:
+            return get_args(base)[0]
+    return Any
+
+
+def _elsewhere(result: Any) -> Callable[[Any], Any]:
+    def handle(self: RemoteWorkflow[Any]) -> Any:
+        """Raise: it is called elsewhere."""
+        _refuse(self)
+
+    handle.__annotations__["return"] = result
+    return handle
+
+
+def _refuse(workflow: RemoteWorkflow[Any]) -> NoReturn:
+    lang = workflow._actorflow_lang  # noqa: SLF001 - not to be in the way of a property
+    name = type(workflow).__name__
+    raise InvalidWorkflow(
+        f"the code of {name} is in {lang}: start an agent, and a worker of {lang}"
+    )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from actorflow.engine.identifiers import check_id
 from actorflow.workflows.errors import InvalidWork
 from actorflow.workflows.instance.decision import WorkCall
 from actorflow.workflows.instance.state import UNSET, Branch, WorkType
@@ -48,6 +49,7 @@ def calls_from_wire(works: Sequence[Mapping[str, Any]]) -> list[WorkCall]:
 
     Raises:
         InvalidWork: two of them have the same position, or one makes no sense.
+        ValueError: a name has characters that cannot be printed.
 
     """
     calls = [_call(each) for each in works]
@@ -63,6 +65,7 @@ def calls_from_wire(works: Sequence[Mapping[str, Any]]) -> list[WorkCall]:
 
 def _call(work: Mapping[str, Any]) -> WorkCall:
     type_ = WorkType(work.get("type", WorkType.TASK))
+    check_id(work["name"], f"a {type_}")
     limit, event = work.get("timeout"), work.get("event")
     if type_ is WorkType.WAIT:
         return _wait(work, limit, event)

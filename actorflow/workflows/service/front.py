@@ -108,7 +108,7 @@ class Workflows:
                 )
             kind = self._kind(cls, inbox)
             self._kinds[name] = kind
-            tasks, classes = found_in(cls)
+            tasks, classes = ([], []) if issubclass(cls, RemoteWorkflow) else found_in(cls)
             try:
                 for task in tasks:
                     self._register_task(task)

@@ -54,16 +54,8 @@ def _decision(instance: Instance) -> NewTask:
 
 
 def declare(name: str, *, lang: str, env: str) -> type[RemoteWorkflow[Any]]:
-    """Return a class that declares a workflow of another language; its arguments are properties."""
-
-    def __init__(self: RemoteWorkflow[Any], **properties: Any) -> None:  # noqa: N807 - it becomes one
-        vars(self).update(properties)
-
-    namespace = {
-        "__init__": __init__,
-        "__qualname__": name,
-        "__module__": RemoteWorkflow.__module__,
-    }
+    """Return a class that declares a workflow of another language."""
+    namespace = {"__qualname__": name, "__module__": RemoteWorkflow.__module__}
     made: type[RemoteWorkflow[Any]] = new_class(
         name, (RemoteWorkflow,), {"lang": lang, "env": env}, lambda body: body.update(namespace)
     )
