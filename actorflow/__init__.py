@@ -63,11 +63,11 @@ from actorflow.runtime.worker.deferred import Deferred
 from actorflow.runtime.worker.embedded import Workers
 from actorflow.runtime.worker.executor import Executor
 from actorflow.runtime.worker.failure import Breaker, Drop, Isolate, Retry
-from actorflow.runtime.worker.machine import PairState
 from actorflow.runtime.worker.metrics import WorkerStatistics
 from actorflow.runtime.worker.options import WorkerOptions
+from actorflow.runtime.worker.pair.machine import PairState
+from actorflow.runtime.worker.pair.runner import current_batch
 from actorflow.runtime.worker.ref import WorkerRef
-from actorflow.runtime.worker.runner import current_batch
 from actorflow.runtime.worker.server import Restart, Server
 from actorflow.runtime.worker.spec import Worker, spawn
 

@@ -433,7 +433,7 @@ class Core:
         if change.rows:
             self.host.deliver_rows(change.rows)
         if change.status != Status.ACTIVE:
-            self.watchers.tell(name, _row_of(change, live))
+            self.watchers.tell(name, None if change.appends else _row_of(change, live))
         hook = getattr(live.kind, "committed", None)
         if hook is not None:
             self.in_lane("committed()", lambda: hook(change))

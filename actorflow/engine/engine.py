@@ -22,13 +22,14 @@ from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import DurableWorker, Job, WorkerKind
 from actorflow.engine.operations.dead_letters import Letters
 from actorflow.engine.stores.opening import open_store
+from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from behaviours import Queue
 from behaviours.arguments import count, flag, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -410,11 +411,14 @@ class Engine:
         kind: str | None = None,
         status: Status | str | None = None,
         parent: str | None = None,
+        tags: Mapping[str, Any] | None = None,
     ) -> Iterator[Execution]:
         """Yield executions in the order of their ids, read from the store in pages.
 
+        With `tags`, only those that have all of these: `tags={"customer": "c-7"}`.
+
         Raises:
-            BadOption: there is no such status.
+            BadOption: there is no such status, or no such tag can be.
 
         """
         if status is not None and status not in set(Status):
@@ -422,14 +426,13 @@ class Engine:
             msg = f"status={status!r:.80} is none; write one of {known}"
             raise BadOption(msg)
         chosen = None if status is None else str(status)
-        return self._executions(kind, chosen, parent)
+        wanted = {"kind": kind, "status": chosen, "parent": parent, "tags": texts_of(tags or {})}
+        return self._executions(wanted)
 
-    def _executions(
-        self, kind: str | None, status: str | None, parent: str | None
-    ) -> Iterator[Execution]:
+    def _executions(self, wanted: dict[str, Any]) -> Iterator[Execution]:
         cursor = None
         while True:
-            page = self.core.store.listing(kind=kind, status=status, parent=parent, after=cursor)
+            page = self.core.store.listing(**wanted, after=cursor)
             for row in page.rows:
                 yield Execution(self.core, row)
             cursor = page.after

@@ -65,6 +65,11 @@ class Execution:
         return self._row.updated
 
     @property
+    def tags(self) -> dict[str, str]:
+        """What it can be found by: `engine.executions(tags=...)`. Read from the store."""
+        return self._core.store.tags(self.id)
+
+    @property
     def failure(self) -> Failure | None:
         """Why it failed, if it did."""
         data = self._row.error

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENDED",
+    "Addition",
     "ChildEnded",
     "Context",
     "Envelope",
@@ -163,9 +164,21 @@ class Outcome:
     cancelled_children: list[str] = field(default_factory=list)
     watches: list[NewWatch] = field(default_factory=list)
     cancelled_watches: list[str] = field(default_factory=list)
+    tags: dict[str, str] | None = None
+    """What the execution can be found by, all of it; `None` leaves it as it is."""
     history: list[Any] = field(default_factory=list)
     """Entries that `actorflow show` prints and `store.history` returns: plain data, or
     `msgspec.Raw` of plain data that the kind has encoded itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """What `Kind.encode` may return for a state that has grown: only what has been added.
+
+    What is decoded is the bytes of the state that the run began with, and these after them.
+    """
+
+    data: bytes
 
 
 class Context:
@@ -253,8 +266,8 @@ class Kind(Protocol):
     def decode(self, data: bytes | None) -> Any:
         """Return the state from what `encode` made; `None` for a new execution."""
 
-    def encode(self, state: Any) -> bytes:
-        """Return a state as bytes."""
+    def encode(self, state: Any) -> bytes | Addition:
+        """Return a state as bytes, or what a run has added to those that it began with."""
 
     def run(self, context: Context, state: Any, batch: Any) -> Any:
         """Handle a batch: return an `Outcome`, or an awaitable or `Deferred` of one."""

@@ -35,9 +35,14 @@ __all__ = [
     "Dropped",
     "Expired",
     "Full",
+    "LaunchFailed",
     "LoopBlocked",
     "Malformed",
     "NotParked",
+    "NotSendable",
+    "ProcessCancelled",
+    "ProcessCrashed",
+    "ProcessTimeout",
     "PushTimeout",
     "Rejected",
     "Replaced",
@@ -117,6 +122,34 @@ class BadJob(ActorflowError, TypeError):
 
 class BadOption(ActorflowError, ValueError):
     """An option has a value that cannot work."""
+
+
+class ProcessCrashed(ActorflowError):
+    """The process ended during a call: killed, out of memory, a fault in C, `os._exit`.
+
+    Only the call that it was running gets this; those that it held in reserve run elsewhere.
+    `exitcode` is as in multiprocessing: negative for a signal, `None` if nobody knows.
+    """
+
+    def __init__(self, text: str, exitcode: int | None = None) -> None:
+        super().__init__(text)
+        self.exitcode = exitcode
+
+
+class ProcessTimeout(ActorflowError, TimeoutError):
+    """A call took longer than its timeout, and its process was killed."""
+
+
+class ProcessCancelled(ActorflowError):
+    """A call was cancelled, or its crew closed, before it ended."""
+
+
+class LaunchFailed(ProcessCrashed):
+    """No process could be started, so a call was never made; the message says why."""
+
+
+class NotSendable(ActorflowError, TypeError):
+    """What a function returned or raised in another process cannot be sent back from there."""
 
 
 class RequestRefused(ActorflowError):

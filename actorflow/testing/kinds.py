@@ -25,6 +25,7 @@ from actorflow.engine.execution.run import change_of
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import (
     ENDED,
+    Addition,
     ChildEnded,
     Context,
     Envelope,
@@ -341,7 +342,7 @@ class _Check:
         for one in fields(Outcome):
             here, there = getattr(first, one.name), getattr(again, one.name)
             if one.name == "state":
-                here, there = self._encoded(here), self._encoded(there)
+                here, there = (self._encoded(each, self.state) for each in (here, there))
                 if here != there:
                     here, there = self.compared(here), self.compared(there)
             if here != there:
@@ -354,13 +355,13 @@ class _Check:
             id=self.execution, kind=self.kind, revision=self.revision, parent=None, core=Core
         )
         try:
-            change = change_of(stand_in, outcome)
+            change_of(stand_in, outcome)
         except Exception as error:
             raise _Broken("outcome", str(error)) from error
         times = [timer.at for timer in outcome.timers] + [task.due for task in outcome.tasks]
         if not all(isfinite(each) for each in times):
             raise _Broken("outcome", f"one of the times {times} never comes")
-        self._round_trip(change.state, "the new state")
+        self._round_trip(self._encoded(outcome.state, self.state), "the new state")
         if outcome.result is not None and outcome.status != Status.DONE:
             raise _Broken(
                 "ended", f"it is {outcome.status}, with the result {outcome.result!r:.80}"
@@ -397,11 +398,11 @@ class _Check:
         name = f"{self.execution}-2"
         other = self._outcome(self.kind, state, batch, keep_going=keep_going, name=name)
         if isinstance(other, Outcome):
-            self.twin = self._encoded(other.state)
+            self.twin = self._encoded(other.state, self.twin)
         return other
 
     def _apply(self, outcome: Outcome) -> None:
-        self.state = self._encoded(outcome.state)
+        self.state = self._encoded(outcome.state, self.state)
         self.held = outcome.state
         self.status = Status(outcome.status)
         self.revision += 1
@@ -419,13 +420,16 @@ class _Check:
         self.children.update(dict.fromkeys(child.id for child in outcome.children))
         self.watches.update({watch.id: _stored(watch.body) for watch in outcome.watches})
 
-    def _encoded(self, state: Any) -> bytes:
+    def _encoded(self, state: Any, before: bytes | None = None) -> bytes:
+        """Return a state as it would be stored: added to what there was, if the kind says so."""
         try:
             data = self._guarded(self.kind.encode, state)
         except Exception as error:
             if isinstance(error, _Broken):
                 raise
             raise _Broken("outcome", f"the state cannot be encoded: {error}") from error
+        if isinstance(data, Addition):
+            return (before or b"") + data.data
         if type(data) is not bytes:
             raise _Broken("outcome", f"encode() returned {data!r:.80}, not bytes")
         return data

@@ -104,7 +104,7 @@ class Client:
 
     def _get(self, path: str, *, patience: float | None = None, **query: Any) -> Any:
         given = {name: value for name, value in query.items() if value is not None}
-        asked = f"{path}?{urlencode(given)}" if given else path
+        asked = f"{path}?{urlencode(given, doseq=True)}" if given else path
         return self.request("GET", asked, timeout=patience)
 
     def _post(self, path: str, **body: Any) -> Any:
@@ -133,12 +133,22 @@ class Client:
         kind: str | None = None,
         status: str | None = None,
         parent: str | None = None,
+        tag: Sequence[str] = (),
         after: Any = None,
         limit: int = LIMIT,
     ) -> dict[str, Any]:
-        """Return executions in the order of their ids, and where the next page begins."""
+        """Return executions in the order of their ids, and where the next page begins.
+
+        With `tag`, only those that have all of these: texts such as `customer=c-7`.
+        """
         found: dict[str, Any] = self._get(
-            "/api/executions", kind=kind, status=status, parent=parent, after=after, limit=limit
+            "/api/executions",
+            kind=kind,
+            status=status,
+            parent=parent,
+            tag=list(tag),
+            after=after,
+            limit=limit,
         )
         return found
 

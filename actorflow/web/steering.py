@@ -15,6 +15,7 @@ from actorflow.engine.handle import Execution
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import Status
 from actorflow.engine.operations.dead_letters import Letter
+from actorflow.engine.tags import tags_from
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.web.plain import decoded, plain, shown
@@ -69,14 +70,23 @@ class Steering:
         kind: str | None = None,
         status: str | None = None,
         parent: str | None = None,
+        tag: Sequence[str] = (),
         after: Any = None,
         limit: int = LIMIT,
     ) -> dict[str, Any]:
-        """Return executions in the order of their ids, and where the next page begins."""
+        """Return executions in the order of their ids, and where the next page begins.
+
+        With `tag`, only those that have all of these: texts such as `customer=c-7`.
+        """
         chosen = None if status is None else str(_status(status))
         store = self.engine.core.store
         page = store.listing(
-            kind=kind, status=chosen, parent=parent, after=_cursor(after), limit=_limit(limit)
+            kind=kind,
+            status=chosen,
+            parent=parent,
+            tags=tags_from(tag),
+            after=_cursor(after),
+            limit=_limit(limit),
         )
         counts = store.counts([row.id for row in page.rows])
         return {
@@ -102,6 +112,7 @@ class Steering:
             **_summary(row, store.counts([row.id])[row.id]),
             "result": decoded(row.result),
             "error": None if failure is None else plain(failure),
+            "tags": store.tags(row.id),
             "view": shown(found, row.state),
             "timers": [_row(each) for each in store.due(limit, execution=row.id)],
             **{name: [_row(each) for each in page.rows] for name, page in parts.items()},

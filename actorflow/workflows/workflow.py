@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from msgspec import Struct
 
+from actorflow.engine.tags import tag_text
 from actorflow.workflows.errors import InvalidWork, InvalidWorkflow
 from actorflow.workflows.frames.frame import First, frame_of
 from actorflow.workflows.frames.properties import capture
@@ -292,8 +293,19 @@ class Workflow(Generic[R_co]):
         frame_of(self).publish(freeze(value, Any, "the published value"))
 
     def tag(self, **values: str | float | bool | None) -> None:
-        """Set attributes by which the instance can be found."""
-        frame_of(self).tag(freeze(values, Any, "the tags"))
+        """Set attributes by which the instance can be found; `None` removes one.
+
+        `engine.executions(tags={"customer": "c-7"})` finds it through an index, also after it has
+        ended. Values are compared as texts: 7 and "7" are the same.
+
+        Raises:
+            BadOption: a value is not a short text, a number, a boolean or `None`.
+
+        """
+        for name, value in values.items():
+            if value is not None:
+                tag_text(name, value)
+        frame_of(self).tag(values)
 
     def patched(self, name: str) -> bool:
         """Return whether this branch takes the new code: instances that are past it do not.

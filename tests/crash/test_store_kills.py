@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from actorflow.engine.stores.sqlite.store import SqliteStore
-from tests.crash.committer import KEPT
+from tests.crash.committer import COMPACTED, KEPT, logged
 
 ROOT = Path(__file__).parent.parent.parent
 COMMITTER = Path(__file__).parent / "committer.py"
@@ -53,6 +53,8 @@ class Program:
             assert [t.body for t in store.due()] == kept
             assert [t.body for t in store.open().rows] == kept
             assert row is None or (other is not None and other.state == row.state)
+            log = store.execution("log")
+            assert log is None or log.state == logged(number)
             past = [entry[3] for table, entry in store.snapshot() if table == "history"]
             assert past == [b"%d" % n for n in range(1, number + 1)]
             assert list(store.verify()) == []
@@ -79,6 +81,18 @@ def test_killed_at_each_step_of_a_commit(failpoint: str, tmp_path: Path) -> None
         reached = number
     assert end(program.start(reached + 5)) == 0
     assert program.check() == reached + 5
+
+
+def test_killed_while_a_state_is_made_whole(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    reached = 0
+    for times in (1, 2, 3, 2):  # the first part is moved, or the parts are removed
+        assert end(program.start(ENDLESS, f"commit.parts:{times}")) == -signal.SIGKILL
+        number = program.check()
+        assert (number + 1) % COMPACTED in (0, 1, 2), number
+        reached = max(reached, number)
+    assert end(program.start(reached + 20)) == 0
+    assert program.check() == reached + 20
 
 
 def kill_many(folder: Path, kills: int, chance: random.Random) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine import bodies
 from actorflow.engine.kind import Message, Options, Outcome, TimerFired
 from actorflow.engine.stores.memory import MemoryStore
-from actorflow.runtime.worker.machine import PairState
+from actorflow.runtime.worker.pair.machine import PairState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

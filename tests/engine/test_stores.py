@@ -114,6 +114,12 @@ class IgnoresRaces(MemoryStore):
         return None if refusal is not None and refusal.reason == "raced" else refusal
 
 
+class ReplacesWhatGrows(MemoryStore):
+    def _update(self, change: Change) -> None:
+        change.appends = False
+        super()._update(change)
+
+
 class IgnoresEpochs(MemoryStore):
     def _refusal(self, change: Change) -> Any:
         epoch, change.epoch = change.epoch, None
@@ -199,8 +205,27 @@ class StaysOpen(MemoryStore):
         pass
 
 
+class KeepsOldTags(MemoryStore):
+    def _update(self, change: Change) -> None:
+        if change.tags is not None:
+            change.tags = self.tags_now(change.execution) | dict(change.tags)
+        super()._update(change)
+
+    def tags_now(self, name: str) -> dict[str, str]:
+        return dict(self._tables.tags_of(name))
+
+
+class FindsAnyTag(MemoryStore):
+    def listing(self, *, tags: Any = None, **options: Any) -> Any:
+        first = dict(list(tags.items())[:1]) if tags else None
+        return super().listing(tags=first, **options)
+
+
 MUTANTS = [
+    KeepsOldTags,
+    FindsAnyTag,
     IgnoresRaces,
+    ReplacesWhatGrows,
     IgnoresEpochs,
     ForgetsKeys,
     KeepsWatches,
@@ -253,7 +278,7 @@ class MovesWhatIsTriedAgain(MemoryStore):
 )
 def test_random_steps_find_what_no_case_was_written_for(mutant: type[MemoryStore]) -> None:
     steps = settings(
-        max_examples=300, stateful_step_count=8, derandomize=True, database=None, deadline=None,
+        max_examples=900, stateful_step_count=8, derandomize=True, database=None, deadline=None,
         phases=[Phase.generate], suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
     )  # fmt: skip

@@ -29,6 +29,7 @@ from actorflow.engine.stores.protocol import (
     WatchRow,
 )
 from actorflow.engine.stores.sqlite import schema
+from actorflow.engine.stores.sqlite.file import StoreFile
 from actorflow.engine.stores.sqlite.store import SqliteStore
 from actorflow.runtime.errors import BadOption
 
@@ -570,7 +571,7 @@ class Plans:
     def __init__(self, path: Path) -> None:
         self.store = SqliteStore(path, durability="off")
         self.found: dict[str, list[str]] = {}
-        self._explainer = sqlite3.connect(path)
+        self._explainer = StoreFile(path).connect("mode=ro")
         assert self.store._connection is not None
         self.store._connection.set_trace_callback(self.note)
         read = self.store._readers.read
@@ -611,13 +612,16 @@ def test_no_statement_reads_a_whole_table(tmp_path: Path) -> None:
             Change("execution-2", expected=1, state=b"new", status="done"),
         ]
     )  # fmt: skip
+    for revision, appends in enumerate((True, True, False), start=2):
+        store.commit([Change("execution-1", expected=revision, state=b"x", appends=appends)])
     store.purge(before=9.0, keys_before=9.0, limit=2)
     for options in (
         {"kind": "k"}, {"status": "done"}, {"status": "active"}, {"parent": "p"},
         {"kind": "k", "status": "failed"}, {"kind": "k", "status": "done"},
         {"kind": "k", "status": "active", "parent": "p", "after": "x"}, {"after": "x"},
+        {"tags": {"x": "y"}}, {"tags": {"x": "y", "z": "1"}, "kind": "k", "after": "x"},
     ):  # fmt: skip
-        store.listing(**options)  # type: ignore[arg-type]
+        store.listing(**options)
     for message in ({"execution": "a"}, {"execution": "a", "after": 1}, {"kind": "k"},
                     {"after": ("a", 1)}, {"kind": "k", "after": ("a", 1)}):  # fmt: skip
         store.pending(**message)
@@ -631,6 +635,7 @@ def test_no_statement_reads_a_whole_table(tmp_path: Path) -> None:
     store.dead(execution="a", after=1)
     store.dead(after=1)
     store.dead_letter(1)
+    store.tags("a")
     store.watches(after=("a", "w"))
     store.counts(["a", "b"])
     store.executions(["a", "b"])
@@ -700,6 +705,43 @@ def test_a_store_that_somebody_has_analysed_is_still_one(tmp_path: Path) -> None
     connection.executescript("ANALYZE; CREATE VIEW waiting AS SELECT * FROM messages;")
     connection.close()
     assert len(contents(path)) == 2 * 8
+
+
+def test_parts_of_a_state_that_are_missing_or_left_over_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    for name in ("a", "b"):
+        store.commit([Change(name, kind="k", expected=0, state=b"0")])
+        store.commit([Change(name, expected=1, state=b"1", appends=True)])
+    assert list(store.verify()) == []
+    store.close()
+    connection = sqlite3.connect(path)
+    connection.execute("DELETE FROM parts WHERE execution = 'a' AND revision = 2")
+    connection.execute("DELETE FROM executions WHERE id = 'b'")
+    connection.commit()
+    connection.close()
+    store = SqliteStore(path, read_only=True)
+    problems = list(store.verify())
+    store.close()
+    assert [text.partition(": ")[2] for text in problems] == [
+        "the state of 'a' has 2 parts, not 1",
+        "the state of 'b' has 0 parts, not 2",
+    ]
+
+
+def test_adding_to_a_state_writes_no_more_than_what_is_added(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    log = tmp_path / "s.db-wal"
+    store.commit([Change("a", kind="k", expected=0, state=b"x" * 1_000_000)])
+    store.commit([Change("a", expected=1, state=b"y", appends=True)])
+    before = log.stat().st_size
+    for revision in range(2, 12):
+        store.commit([Change("a", expected=revision, state=b"y", appends=True)])
+    assert log.stat().st_size - before < 10 * 4 * 4_200  # pages of some kB
+    row = store.execution("a")
+    assert row is not None
+    assert row.state == b"x" * 1_000_000 + b"y" * 11
+    store.close()
 
 
 def test_an_empty_key_is_a_key(tmp_path: Path) -> None:

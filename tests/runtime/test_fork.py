@@ -187,7 +187,7 @@ def test_m24_locks_that_other_threads_held_are_free_in_the_child() -> None:
 def test_m24_a_child_can_wait_for_messages_whatever_lock_was_held_at_the_fork() -> None:
     in_child(
         """
-        from actorflow.runtime.worker import accumulation
+        from actorflow.runtime.worker.pair import accumulation
 
         threading.Thread(target=accumulation._MARKING.acquire).start()
 

@@ -25,8 +25,8 @@ from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead
 from actorflow.runtime.errors import Displaced, WorkerStopped
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
+from actorflow.runtime.worker.pair.runner import current_batch
 from actorflow.runtime.worker.port import Port
-from actorflow.runtime.worker.runner import current_batch
 from behaviours import Queue
 from behaviours.base import adapt, release
 

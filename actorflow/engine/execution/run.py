@@ -19,7 +19,7 @@ from actorflow.engine.envelopes import ChildEnded, Message, pack
 from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.identifiers import check_id
-from actorflow.engine.kind import ENDED, Context, Outcome, Status
+from actorflow.engine.kind import ENDED, Addition, Context, Outcome, Status
 from actorflow.engine.stores.protocol import (
     Change,
     NewDead,
@@ -77,11 +77,13 @@ def change_of(live: Live, outcome: Outcome) -> Change:
     """
     encode = bodies.encode
     name, kind = live.id, live.kind
+    state = kind.encode(outcome.state)
     change = Change(
         name,
         kind=kind.name,
         expected=live.revision,
-        state=kind.encode(outcome.state),
+        state=state.data if isinstance(state, Addition) else state,
+        appends=isinstance(state, Addition),
         version=getattr(kind, "version", 1),
         status=Status(outcome.status),
         result=None if outcome.result is None else encode(outcome.result),
@@ -104,6 +106,8 @@ def change_of(live: Live, outcome: Outcome) -> Change:
         ]
     if outcome.cancelled_timers or outcome.cancelled_tasks or outcome.cancelled_watches:
         _add_cancellations(name, outcome, change)
+    if outcome.tags is not None:
+        change.tags = outcome.tags
     if outcome.history:
         change.history = [_encode_entry(entry) for entry in outcome.history]
     if change.status in ENDED:

@@ -39,6 +39,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "watches": WatchRow._fields,
     "history": HistoryRow._fields,
     "dead": DeadRow._fields,
+    "tags": ("execution", "name", "value"),
     "keys": ("execution", "key", "message", "at"),
 }
 _BYTES = {"state", "body", "result"}  # and the error of an execution; that of a letter is text

@@ -222,6 +222,9 @@ class Change:
     kind: str = ""
     expected: Revision | None = None
     state: bytes | None = None
+    appends: bool = False
+    """Add `state` to the end of the state that is stored, instead of replacing it: for states that
+    grow. A row that is read has all of it, as one."""
     version: int = 1
     status: str = "active"
     result: bytes | None = None
@@ -256,6 +259,9 @@ class Change:
     watches: Sequence[WatchRow] = ()
     """One of the same execution and id is replaced."""
     cancelled_watches: Sequence[tuple[str, str]] = ()
+    tags: Mapping[str, str] | None = None
+    """What the execution can be found by: all of it, instead of what it was; `None` leaves it. Only
+    with `expected`, so that a carrier can keep tags in the record of the state."""
     history: Sequence[bytes] = ()
     dead: Sequence[NewDead] = ()
     revived: Sequence[MessageId] = ()
@@ -369,10 +375,17 @@ class Store(Protocol):
         kind: str | None = None,
         status: str | None = None,
         parent: str | None = None,
+        tags: Mapping[str, str] | None = None,
         after: Cursor | None = None,
         limit: int = 100,
     ) -> Page[ExecutionRow]:
-        """Return executions in the order of their ids."""
+        """Return executions in the order of their ids; with `tags`, those that have all of these.
+
+        With one tag, O(limit log n): found through an index, not by looking at every execution.
+        """
+
+    def tags(self, execution: str) -> dict[str, str]:
+        """Return the tags of an execution, which outlive its end. O(log n)."""
 
     def pending(
         self,
@@ -437,8 +450,9 @@ class Store(Protocol):
         """Yield all rows of this moment, each with the name of its table, while commits go on.
 
         The tables are `executions`, `messages`, `timers`, `tasks`, `watches`, `history` and `dead`,
-        with the fields of their rows; `keys`, with execution, key, message and moment; and `meta`,
-        with a name and a value, which other stores may ignore. Executions come first.
+        with the fields of their rows; `tags`, with execution, name and value; `keys`, with
+        execution, key, message and moment; and `meta`, with a name and a value, which other stores
+        may ignore. Executions come first.
         """
 
     def restore(self, rows: Iterator[tuple[str, tuple[Any, ...]]]) -> int:

@@ -36,7 +36,7 @@ def validate_ids(changes: Sequence[Change]) -> None:
             _validate_timers(change)
         if change.tasks or change.finished_tasks or change.answers or change.retried:
             _validate_tasks(change)
-        if change.watches or change.cancelled_watches or change.dead:
+        if change.watches or change.cancelled_watches or change.dead or change.tags:
             _validate_rest(change)
 
 
@@ -76,6 +76,8 @@ def _validate_rest(change: Change) -> None:
         _require("a cancelled watch", cancelled)
     for dead in change.dead:
         _require("the execution of a dead letter", (dead.execution,))
+    for tag in (change.tags or {}).items():
+        _require("a tag", tag)
 
 
 def _require(what: str, ids: Iterable[Any]) -> None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from actorflow.lab.models.service import Service
     from actorflow.lab.models.traffic import Message, Traffic
-    from actorflow.runtime.worker.batch import Batch
     from actorflow.runtime.worker.failure import FailurePolicy
+    from actorflow.runtime.worker.pair.batch import Batch
 
 __all__ = ["measure"]
 

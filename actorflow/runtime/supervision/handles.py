@@ -18,7 +18,7 @@ from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import UnknownWorker
 from actorflow.runtime.exits import Killed
 from actorflow.runtime.supervision.spec import BadChild
-from actorflow.runtime.worker.machine import StopMode
+from actorflow.runtime.worker.pair.machine import StopMode
 from actorflow.runtime.worker.ref import WorkerRef
 from actorflow.runtime.worker.spec import Worker, launch
 from behaviours.errors import brief

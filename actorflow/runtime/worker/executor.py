@@ -17,7 +17,7 @@ from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER
-from actorflow.runtime.worker.machine import (
+from actorflow.runtime.worker.pair.machine import (
     PARKED,
 )
 from behaviours.errors import brief
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.errors import WorkerStopped
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.worker.accumulator import Accumulator
+    from actorflow.runtime.worker.pair.accumulator import Accumulator
 
 __all__ = ["Executor", "ExecutorActor", "ExecutorRef"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from actorflow.runtime.worker.accumulator import Accumulator
+    from actorflow.runtime.worker.pair.accumulator import Accumulator
     from behaviours.base import Reason
 
 __all__ = ["Backlog", "Timing", "WorkerStatistics", "statistics"]

@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
-from actorflow.runtime.worker.helping import help_out
-from actorflow.runtime.worker.intake import offer_line
-from actorflow.runtime.worker.machine import (
+from actorflow.runtime.worker.pair.helping import help_out
+from actorflow.runtime.worker.pair.intake import offer_line
+from actorflow.runtime.worker.pair.machine import (
     ALONE,
     IDLE,
     StopMode,
 )
+from actorflow.runtime.worker.pair.retiring import retire
 from actorflow.runtime.worker.spec import launch, make
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.lanes.lane import Runnable
-    from actorflow.runtime.worker.batch import Ticket
     from actorflow.runtime.worker.options import WorkerOptions
+    from actorflow.runtime.worker.pair.batch import Ticket
     from actorflow.runtime.worker.ref import WorkerRef
 
 __all__ = ["Port"]
@@ -101,7 +102,7 @@ class Port:
         each other: they go at once, not with the garbage collector.
         """
         pair = self._pair
-        if not pair.retire():
+        if not retire(pair):
             return False
         pair._unlink()
         return True

@@ -14,7 +14,7 @@ from actorflow.runtime.worker.ref import WorkerRef
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from actorflow.runtime.worker.accumulator import Accumulator
+    from actorflow.runtime.worker.pair.accumulator import Accumulator
     from behaviours.base import Behaviour
 
 __all__ = ["ref_class"]

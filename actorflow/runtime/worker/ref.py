@@ -20,10 +20,11 @@ from actorflow.runtime.errors import (
 )
 from actorflow.runtime.exits import Crash
 from actorflow.runtime.lanes.shelter import SHELTER
-from actorflow.runtime.worker.accumulator import Accumulator
-from actorflow.runtime.worker.helping import help_out
-from actorflow.runtime.worker.machine import PairState, StopMode
 from actorflow.runtime.worker.metrics import statistics
+from actorflow.runtime.worker.pair.accumulator import Accumulator
+from actorflow.runtime.worker.pair.helping import help_out
+from actorflow.runtime.worker.pair.machine import PairState, StopMode
+from actorflow.runtime.worker.pair.retiring import retire
 from actorflow.runtime.worker.tickets import AsyncTicket, FutureTicket, ThreadTicket
 from behaviours.base import Item
 from behaviours.errors import brief
@@ -440,7 +441,7 @@ class WorkerRef(Ref[Any]):
         mode = StopMode.asked_for(drain=drain, now=now)
         if timeout is not None:
             _checked(timeout)
-        if pair.retire():
+        if retire(pair):
             return True
         there = pair.life.request_stop(mode)
         if not block or pair.is_current():

@@ -19,8 +19,8 @@ from actorflow.runtime.exits import Crash, ExitReason, Normal
 from actorflow.runtime.supervision.handles import successor
 from actorflow.runtime.supervision.spec import Child, Flags
 from actorflow.runtime.supervision.supervisor import Supervisor, SupervisorRef
-from actorflow.runtime.worker.machine import StopMode
 from actorflow.runtime.worker.options import check_known
+from actorflow.runtime.worker.pair.machine import StopMode
 from actorflow.runtime.worker.ref import DEFAULT_TIMEOUT, WorkerRef
 from actorflow.runtime.worker.spec import Worker
 

@@ -10,7 +10,6 @@ from actorflow.runtime.errors import BadOption, refuse_unhashable
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name, take_name
-from actorflow.runtime.worker.accumulator import Accumulator
 from actorflow.runtime.worker.options import (
     DEFAULTS,
     Settings,
@@ -19,6 +18,7 @@ from actorflow.runtime.worker.options import (
     check_known,
     settings_of,
 )
+from actorflow.runtime.worker.pair.accumulator import Accumulator
 from actorflow.runtime.worker.pushes import ref_class
 from behaviours.base import Base, Behaviour
 from behaviours.errors import brief

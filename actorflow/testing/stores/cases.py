@@ -95,6 +95,36 @@ def revisions_are_never_the_same(store: Store) -> None:
         seen.append(change.revision)
 
 
+def a_state_can_be_added_to(store: Store) -> None:
+    revision = created(store)
+    wanted = b"0"
+    for number in range(1, 8):
+        more = Change("a", expected=revision, state=b"%d" % number, appends=True, at=2.0)
+        late = Change("a", expected=revision, state=b"late", appends=True, at=2.0)
+        commit(store, more, late)
+        assert more.committed
+        assert late.refusal == Refusal("raced", "a"), late.refusal
+        wanted += b"%d" % number
+        revision = more.revision
+        assert state_of(store) == wanted, "what was added follows what was there"
+    assert store.executions(["a"])["a"].state == wanted
+    assert [row.state for row in store.listing().rows] == [wanted]
+    assert [row[4] for table, row in store.snapshot() if table == "executions"] == [wanted]
+    whole = Change("a", expected=revision, state=b"new", at=3.0)
+    commit(store, whole)
+    assert state_of(store) == b"new", "without `appends` the whole state is replaced"
+    twice = [Change("a", state=text, appends=True, at=4.0) for text in (b"er", b"est")]
+    twice[0].expected, twice[1].status = whole.revision, "done"
+    commit(store, twice[0])
+    twice[1].expected = twice[0].revision
+    commit(store, twice[1])
+    assert state_of(store) == b"newerest"
+    assert store.purge(before=5.0, keys_before=0.0) == 1
+    first = Change("a", kind="k", expected=NEVER_RUN, state=b"first", appends=True, at=6.0)
+    commit(store, first)
+    assert state_of(store) == b"first", "of a state that was purged nothing is left"
+
+
 def an_epoch_that_is_over_is_fenced(store: Store) -> None:
     epoch = store.owned()[partition_of("a", store.traits.partitions)]
     good = Change("a", kind="k", expected=NEVER_RUN, state=b"1", epoch=epoch)
@@ -342,16 +372,41 @@ def purge_forgets_some_of_what_ended(store: Store) -> None:
         commit(
             store,
             Change(name, kind="k", expected=NEVER_RUN, status="done" if number % 2 else "active",
-                   at=float(number), history=[b"h"],
+                   at=float(number), history=[b"h"], tags={"number": "any"},
                    dead=[NewDead(None, name, "message", b"", "why")]),
         )  # fmt: skip
     counts = [store.purge(before=8.0, keys_before=0.0, limit=3) for _ in range(3)]
     assert counts == [3, 1, 0], f"purges with limit=3 forgot {counts} of 4"
     left = [row.id for row in store.listing().rows]
     assert left == ["e0", "e2", "e4", "e6", "e8", "e9"], left
+    assert store.tags("e1") == {}
+    assert [row.id for row in store.listing(tags={"number": "any"}).rows] == left
     assert store.history("e1").rows == []
     assert store.dead(execution="e1").rows == []
     assert len(store.history("e2").rows) == 1
+
+
+def executions_are_found_by_all_of_their_tags(store: Store) -> None:
+    revision = created(store, "a")
+    created(store, "b")
+    tagged = Change("a", expected=revision, state=b"1", tags={"customer": "c-7", "vip": "true"})
+    commit(store, tagged)
+    assert store.tags("a") == {"customer": "c-7", "vip": "true"}
+    assert store.tags("b") == store.tags("nobody") == {}
+    for search in ({"customer": "c-7"}, {"customer": "c-7", "vip": "true"}):
+        assert [row.id for row in store.listing(tags=search).rows] == ["a"], search
+    for search in ({"customer": "c-8"}, {"customer": "c-7", "vip": "false"}, {"c-7": "customer"}):
+        assert store.listing(tags=search).rows == [], search
+    assert store.listing(tags={"customer": "c-7"}, kind="other").rows == []
+    kept = Change("a", expected=tagged.revision, state=b"2", status="done", clear=True)
+    commit(store, kept)
+    assert store.tags("a"), "`None` leaves the tags, and so does the end of an execution"
+    late = Change("a", expected=tagged.revision, state=b"3", tags={"customer": "c-9"})
+    commit(store, late, Change("a", tags={"customer": "c-10"}))
+    assert store.tags("a")["customer"] == "c-7", "tags are set with the state, or not at all"
+    commit(store, Change("a", expected=kept.revision, state=b"4", tags={"vip": "false"}))
+    assert store.tags("a") == {"vip": "false"}, "new tags replace all that there were"
+    assert store.listing(tags={"customer": "c-7"}).rows == []
 
 
 def a_snapshot_is_of_one_moment(store: Store) -> None:
@@ -389,6 +444,7 @@ def ids_must_be_text(store: Store) -> None:
         Change("a", timers=[TimerRow("a", number, 1.0, b"")]),
         Change("a", tasks=[TaskRow(number, "a", "tasker", b"")]),
         Change("a", watches=[WatchRow("a", number, "k", b"")]),
+        Change("a", kind="k", expected=NEVER_RUN, tags={"customer": number}),
     ):
         error = raised(TypeError, partial(commit, store, change))
         assert error is not None, f"an id that is not text was taken: {change}"
@@ -462,6 +518,7 @@ def a_closed_store_refuses_everything(store: Store) -> None:
         "execution": lambda: store.execution("a"),
         "executions": lambda: store.executions(["a"]),
         "listing": store.listing,
+        "tags": lambda: store.tags("a"),
         "pending": store.pending,
         "due": store.due,
         "open": store.open,
@@ -481,6 +538,7 @@ def a_closed_store_refuses_everything(store: Store) -> None:
 CASES: tuple[Callable[[Store], None], ...] = (
     a_race_has_one_winner,
     revisions_are_never_the_same,
+    a_state_can_be_added_to,
     an_epoch_that_is_over_is_fenced,
     kinds_must_not_clash,
     new_only_refuses_what_exists,
@@ -498,6 +556,7 @@ CASES: tuple[Callable[[Store], None], ...] = (
     ids_are_ordered_and_new,
     pages_hold_everything_once,
     purge_forgets_some_of_what_ended,
+    executions_are_found_by_all_of_their_tags,
     a_snapshot_is_of_one_moment,
     only_an_empty_store_is_filled,
     ids_must_be_text,

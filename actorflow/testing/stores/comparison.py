@@ -38,6 +38,7 @@ def read_all(read: Callable[..., Any], limit: int, **filters: Any) -> list[Any]:
 def compare(store: Store, model: Model, names: list[str], limit: int = 2) -> None:
     """Check that a store holds what the model does."""
     _compare_executions(store, model, names, limit)
+    _compare_tags(store, model, names, limit)
     _compare_messages(store, model, names, limit)
     _compare_timers(store, model, names, limit)
     _compare_tasks(store, model, names, limit)
@@ -82,6 +83,37 @@ def _compare_executions(store: Store, model: Model, names: list[str], limit: int
     _same("executions()", store.executions([*names, "nobody"]), model.executions)
     for name in (*names, "nobody"):
         _same(f"execution({name!r})", store.execution(name), model.executions.get(name))
+
+
+def _compare_tags(store: Store, model: Model, names: list[str], limit: int) -> None:
+    for name in (*names, "nobody"):
+        _same(f"tags({name!r})", store.tags(name), model.tags.get(name, {}))
+    rows = [model.executions[name] for name in sorted(model.executions)]
+    searches = [
+        {},
+        {"x": "nothing"},
+        *({tag: value} for tag, value in _tags(model)),
+        *model.tags.values(),
+    ]
+    for search in searches:
+        wanted = [row for row in rows if search.items() <= model.tags.get(row.id, {}).items()]
+        _same(f"listing(tags={search})", read_all(store.listing, limit, tags=search), wanted)
+        for row in wanted[:1]:
+            found = read_all(
+                store.listing, limit, tags=search, kind=row.kind, status=row.status,
+                parent=row.parent,
+            )  # fmt: skip
+            both = [
+                each
+                for each in wanted
+                if (each.kind, each.status) == (row.kind, row.status)
+                and row.parent in (None, each.parent)
+            ]
+            _same(f"listing(tags={search}, kind={row.kind!r}, ...)", found, both)
+
+
+def _tags(model: Model) -> set[tuple[str, str]]:
+    return {tag for tags in model.tags.values() for tag in tags.items()}
 
 
 def _compare_messages(store: Store, model: Model, names: list[str], limit: int) -> None:

@@ -33,6 +33,7 @@ PATIENCE = 60.0  # seconds for a future
 NAMES = ["a", "b", "c"]
 KINDS = ["even", "odd"]
 TASKS = ["t1", "t2", "t3", "t4"]
+TAGS = ["x", "y", ""]
 
 _name = st.sampled_from(NAMES)
 _small = st.integers(0, 3)
@@ -45,6 +46,12 @@ _step = st.one_of(
         st.sampled_from(["now", "now", "now", "stale", "never"]),
         st.sampled_from(["active", "active", "failed", "done", "cancelled"]),
         st.none() | _body,
+    ),
+    st.tuples(
+        st.just("append"),
+        st.sampled_from(["now", "now", "now", "stale"]),
+        st.sampled_from(["active", "active", "active", "failed", "done"]),
+        _body,
     ),
     st.tuples(st.just("create"), _name, st.integers(0, 5), st.none() | _name),
     st.tuples(st.just("new_only")),
@@ -64,6 +71,7 @@ _step = st.one_of(
     st.tuples(st.just("watch"), _small, _body),
     st.tuples(st.just("cancel_watch"), _name, _small),
     st.tuples(st.just("history"), _body),
+    st.tuples(st.just("tag"), st.dictionaries(st.sampled_from(TAGS), st.sampled_from(TAGS))),
     st.tuples(st.just("dead"), st.none() | _picks),
     st.tuples(st.just("revive"), _picks),
     st.tuples(st.just("bury"), _picks),
@@ -104,7 +112,12 @@ class _Maker:
         revision = NEVER_RUN if row is None else row.revision
         change.expected = {"now": revision, "never": NEVER_RUN, "stale": 1_000_000}[which]
         change.status, change.state, change.version = status, state, 3
+        change.appends = False
         change.result, change.error = b"result", b"error"
+
+    def append(self, which: str, status: str, state: bytes) -> None:
+        self.state(which, status, state)
+        self.change.appends = True
 
     def create(self, name: str, wrong: int, parent: str | None) -> None:
         kind = KINDS[(NAMES.index(name) + (wrong == 0)) % 2]
@@ -173,6 +186,9 @@ class _Maker:
 
     def cancel_watch(self, name: str, number: int) -> None:
         self._lists.cancelled_watches.append((name, f"watch-{number}"))
+
+    def tag(self, tags: dict[str, str]) -> None:
+        self.change.tags = tags
 
     def history(self, body: bytes) -> None:
         self._lists.history.append(body)
@@ -300,7 +316,7 @@ def _rows_of(store: Store) -> dict[str, list[Any]]:
         at = _IDS.get(table)
         plain = row if at is None else (*row[:at], *row[at + 1 :])
         rows.setdefault(table, []).append(tuple(plain))
-    for table in ("executions", "timers", "watches", "keys"):
+    for table in ("executions", "timers", "watches", "tags", "keys"):
         rows.get(table, []).sort(key=repr)
     for table in ("messages", "history"):  # in order within each execution
         rows.get(table, []).sort(key=lambda row: row[0])

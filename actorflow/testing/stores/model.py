@@ -49,6 +49,7 @@ class Model:
         self.tasks: dict[str, TaskRow] = {}
         self.watches: dict[tuple[str, str], WatchRow] = {}
         self.history: list[tuple[str, float, bytes]] = []
+        self.tags: dict[str, dict[str, str]] = {}
         self.dead: list[DeadRow] = []
         self.keys: dict[tuple[str, str], Duplicate] = {}
         self.used: set[Any] = set()
@@ -110,11 +111,16 @@ class Model:
         revision = change.revision if self._trial is None else object()
         if self._trial is None:
             assert revision not in (NEVER_RUN, change.expected), "the revision is not a new one"
+        state = change.state
+        if change.appends:
+            state = ((row and row.state) or b"") + (state or b"")
         self.executions[name] = ExecutionRow(
-            name, change.kind if row is None else row.kind, revision, change.status, change.state,
+            name, change.kind if row is None else row.kind, revision, change.status, state,
             change.version, change.result, change.error, None if row is None else row.parent,
             at if row is None else row.created, at,
         )  # fmt: skip
+        if change.tags is not None:
+            self.tags[name] = dict(change.tags)
 
     def _remove(self, change: Change) -> list[NewMessage]:
         name = change.execution
@@ -237,6 +243,7 @@ class Model:
         """Remove executions with all that is stored of them."""
         for name in names:
             del self.executions[name]
+            self.tags.pop(name, None)
             self._drop_all(name)
         self.messages = [row for row in self.messages if row.execution not in names]
         self.history = [entry for entry in self.history if entry[0] not in names]

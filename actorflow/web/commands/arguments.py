@@ -7,7 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["AsJson", "Data", "ExecutionId", "Limit", "Object", "StoreName", "as_data", "as_object"]
+from actorflow.engine.tags import tags_from
+from actorflow.runtime.errors import BadOption
+
+__all__ = [
+    "AsJson",
+    "Data",
+    "ExecutionId",
+    "Limit",
+    "Object",
+    "StoreName",
+    "Tags",
+    "as_data",
+    "as_object",
+]
 
 _BEHIND = " Quote it: '{\"order\": 7}'."
 
@@ -47,6 +60,14 @@ def as_object(text: str | None) -> dict[str, Any] | None:
     raise typer.BadParameter(msg)
 
 
+def _check_tags(texts: list[str] | None) -> list[str] | None:
+    try:
+        tags_from(texts or ())
+    except BadOption as error:
+        raise typer.BadParameter(str(error)) from None
+    return texts
+
+
 StoreName = Annotated[
     str,
     typer.Argument(
@@ -56,6 +77,15 @@ StoreName = Annotated[
 ]
 ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION", help="Its id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tag",
+        metavar="NAME=VALUE",
+        callback=_check_tags,
+        help="Only those with this tag; several: with all.",
+    ),
+]
 Limit = Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows at most.")]
 Data = Annotated[str | None, typer.Argument(metavar="JSON", help="Plain data." + _BEHIND)]
 Object = Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object." + _BEHIND)]

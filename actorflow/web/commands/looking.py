@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from actorflow.engine.kind import Status
-from actorflow.web.commands.arguments import AsJson, ExecutionId, Limit, StoreName
+from actorflow.web.commands.arguments import AsJson, ExecutionId, Limit, StoreName, Tags
 from actorflow.web.commands.printing import (
     lines_of,
     moment,
@@ -33,6 +33,7 @@ def ps(
     status: Annotated[Status | None, typer.Option(help="Only these.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only executions of this kind.")] = None,
     parent: Annotated[str | None, typer.Option(help="Only children of this execution.")] = None,
+    tag: Tags = None,
     limit: Limit = 100,
     json: AsJson = False,
 ) -> None:
@@ -40,7 +41,13 @@ def ps(
     chosen = None if status is None else status.value
     with reach(store) as verbs:
         rows, more = pages(
-            verbs.executions, "executions", limit, kind=kind, status=chosen, parent=parent
+            verbs.executions,
+            "executions",
+            limit,
+            kind=kind,
+            status=chosen,
+            parent=parent,
+            tag=tag or (),
         )
     if json:
         say_json(rows)

@@ -67,6 +67,9 @@ def lines_of(execution: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name:<9}{execution[name]}"
     for name in ("created", "updated"):
         yield f"{name:<9}{moment(execution[name])} UTC"
+    if execution["tags"]:
+        tags = [f"{name}={value}" for name, value in sorted(execution["tags"].items())]
+        yield f"tags     {', '.join(tags)}"
     error = execution["error"]
     if error is not None:
         yield f"error    {error['type']}: {error['message']}"

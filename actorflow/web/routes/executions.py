@@ -77,12 +77,17 @@ def executions(
     kind: str | None = None,
     status: str | None = None,
     parent: str | None = None,
+    tag: Annotated[
+        list[str] | None, Query(description="`NAME=VALUE`; several: all of them.")
+    ] = None,
     after: str | None = None,
     limit: Limit = LIMIT,
 ) -> Answer:
     """List executions in the order of their ids; `after` is where the last answer ended."""
     return Answer(
-        steering.executions(kind=kind, status=status, parent=parent, after=after, limit=limit)
+        steering.executions(
+            kind=kind, status=status, parent=parent, tag=tag or (), after=after, limit=limit
+        )
     )
 
 

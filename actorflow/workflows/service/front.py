@@ -31,7 +31,7 @@ from actorflow.workflows.workflow import Workflow, workflow_name
 from behaviours.base import Base, Behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from actorflow.engine.engine import Engine
     from actorflow.engine.kind import Status
@@ -268,11 +268,18 @@ class Workflows:
         return WorkflowHandle(self._engine, kind, id)
 
     def instances(
-        self, cls: type[Workflow[R]], *, status: Status | str | None = None
+        self,
+        cls: type[Workflow[R]],
+        *,
+        status: Status | str | None = None,
+        tags: Mapping[str, Any] | None = None,
     ) -> Iterator[WorkflowHandle[R]]:
-        """Yield the handles of all instances of a class, in the order of their ids."""
+        """Yield the handles of the instances of a class, in the order of their ids.
+
+        With `tags`, only those that have all of these.
+        """
         kind = self._register_class(cls)
-        for found in self._engine.executions(kind=kind.name, status=status):
+        for found in self._engine.executions(kind=kind.name, status=status, tags=tags):
             yield WorkflowHandle(self._engine, kind, found.id)
 
     def check(self, cls: type[Workflow[Any]], id: str) -> dict[str, Any] | None:  # noqa: A002

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pykka
 
 import actorflow as af
-from actorflow.runtime.worker import accumulation
-from actorflow.runtime.worker.helping import help_out
+from actorflow.runtime.worker.pair import accumulation
+from actorflow.runtime.worker.pair.helping import help_out
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Queue, Throttle

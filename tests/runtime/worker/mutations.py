@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.worker.accumulator import Accumulator
-from actorflow.runtime.worker.intake import Intake
+from actorflow.runtime.worker.pair import seating, transitions
+from actorflow.runtime.worker.pair.accumulator import Accumulator
+from actorflow.runtime.worker.pair.intake import Intake
 
 if TYPE_CHECKING:
     import pytest
@@ -35,7 +37,7 @@ class NoLock:
 
 @dataclass(frozen=True)
 class Mutation:
-    """Lines of the accumulator that are replaced: by method, what is there, and what comes."""
+    """Lines of the pair that are replaced: by function, what is there, and what comes."""
 
     name: str
     changes: tuple[tuple[str, str, str], ...]
@@ -47,9 +49,10 @@ class Mutation:
     def apply(self, patch: pytest.MonkeyPatch) -> None:
         """Replace the lines for as long as the patch lasts."""
         for method in {method for method, _, _ in self.changes}:
-            owner = Accumulator if hasattr(Accumulator, method) else Intake
-            module: Any = inspect.getmodule(owner)
-            source = textwrap.dedent(inspect.getsource(getattr(owner, method)))
+            owner: Any = next(one for one in _OWNERS if hasattr(one, method))
+            module: Any = owner if inspect.ismodule(owner) else inspect.getmodule(owner)
+            original = getattr(owner, method)
+            source = textwrap.dedent(inspect.getsource(original))
             for old, new in [change[1:] for change in self.changes if change[0] == method]:
                 assert old in source, f"{self.name}: {method} has no line {old!r}"
                 source = source.replace(old, new)
@@ -57,12 +60,18 @@ class Mutation:
             # With the file's name, so that yields and pauses find their places in it.
             code = compile(source, module.__file__, "exec")
             exec(code, {**vars(module), "NoLock": NoLock}, scope)  # noqa: S102 - our own code
-            patch.setattr(owner, method, scope[method])
+            # Functions are known by their names wherever they were imported.
+            rooms = [room for name, room in sys.modules.items() if name.startswith(_PAIR)]
+            for one in [owner, *rooms]:
+                if vars(one).get(method) is original:
+                    patch.setattr(one, method, scope[method])
 
     def __str__(self) -> str:
         return self.name
 
 
+_PAIR = "actorflow.runtime.worker.pair."
+_OWNERS = (Accumulator, Intake, transitions, seating)
 _CLAIM = "self.settings.lane.claim(self.idle)"
 
 MUTATIONS = (
@@ -77,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation(
         "no second look in the general path",
-        (("_look_again", "if self.core.raw or self.mail:", "if False:"),),
+        (("look_again", "if pair.core.raw or pair.mail:", "if False:"),),
         storm=None,  # in lulls over "chunk" it takes them up to some dozens of seeds
         duel=("idling", "help", "push"),
     ),
@@ -96,15 +105,15 @@ MUTATIONS = (
         "the token is handed over twice, and active seats are not counted",
         (
             ("wake", _CLAIM, f"{_CLAIM} and self.settings.lane.submit(self)"),
-            ("_facts", "running=self.active", "running=0"),
-            ("_facts", "if self.active < limit:", "if True:"),
+            ("_facts", "running=pair.active", "running=0"),
+            ("_facts", "if pair.active < limit:", "if True:"),
         ),
         storm=(("behaviour", "chunk"),),
         duel=None,
     ),
     Mutation(
         "nobody catches up with an executor that was woken",
-        (("_catch_up", "not self.idle and not self.active", "False"),),
+        (("catch_up", "not pair.idle and not pair.active", "False"),),
         storm=None,
         duel=("busy", "finish", "look"),
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from actorflow.runtime.worker.machine import Event, Facts, PairState, Step, StopMode, advance
+from actorflow.runtime.worker.pair.machine import Event, Facts, PairState, Step, StopMode, advance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

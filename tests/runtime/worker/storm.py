@@ -18,10 +18,11 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pytest import MonkeyPatch  # noqa: PT013 - the class alone
+
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
-from actorflow.runtime.worker import accumulator as accumulator_module
-from actorflow.runtime.worker import intake as intake_module
+from actorflow.runtime.worker.pair import accumulator, intake, transitions
 from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.runtime.worker.weather import (
     BEHAVIOURS,
@@ -361,7 +362,7 @@ class Storm:
             return
         if counts.processed != len(self.processed):
             self.wrong.append(f"{counts.processed} counted, {len(self.processed)} processed")
-        slack = 4 * intake_module.FOLD_AT + 5 * self.weather.producers
+        slack = 4 * vars(intake)["FOLD_AT"] + 5 * self.weather.producers
         if "Bounded" in repr(self.worker.actor.core.behaviour):
             if self.largest > BOUND:
                 self.wrong.append(f"a batch of {self.largest} with a bound of {BOUND}")
@@ -395,15 +396,11 @@ def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @contextmanager
 def _fold_at(limit: int | None) -> Iterator[None]:
-    before = intake_module.FOLD_AT
-    if limit is not None:
-        intake_module.FOLD_AT = limit
-        accumulator_module.FOLD_AT = limit  # type: ignore[attr-defined]
-    try:
+    with MonkeyPatch.context() as patch:
+        for module in (accumulator, intake, transitions):
+            if limit is not None:
+                patch.setattr(module, "FOLD_AT", limit)
         yield
-    finally:
-        intake_module.FOLD_AT = before
-        accumulator_module.FOLD_AT = before  # type: ignore[attr-defined]
 
 
 def run_storm(weather: Weather) -> list[str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import actorflow as af
-from actorflow.runtime.worker.accumulation import Accumulation
+from actorflow.runtime.worker.pair.accumulation import Accumulation
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import (
     Base,
@@ -34,7 +34,7 @@ from behaviours.base import adapt, release
 from tests.runtime.worker.probe import FakeTicket
 
 if TYPE_CHECKING:
-    from actorflow.runtime.worker.batch import Batch
+    from actorflow.runtime.worker.pair.batch import Batch
 
 
 class OneByOne(Base):

@@ -16,8 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import actorflow as af
-from actorflow.runtime.worker.helping import help_out
-from actorflow.runtime.worker.machine import PairState, StopMode
+from actorflow.runtime.worker.pair.helping import help_out
+from actorflow.runtime.worker.pair.machine import PairState, StopMode
+from actorflow.runtime.worker.pair.retiring import retire
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import make
 from actorflow.runtime.worker.tickets import FutureTicket
@@ -283,7 +284,7 @@ def test_retire_equals_a_stop_by_the_table(before: list[str]) -> None:
         short.do(action)
         by_table.do(action)
     seen = short.look()
-    retired = short.pair.retire()
+    retired = retire(short.pair)
     assert retired == (seen["state"] is PairState.IDLE and bool(seen["token"]))
     if not retired:
         assert short.look() == seen

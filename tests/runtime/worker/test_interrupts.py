@@ -18,8 +18,8 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
-from actorflow.runtime.worker import accumulator as accumulator_module
-from actorflow.runtime.worker import intake
+from actorflow.runtime.worker.pair import accumulator as accumulator_module
+from actorflow.runtime.worker.pair import intake, transitions
 from behaviours import Bounded, Debounce, Expire, Linger, Queue, Throttle, Unique
 from tests.runtime.worker.interrupted import BEHAVIOURS
 from tests.runtime.worker.law import check_law
@@ -267,7 +267,7 @@ SCENES: dict[str, Scene] = {
 @pytest.fixture
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have producers fold after a few messages."""
-    for module in (accumulator_module, intake):
+    for module in (accumulator_module, intake, transitions):
         monkeypatch.setattr(module, "FOLD_AT", 2)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import actorflow as af
 from actorflow.runtime.errors import Full, Malformed, Replaced, WorkerStopped, WouldBlock
-from actorflow.runtime.worker.accumulation import Accumulation
+from actorflow.runtime.worker.pair.accumulation import Accumulation
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours import (
     Base,

@@ -9,7 +9,7 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.lanes.shelter import in_main_thread
-from actorflow.runtime.worker.machine import PairState
+from actorflow.runtime.worker.pair.machine import PairState
 from actorflow.runtime.worker.port import Port
 from behaviours import Bounded, Queue
 from behaviours.base import Behaviour

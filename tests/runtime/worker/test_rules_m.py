@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import actorflow as af
-from actorflow.runtime.worker.machine import PairState, StopMode
+from actorflow.runtime.worker.pair.machine import PairState, StopMode
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Bounded, Coalesce, Linger, Queue, Unique
 from tests.runtime.worker.probe import Caller, Probe, until_accumulated

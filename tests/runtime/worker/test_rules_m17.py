@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.worker.machine import PairState
+from actorflow.runtime.worker.pair.machine import PairState
 from actorflow.testing import ManualLane
 from behaviours import Bounded, Coalesce, Queue, Unique
 from tests.runtime.test_fork import in_child

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.worker.machine import StopMode
+from actorflow.runtime.worker.pair.machine import StopMode
 from behaviours import Bounded, Queue, Unique
 from tests.runtime.worker.probe import PATIENCE, Caller, FakeTicket, Probe, ended, until_accumulated
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.worker.accumulation import Accumulation
+from actorflow.runtime.worker.pair.accumulation import Accumulation
 from behaviours import Base, Bounded
 from behaviours.base import adapt
 from tests.runtime.worker.probe import FakeTicket

@@ -8,6 +8,7 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.exits import Normal
+from actorflow.runtime.worker.pair.retiring import retire
 from behaviours import Linger, Queue
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, until_accumulated
 
@@ -178,8 +179,8 @@ def test_w16_stop_from_on_idle(lane: ManualLane, clock: VirtualClock) -> None:
 def test_an_idle_worker_can_retire_at_once(probe: Probe) -> None:
     worker = probe.spawn()
     assert worker.is_idle
-    assert worker.actor.retire()
-    assert not worker.actor.retire()
+    assert retire(worker.actor)
+    assert not retire(worker.actor)
     assert isinstance(worker.exit_reason, Normal)
     assert isinstance(worker.actor.life.executor.exit_reason, Normal)
     with pytest.raises(af.WorkerStopped):
@@ -192,10 +193,10 @@ def test_a_worker_with_something_to_do_does_not_retire(probe: Probe) -> None:
     assert probe.begun() == [1]
     assert not worker.is_idle
     worker.push(2)
-    assert not worker.actor.retire()
+    assert not retire(worker.actor)
     probe.let_end()
     assert probe.begun() == [2]
-    assert not worker.actor.retire()
+    assert not retire(worker.actor)
     probe.let_end()
     worker.stop()
     assert worker.statistics().processed == 2
@@ -207,6 +208,6 @@ def test_a_worker_that_holds_messages_back_does_not_retire(clock: VirtualClock) 
         lambda batch, _state: done.extend(batch), behaviour=Linger(Queue(), 1.0), clock=clock
     )
     worker.push(1)
-    assert not worker.actor.retire()
+    assert not retire(worker.actor)
     worker.stop()
     assert done == [1]

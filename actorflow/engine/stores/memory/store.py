@@ -7,8 +7,10 @@ from bisect import bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sortedcontainers import SortedSet
+
 from actorflow.engine.errors import StoreConflict, StoreRefused
-from actorflow.engine.stores.memory.tables import Tables
+from actorflow.engine.stores.memory.tables import Grown, Tables, whole
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
     Change,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["MemoryStore", "from_url"]
 
 _EPOCH = 1  # of the only partition, which is always owned
+_NOBODY: SortedSet[str] = SortedSet()
 
 
 class MemoryStore:
@@ -117,12 +120,17 @@ class MemoryStore:
             name, change.kind, NEVER_RUN, "active", None, 1, None, None, None, at, at
         )
         change.revision = row.revision + 1
+        state: Any = change.state
+        if change.appends:
+            state = Grown(row.state, change.state or b"")
         self._tables.put_execution(
             ExecutionRow(
-                name, row.kind, change.revision, change.status, change.state, change.version,
+                name, row.kind, change.revision, change.status, state, change.version,
                 change.result, change.error, row.parent, row.created, at,
             )
         )  # fmt: skip
+        if change.tags is not None:
+            self._tables.put_tags(name, change.tags)
 
     def _remove(self, change: Change) -> list[NewMessage]:
         """Remove rows; return the messages that `fired`, `answers` and `revived` lead to."""
@@ -220,16 +228,17 @@ class MemoryStore:
         return lambda: None
 
     def execution(self, execution: str) -> ExecutionRow | None:
-        """Return one execution. O(1)."""
+        """Return one execution. O(1), and O(parts) if its state was added to."""
         self._require_open()
-        return self._tables.executions.get(execution)
+        row = self._tables.executions.get(execution)
+        return None if row is None else whole(row)
 
     def executions(self, ids: Sequence[str]) -> dict[str, ExecutionRow]:
         """Return many executions at once. O(1) each."""
         self._require_open()
         there = self._tables.executions
         found = ((name, there.get(name)) for name in ids)
-        return {name: row for name, row in found if row is not None}
+        return {name: whole(row) for name, row in found if row is not None}
 
     def listing(
         self,
@@ -237,22 +246,33 @@ class MemoryStore:
         kind: str | None = None,
         status: str | None = None,
         parent: str | None = None,
+        tags: Mapping[str, str] | None = None,
         after: Any = None,
         limit: int = 100,
     ) -> Page[ExecutionRow]:
-        """Return executions in the order of their ids. O(n)."""
+        """Return executions in the order of their ids. O(n), or O(those with the tags)."""
         with self._lock:
             self._require_open()
+            ids: Any = self._tables.executions
+            if tags:
+                ids = min((self._tables.tagged.get(tag, _NOBODY) for tag in tags.items()), key=len)
             rows = (
                 row
-                for name in self._tables.executions.irange(after, inclusive=(False, True))
+                for name in ids.irange(after, inclusive=(False, True))
                 if (row := self._tables.executions[name]).id == name
                 and (kind is None or row.kind == kind)
                 and (status is None or row.status == status)
                 and (parent is None or row.parent == parent)
+                and (not tags or tags.items() <= self._tables.tags[name].items())
             )
-            found = list(islice(rows, limit + 1))
+            found = list(map(whole, islice(rows, limit + 1)))
         return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
+
+    def tags(self, execution: str) -> dict[str, str]:
+        """Return the tags of an execution. O(1)."""
+        with self._lock:
+            self._require_open()
+            return dict(self._tables.tags_of(execution))
 
     def pending(
         self,

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sortedcontainers import SortedDict
+from sortedcontainers import SortedDict, SortedSet
 
 from actorflow.engine.errors import StoreConflict
 from actorflow.engine.stores.protocol import (
@@ -22,11 +22,33 @@ from actorflow.engine.stores.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, MutableMapping
+    from collections.abc import Callable, Iterable, Mapping, MutableMapping
 
-__all__ = ["ENDED", "Table", "Tables"]
+__all__ = ["ENDED", "Grown", "Table", "Tables", "whole"]
 
 ENDED = frozenset(("done", "cancelled"))
+
+
+class Grown:
+    """A state that was added to: what it was before, and what was added. Joined when it is read."""
+
+    __slots__ = ("added", "before")
+
+    def __init__(self, before: bytes | Grown | None, added: bytes) -> None:
+        self.before = before
+        self.added = added
+
+
+def whole(row: ExecutionRow) -> ExecutionRow:
+    """Return an execution with its state as one. O(1) unless that was added to."""
+    state: Any = row.state
+    if type(state) is not Grown:
+        return row
+    parts = []
+    while type(state) is Grown:
+        parts.append(state.added)
+        state = state.before
+    return row._replace(state=b"".join((state or b"", *reversed(parts))))
 
 
 class Table:
@@ -107,6 +129,8 @@ class Tables:
         self.dead = Table(self._undo)  # by number
         self.dead_numbers: dict[Any, int] = {}
         self.history: dict[str, list[HistoryRow]] = {}
+        self.tags: dict[str, dict[str, str]] = {}
+        self.tagged: dict[tuple[str, str], SortedSet[str]] = {}  # by name and value
         self.keys: dict[tuple[str, str], Duplicate] = {}
         self.key_ages: SortedDict[Any, None] = SortedDict()  # by the moment, execution and key
         self._last = 0  # number of a message, task, entry or dead letter
@@ -142,6 +166,7 @@ class Tables:
             self.drop_dead(self.dead.rows[number].id)
         past = self.history.pop(name, [])
         self._undo.append(lambda: self.history.__setitem__(name, past))
+        self.put_tags(name, {})
 
     def _put_execution(self, name: str, row: ExecutionRow | None) -> ExecutionRow | None:
         old = self.executions.pop(name, None) if row is None else self.executions.get(name)
@@ -235,19 +260,41 @@ class Tables:
         self._undo.append(lambda: entries.__delitem__(slice(size, None)))
         entries += [HistoryRow(self.number(), name, at, body) for body in bodies]
 
+    def put_tags(self, name: str, tags: Mapping[str, str]) -> None:
+        """Replace the tags of an execution."""
+        old = self._put_tags(name, dict(tags))
+        self._undo.append(lambda: self._put_tags(name, old))
+
+    def tags_of(self, name: str) -> Iterable[tuple[str, str]]:
+        """Return the tags of an execution."""
+        return self.tags.get(name, {}).items()
+
+    def _put_tags(self, name: str, tags: dict[str, str]) -> dict[str, str]:
+        old = self.tags.pop(name, {})
+        for tag in old.items():
+            self.tagged[tag].discard(name)
+            if not self.tagged[tag]:
+                del self.tagged[tag]
+        for tag in tags.items():
+            self.tagged.setdefault(tag, SortedSet()).add(name)
+        if tags:
+            self.tags[name] = tags
+        return old
+
     # Snapshots.
 
     def all_rows(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Return the rows of all tables, each with the name of its table."""
         tables: dict[str, Iterable[Any]] = {
             "meta": [("last_id", self._last)],
-            "executions": self.executions.values(),
+            "executions": map(whole, self.executions.values()),
             "messages": sorted(self.messages.rows.values()),
             "timers": self.due.values(),
             "tasks": self.tasks.rows.values(),
             "watches": self.watches.rows.values(),
             "history": [row for rows in self.history.values() for row in rows],
             "dead": self.dead.rows.values(),
+            "tags": [(name, *tag) for name, tags in self.tags.items() for tag in tags.items()],
             "keys": [(*key, *known) for key, known in self.keys.items()],
         }
         return [(table, tuple(row)) for table, rows in tables.items() for row in rows]
@@ -285,6 +332,7 @@ class Tables:
             "watches": put_watch,
             "history": put_entry,
             "dead": lambda id_, *row: self.put_dead(DeadRow(known(id_), *row)),
+            "tags": lambda id_, *tag: self.put_tags(id_, dict([*self.tags_of(id_), tag])),
             "keys": lambda name, key, id_, at: self.put_key(name, key, Duplicate(known(id_), at)),
         }
         count = 0

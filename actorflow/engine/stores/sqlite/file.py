@@ -12,7 +12,7 @@ import sqlite3
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreFull, StoreRefused
 from actorflow.engine.stores.sqlite.lock import sync_folder
@@ -43,6 +43,21 @@ def _texts() -> set[tuple[str, str]]:
         return set(connection.execute(_TEXTS))
 
 
+class _Joined:
+    """The SQL function `joined(revision, data)`: the parts of a state as one."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, bytes]] = []
+
+    def step(self, revision: int, data: bytes) -> None:
+        """Take a part. SQLite gives them in any order."""
+        self._parts.append((revision, data))
+
+    def finalize(self) -> bytes:
+        """Return all of them."""
+        return b"".join(data for _, data in sorted(self._parts))
+
+
 class StoreFile:
     """One file, by its real name: symbolic links are resolved, so that its log is found.
 
@@ -66,13 +81,16 @@ class StoreFile:
 
     def connect(self, mode: str) -> sqlite3.Connection:
         """Open a connection: `mode=rw`, `mode=ro`, or `immutable=1`, which ignores the log."""
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             f"{self.path.as_uri()}?{mode}",
             uri=True,
             check_same_thread=False,
             isolation_level=None,
             cached_statements=_STATEMENTS,
         )
+        joined: Any = _Joined  # typeshed knows aggregates of numbers only
+        connection.create_aggregate("joined", 2, joined)
+        return connection
 
     # Looking.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.stores.protocol import MessageRow, Page
-from actorflow.engine.stores.sqlite.schema import COLUMNS
+from actorflow.engine.stores.sqlite.schema import COLUMNS, SELECTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -106,6 +106,7 @@ class Readers:
         limit: int,
         *,
         extra: str = "",
+        source: str = "",
         index: str = "",
         cursor: Callable[[Any], Any] = lambda row: row[0],
     ) -> Page[Any]:
@@ -119,6 +120,7 @@ class Readers:
             order: of the rows.
             limit: how many, at most.
             extra: one more column, for the cursor only.
+            source: what to read from, if not only the table.
             index: the one to be used.
             cursor: returns what the next page begins after, from the last row of this one.
 
@@ -129,7 +131,7 @@ class Readers:
             if value is not None:
                 conditions.append(condition)
                 values += value if isinstance(value, tuple) else (value,)
-        text = f"SELECT {COLUMNS[table]}{', ' + extra if extra else ''} FROM {table}"  # noqa: S608
+        text = f"SELECT {SELECTED[table]}{', ' + extra if extra else ''} FROM {source or table}"  # noqa: S608
         if index:
             text += f" INDEXED BY {index}"
         if conditions:

@@ -21,30 +21,42 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "APPEND",
+    "APPEND_ACTIVE",
     "APPLICATION",
     "CHUNK",
     "COLUMNS",
     "CREATE",
     "CREATE_OR_UPDATE",
     "KEEP_ACTIVE",
+    "MOVE_STATE",
     "NOTE",
     "ORDER",
     "SCHEMA",
+    "SELECTED",
     "UPDATE",
+    "UPDATE_PARTS",
     "VERSION",
+    "WRONG_PARTS",
     "insert",
     "listed",
 ]
 
 APPLICATION = 0x61666C6F  # "aflo": PRAGMA application_id of our files
-VERSION = 3
+VERSION = 4
 # An index holds the primary key as well, so `messages (execution)` is in the order of their ids.
 # The table is in the order of arrival: a commit to a hundred executions writes a few pages.
+# A state that grows is kept in `parts`, of which `executions.parts` is the number; the part of
+# revision 0 is what there was before. So adding to a state does not write what it was.
 SCHEMA = """
 CREATE TABLE executions (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, revision INTEGER NOT NULL, status TEXT NOT NULL,
   state BLOB, version INTEGER NOT NULL, result BLOB, error BLOB, parent TEXT,
-  created REAL NOT NULL, updated REAL NOT NULL
+  created REAL NOT NULL, updated REAL NOT NULL, parts INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE parts (
+  execution TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (execution, revision)
 ) WITHOUT ROWID;
 CREATE INDEX executions_kind ON executions (kind);
 CREATE INDEX executions_status ON executions (status);
@@ -80,6 +92,11 @@ CREATE TABLE dead (
   type TEXT NOT NULL, body BLOB NOT NULL, error TEXT NOT NULL, at REAL NOT NULL
 );
 CREATE INDEX dead_execution ON dead (execution);
+CREATE TABLE tags (
+  execution TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+  PRIMARY KEY (execution, name)
+) WITHOUT ROWID;
+CREATE INDEX tags_value ON tags (name, value, execution);
 CREATE TABLE keys (
   execution TEXT NOT NULL, key TEXT NOT NULL, message INTEGER NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (execution, key)
@@ -96,9 +113,20 @@ COLUMNS: dict[str, str] = {
     "watches": ", ".join(WatchRow._fields),
     "history": ", ".join(HistoryRow._fields),
     "dead": ", ".join(DeadRow._fields),
+    "tags": "execution, name, value",
     "keys": "execution, key, message, at",
 }
 """Of each table, in the order of the fields of its rows."""
+
+_STATE = (
+    "CASE WHEN parts THEN (SELECT joined(revision, data) FROM parts"
+    " WHERE execution = executions.id) ELSE state END AS state"
+)
+SELECTED: dict[str, str] = {
+    **COLUMNS,
+    "executions": ", ".join(_STATE if name == "state" else name for name in ExecutionRow._fields),
+}
+"""What is read of each table: the columns, and the state of an execution as one."""
 
 ORDER: dict[str, str] = {
     "executions": "id",
@@ -108,6 +136,7 @@ ORDER: dict[str, str] = {
     "watches": "execution, id",
     "history": "id",
     "dead": "number",
+    "tags": "execution, name",
     "keys": "execution, key",
 }
 """In which a snapshot has the rows of each table."""
@@ -116,13 +145,32 @@ CHUNK = 64  # rows that one statement reads or inserts
 
 KEEP_ACTIVE = (
     "UPDATE executions SET revision = ?, state = ?, version = ?, result = ?, error = ?,"
-    " updated = ? WHERE id = ? AND revision = ? AND status = 'active'"
+    " updated = ? WHERE id = ? AND revision = ? AND status = 'active' AND parts = 0"
 )
 """Leaves the status alone, and so its index."""
 UPDATE = (
     "UPDATE executions SET revision = ?, state = ?, version = ?, result = ?, error = ?,"
-    " updated = ?, status = ? WHERE id = ? AND revision = ?"
+    " updated = ?, status = ? WHERE id = ? AND revision = ? AND parts = 0"
 )
+UPDATE_PARTS = (
+    "UPDATE executions SET revision = ?, state = ?, version = ?, result = ?, error = ?,"
+    " updated = ?, status = ?, parts = 0 WHERE id = ? AND revision = ?"
+)
+"""For one that may have parts, which are to be removed then."""
+APPEND_ACTIVE = (
+    "UPDATE executions SET revision = ?, version = ?, result = ?, error = ?, updated = ?,"
+    " parts = parts + 1 WHERE id = ? AND revision = ? AND status = 'active' AND parts > 0"
+)
+MOVE_STATE = (
+    "INSERT INTO parts SELECT id, 0, state FROM executions"
+    " WHERE id = ? AND revision = ? AND state IS NOT NULL"
+)
+APPEND = (
+    "UPDATE executions SET revision = ?, version = ?, result = ?, error = ?, updated = ?,"
+    " status = ?, parts = parts + 1 + (state IS NOT NULL), state = NULL"
+    " WHERE id = ? AND revision = ?"
+)
+"""After `MOVE_STATE`."""
 _VALUES = f"INSERT INTO executions ({COLUMNS['executions']}) VALUES (?{', ?' * 10})"  # noqa: S608
 CREATE = f"{_VALUES} ON CONFLICT (id) DO NOTHING"
 CREATE_OR_UPDATE = (
@@ -131,6 +179,15 @@ CREATE_OR_UPDATE = (
     " result = excluded.result, error = excluded.error, updated = excluded.updated"
     " WHERE executions.revision = 0"
 )
+WRONG_PARTS = """
+SELECT id, parts, found FROM (
+  SELECT id, parts, (SELECT count(*) FROM parts WHERE execution = executions.id) AS found
+  FROM executions
+  UNION ALL
+  SELECT execution, 0, count(*) FROM parts
+  WHERE execution NOT IN (SELECT id FROM executions) GROUP BY execution
+) WHERE parts != found
+"""
 NOTE = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 
 _REPLACED = " ON CONFLICT (execution, id) DO UPDATE SET "
@@ -142,6 +199,7 @@ _INSERT: dict[str, tuple[str, str]] = {
     "watches": (COLUMNS["watches"], f"{_REPLACED}kind = excluded.kind, body = excluded.body"),
     "history": (COLUMNS["history"], ""),
     "dead": (f"number, {COLUMNS['dead']}", ""),
+    "tags": (COLUMNS["tags"], ""),
     "keys": (COLUMNS["keys"], ""),
 }
 

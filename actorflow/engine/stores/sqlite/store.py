@@ -31,7 +31,7 @@ from actorflow.engine.stores.sqlite.file import StoreFile
 from actorflow.engine.stores.sqlite.filling import fill
 from actorflow.engine.stores.sqlite.lock import FileLock
 from actorflow.engine.stores.sqlite.reading import Readers
-from actorflow.engine.stores.sqlite.schema import CHUNK, COLUMNS, ORDER, listed
+from actorflow.engine.stores.sqlite.schema import CHUNK, ORDER, SELECTED, WRONG_PARTS, listed
 from actorflow.engine.stores.sqlite.writing import EPOCH, Writer
 from actorflow.engine.stores.validation import validate_ids
 from actorflow.runtime.errors import BadOption, near
@@ -243,8 +243,8 @@ class SqliteStore:
         found: dict[str, ExecutionRow] = {}
         for at in range(0, len(ids), CHUNK):
             some = ids[at : at + CHUNK]
-            text = f"SELECT {COLUMNS['executions']} FROM executions WHERE id IN {listed(len(some))}"  # noqa: S608
-            for row in self._readers.read(text, some):
+            text = f"SELECT {SELECTED['executions']} FROM executions WHERE id IN "  # noqa: S608
+            for row in self._readers.read(text + listed(len(some)), some):
                 found[row[0]] = ExecutionRow._make(row)
         return found
 
@@ -254,6 +254,7 @@ class SqliteStore:
         kind: str | None = None,
         status: str | None = None,
         parent: str | None = None,
+        tags: Mapping[str, str] | None = None,
         after: Any = None,
         limit: int = 100,
     ) -> Page[ExecutionRow]:
@@ -267,10 +268,35 @@ class SqliteStore:
             else "executions_status" if status is not None
             else ""
         )  # fmt: skip
-        filters = {"parent = ?": parent, "kind = ?": kind, "status = ?": status, "id > ?": after}
+        filters = {"parent = ?": parent, "kind = ?": kind, "status = ?": status}
+        if tags:
+            return self._tagged(tags, filters, after, limit)
         return self._readers.page(
-            "executions", ExecutionRow, filters, "id", limit, index=index, cursor=lambda row: row[0]
+            "executions", ExecutionRow, {**filters, "id > ?": after}, "id", limit, index=index
         )
+
+    def _tagged(
+        self, tags: Mapping[str, str], filters: Mapping[str, Any], after: Any, limit: int
+    ) -> Page[ExecutionRow]:
+        """Return executions that have all of some tags: found by the first, looked up by its id."""
+        first, *others = tags.items()
+        conditions: dict[str, Any] = {"first.name = ? AND first.value = ?": first}
+        for number, tag in enumerate(others):
+            conditions[
+                f"EXISTS (SELECT 1 FROM tags AS t{number} WHERE t{number}.execution = id"  # noqa: S608
+                f" AND t{number}.name = ? AND t{number}.value = ?)"
+            ] = tag
+        return self._readers.page(
+            "executions", ExecutionRow, {**conditions, **filters, "first.execution > ?": after},
+            "first.execution", limit,
+            source="tags AS first INDEXED BY tags_value"
+            " CROSS JOIN executions ON id = first.execution",
+        )  # fmt: skip
+
+    def tags(self, execution: str) -> dict[str, str]:
+        """Return the tags of an execution. O(log n)."""
+        text = "SELECT name, value FROM tags WHERE execution = ? ORDER BY name"
+        return dict(self._readers.read(text, (execution,)))
 
     def pending(
         self,
@@ -385,7 +411,7 @@ class SqliteStore:
                 yield from (("meta", row) for row in noted)
                 for table, order in ORDER.items():
                     self._readers.require_open()
-                    text = f"SELECT {COLUMNS[table]} FROM {table} ORDER BY {order}"  # noqa: S608
+                    text = f"SELECT {SELECTED[table]} FROM {table} ORDER BY {order}"  # noqa: S608
                     for row in connection.execute(text):
                         yield table, row
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
@@ -421,6 +447,8 @@ class SqliteStore:
                 for (verdict,) in connection.execute("PRAGMA integrity_check"):
                     if verdict != "ok":
                         yield f"{self.path}: {verdict}"
+                for name, count, found in connection.execute(WRONG_PARTS):
+                    yield f"{self.path}: the state of {name!r} has {count} parts, not {found}"
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             yield str(self._file.explain(error))
 

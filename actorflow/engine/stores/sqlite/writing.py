@@ -22,18 +22,22 @@ from actorflow.engine.stores.protocol import (
     Refusal,
 )
 from actorflow.engine.stores.sqlite.schema import (
+    APPEND,
+    APPEND_ACTIVE,
     CHUNK,
     CREATE,
     CREATE_OR_UPDATE,
     KEEP_ACTIVE,
+    MOVE_STATE,
     NOTE,
     UPDATE,
+    UPDATE_PARTS,
     insert,
     listed,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["EPOCH", "Writer"]
 
@@ -80,6 +84,7 @@ class Writer:
                 if self._last > self._reserved:
                     self.reserve()
                 failpoint("commit.inside")
+            if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
         except BaseException:
             self._last, self._reserved = before
@@ -96,7 +101,7 @@ class Writer:
         if _has_more(change) or (change.epoch is not None and change.epoch != EPOCH):
             return False
         if change.expected is not None:
-            alone = not change.messages and not change.creates
+            alone = not change.messages and not change.creates and not change.appends
             if alone:
                 failpoint("commit.inside")
                 self._apply(change)
@@ -163,6 +168,8 @@ class Writer:
             change.extra = [row for row in rows if isinstance(row, MessageRow)]
         if more:
             self._add(change)
+            if change.tags is not None and change.expected is not None:
+                self._tag(change.execution, change.tags)
 
     def _write_executions(self, change: Change) -> Refusal | None:
         """Decide whether the change is applied, and write the executions of one that is."""
@@ -224,13 +231,40 @@ class Writer:
             change.revision = 1
             return bool(execute(CREATE_OR_UPDATE, row).rowcount)
         revision = change.expected + 1
-        state = (revision, change.state, change.version, change.result, change.error, at)
         change.revision = revision
+        if change.appends:
+            return self._append(change, at)
+        state = (revision, change.state, change.version, change.result, change.error, at)
         if change.status == "active":
             done = execute(KEEP_ACTIVE, (*state, name, change.expected))
             if done.rowcount:
                 return True
-        return bool(execute(UPDATE, (*state, change.status, name, change.expected)).rowcount)
+        if execute(UPDATE, (*state, change.status, name, change.expected)).rowcount:
+            return True
+        if not self._connection.in_transaction:  # it was to be written by a single statement
+            execute("BEGIN IMMEDIATE")
+        if not execute(UPDATE_PARTS, (*state, change.status, name, change.expected)).rowcount:
+            return False
+        failpoint("commit.parts")
+        execute("DELETE FROM parts WHERE execution = ?", (name,))
+        return True
+
+    def _append(self, change: Change, at: float) -> bool:
+        """Add to the state of an execution if nobody else has written it."""
+        execute = self._connection.execute
+        name, expected = change.execution, change.expected
+        values = (change.revision, change.version, change.result, change.error, at)
+        done = 0
+        if change.status == "active":
+            done = execute(APPEND_ACTIVE, (*values, name, expected)).rowcount
+        if not done:
+            execute(MOVE_STATE, (name, expected))
+            failpoint("commit.parts")
+            done = execute(APPEND, (*values, change.status, name, expected)).rowcount
+        if done:
+            part = (name, change.revision, change.state)
+            execute("INSERT INTO parts VALUES (?, ?, ?)", part)
+        return bool(done)
 
     # What is removed.
 
@@ -368,6 +402,11 @@ class Writer:
             id_ = number if letter.id is None else letter.id
             insert(self._connection, "dead", [(number, id_, *letter[1:], at)])
 
+    def _tag(self, name: str, tags: Mapping[str, str]) -> None:
+        self._connection.execute("DELETE FROM tags WHERE execution = ?", (name,))
+        if tags:
+            insert(self._connection, "tags", [(name, *tag) for tag in tags.items()])
+
     def number(self) -> int:
         """Return the next number."""
         self._last += 1
@@ -456,7 +495,9 @@ class Writer:
                 " AND updated < ? ORDER BY updated LIMIT ?",
                 (before, limit),
             ).fetchall()
-            for table in ("messages", "timers", "tasks", "watches", "history", "dead"):
+            for table in (
+                "parts", "messages", "timers", "tasks", "watches", "history", "dead", "tags",
+            ):  # fmt: skip
                 text = f"DELETE FROM {table} WHERE execution = ?"  # noqa: S608 - ours
                 connection.executemany(text, gone)
             connection.executemany("DELETE FROM executions WHERE id = ?", gone)
@@ -484,6 +525,7 @@ def _has_more(change: Change) -> bool:
         or change.retried
         or change.watches
         or change.cancelled_watches
+        or change.tags is not None
         or change.dead
         or change.revived
         or change.buried

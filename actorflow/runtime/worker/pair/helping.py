@@ -10,15 +10,17 @@ from _thread import get_ident
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
-from actorflow.runtime.worker import runner
-from actorflow.runtime.worker.batch import Batch
-from actorflow.runtime.worker.machine import IDLE, PUSHED, RUNNING
 from actorflow.runtime.worker.metrics import Timing
-from actorflow.runtime.worker.seat import Effects, Task
+from actorflow.runtime.worker.pair import runner
+from actorflow.runtime.worker.pair.batch import Batch
+from actorflow.runtime.worker.pair.machine import IDLE, PUSHED, RUNNING
+from actorflow.runtime.worker.pair.seat import Effects, Task
+from actorflow.runtime.worker.pair.seating import schedule
+from actorflow.runtime.worker.pair.transitions import apply
 
 if TYPE_CHECKING:
-    from actorflow.runtime.worker.accumulator import Accumulator
-    from actorflow.runtime.worker.batch import Ticket
+    from actorflow.runtime.worker.pair.accumulator import Accumulator
+    from actorflow.runtime.worker.pair.batch import Ticket
 
 __all__ = ["help_out"]
 
@@ -49,7 +51,7 @@ def help_out(pair: Accumulator, message: Any, ticket: Ticket | None) -> bool:
                 pair._owner = 0
             pair.idle.clear()
             effects = Effects()
-            pair.apply(PUSHED, effects, pair)
+            apply(pair, PUSHED, effects, pair)
             task, pair.first = pair.first, None
         generation = pair.generation
     if task is not None:
@@ -140,7 +142,7 @@ def _finish_help(
         if not unfinished:
             if pair.state is IDLE and pair.idle and (pair.core.raw or pair.mail):
                 pair.idle.clear()
-                pair.schedule(PUSHED, effects)
+                schedule(pair, PUSHED, effects)
         else:  # set once more, whatever was set before the interrupt
             pair.state, pair.active, pair.core.in_flight = RUNNING, 1, batch.size
             pair.core.processed = processed - 1

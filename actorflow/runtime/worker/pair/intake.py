@@ -21,27 +21,23 @@ from actorflow.runtime.errors import (
 )
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.lanes.token import in_one_go
-from actorflow.runtime.worker import runner
-from actorflow.runtime.worker.accumulation import NEVER
-from actorflow.runtime.worker.machine import DUE, IDLE, WAITING
-from actorflow.runtime.worker.seat import Effects
+from actorflow.runtime.worker.pair import runner
+from actorflow.runtime.worker.pair.accumulation import FOLD_AT, NEVER
+from actorflow.runtime.worker.pair.machine import DUE, IDLE, WAITING
+from actorflow.runtime.worker.pair.retiring import SPARE
+from actorflow.runtime.worker.pair.seat import Effects
+from actorflow.runtime.worker.pair.seating import catch_up, fill, fold_for_producer, look, schedule
+from actorflow.runtime.worker.pair.transitions import calm
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.base import Item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from actorflow.runtime.worker.accumulator import Accumulator
-    from actorflow.runtime.worker.batch import Ticket
+    from actorflow.runtime.worker.pair.accumulator import Accumulator
+    from actorflow.runtime.worker.pair.batch import Ticket
 
-__all__ = ["FOLD_AT", "Intake", "offer_line"]
-
-FOLD_AT = 512
-"""Raw messages at which a producer has them folded, for behaviours that shrink or have a bound.
-
-A bound can be exceeded by what is raw: at most `4 * FOLD_AT` messages, and for each producer what
-it pushes in one call. What is handed to the job, and what `push_ack` accepts, is within the bound.
-"""
+__all__ = ["Intake", "offer_line", "refuse_late", "take_back"]
 
 
 class Intake:
@@ -110,10 +106,10 @@ class Intake:
         waiter = None
         with pair.lock:
             pair._refuse_if_closed()
-            effects = pair._catch_up()
+            effects = catch_up(pair)
             core = pair.core
             now = pair._now()
-            failure = pair.prepare(now, effects)
+            failure = fold_for_producer(pair, now, effects)
             pair._owner = get_ident()
             try:
                 if self._blocked and failure is None:
@@ -133,7 +129,7 @@ class Intake:
                     raise WouldDeadlock(f"{pair!r} would wait for itself: {msg}")
                 self._blocked.append((message, ticket, waiter))  # type: ignore[union-attr]
             if failure is None:
-                pair._look(effects)
+                look(pair, effects)
         pair.conclude(effects)
         if failure is not None:
             msg = f"{pair!r} did not take the message, because its behaviour failed"
@@ -156,7 +152,7 @@ class Intake:
         pair._refuse_own_functions()
         with pair.lock:
             pair._refuse_if_closed()
-            effects = pair._catch_up()
+            effects = catch_up(pair)
             now = pair._now()
             pair._owner = get_ident()
             try:
@@ -164,7 +160,7 @@ class Intake:
                 refused = pair.core.offer_many(pairs, now)
             finally:
                 pair._owner = 0
-            pair._look(effects)
+            look(pair, effects)
         pair.conclude(effects)
         return refused
 
@@ -240,13 +236,13 @@ class Intake:
         pair._ring_at = 4 * FOLD_AT * pair.core.shape.width
         try:
             if pair.mode is None and pair.exit_reason is None:
-                effects = pair._catch_up()
-                failure = pair.prepare(pair._now(), effects)
+                effects = catch_up(pair)
+                failure = fold_for_producer(pair, pair._now(), effects)
                 if pair.state is WAITING and failure is None:
-                    pair.schedule(DUE, effects)  # what was folded may have filled the batch
+                    schedule(pair, DUE, effects)  # what was folded may have filled the batch
         finally:
             if pair.state is not WAITING:
-                pair._calm()
+                calm(pair)
             pair.lock.release()
         if effects is not None:
             pair.conclude(effects)
@@ -270,9 +266,9 @@ class Intake:
         pair._ring_at = NEVER  # one look for all who push meanwhile
         with pair.lock:
             effects = Effects()
-            pair.schedule(DUE, effects)
+            schedule(pair, DUE, effects)
             if pair.state is not WAITING:
-                pair._calm()
+                calm(pair)
         pair.conclude(effects)
 
     def refused(self, message: Any, error: Exception) -> None:
@@ -312,7 +308,7 @@ def offer_line(pair: Accumulator, pairs: Sequence[tuple[Any, Ticket]]) -> bool:
             pair.idle.clear()
         elif pair._keep_room():
             effects = Effects()
-            pair._fill(effects)
+            fill(pair, effects)
     pair.settings.lane.submit(seat)
     if effects is not None:
         pair.conclude(effects)
@@ -337,3 +333,39 @@ def _in_event_loop() -> bool:
     """Return whether this thread is running an event loop."""
     asyncio = sys.modules.get("asyncio")
     return asyncio is not None and asyncio._get_running_loop() is not None
+
+
+def refuse_late(pair: Accumulator, pushed: Sequence[Any]) -> bool:
+    """Take messages back that came after the stop; return whether they did.
+
+    The token is in place for good by then.
+    """
+    with pair.lock:
+        if len(pair.idle) < SPARE:
+            pair.idle.append(pair)
+        return take_back(pair, pushed)
+
+
+def take_back(pair: Accumulator, pushed: Sequence[Any]) -> bool:
+    """Remove what was pushed from `raw`; return whether it was all there. Under the lock.
+
+    What is still raw after a stop came after it: what came before has been folded. The very
+    same object may have been pushed by others too, so each pusher removes as many as it has
+    pushed. Producers only append, so places hold under the lock.
+    """
+    raw = pair.core.raw
+    width = pair.core.shape.width
+    wanted: dict[int, int] = {}
+    for message in pushed:
+        wanted[id(message)] = wanted.get(id(message), 0) + 1
+    places = []
+    for at in range(len(raw) - 1, -1, -width):
+        one = raw[at]
+        if wanted.get(id(one)):
+            wanted[id(one)] -= 1
+            places.append(at)
+    if not pushed or len(places) < len(pushed):
+        return False
+    for at in places:
+        del raw[at - width + 1 : at + 1]
+    return True

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.runtime.worker.machine import IDLE, IDLE_LONG
-from actorflow.runtime.worker.seat import Effects
+from actorflow.runtime.worker.pair.machine import IDLE, IDLE_LONG
+from actorflow.runtime.worker.pair.seat import Effects
+from actorflow.runtime.worker.pair.seating import schedule
 
 if TYPE_CHECKING:
     from actorflow.runtime.clock import Timer
-    from actorflow.runtime.worker.accumulator import Accumulator
+    from actorflow.runtime.worker.pair.accumulator import Accumulator
 
 __all__ = ["Idleness"]
 
@@ -60,5 +61,5 @@ class Idleness:
                 return
             self._called = pair.core.batches
             effects = Effects()
-            pair.schedule(IDLE_LONG, effects)
+            schedule(pair, IDLE_LONG, effects)
         pair.conclude(effects)

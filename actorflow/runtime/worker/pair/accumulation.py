@@ -19,18 +19,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.runtime.errors import BadBehaviour
 from actorflow.runtime.fork import after_fork
-from actorflow.runtime.worker.batch import Batch
 from actorflow.runtime.worker.loose import Loose, displacement
+from actorflow.runtime.worker.pair.batch import Batch
 from behaviours import Chunk, Queue, Stack
 from behaviours.base import Behaviour, Fate, Item, Reason, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from actorflow.runtime.worker.batch import Ticket
+    from actorflow.runtime.worker.pair.batch import Ticket
     from behaviours.base import Refusal
 
-__all__ = ["LONG", "NEVER", "Accumulation", "Counts", "Shape"]
+__all__ = ["FOLD_AT", "LONG", "NEVER", "Accumulation", "Counts", "Shape"]
+
+FOLD_AT = 512
+"""Raw messages at which a producer has them folded, for behaviours that shrink or have a bound.
+
+A bound can be exceeded by what is raw: at most `4 * FOLD_AT` messages, and for each producer what
+it pushes in one call. What is handed to the job, and what `push_ack` accepts, is within the bound.
+"""
 
 NEVER = sys.maxsize
 LONG = 1_024

@@ -10,7 +10,6 @@ outside the lock.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import logging
 import threading
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import refuse
+from actorflow.runtime.actor.notices import Notices
 from actorflow.runtime.errors import (
     BadOption,
     Full,
@@ -28,12 +28,12 @@ from actorflow.runtime.errors import (
     WorkerStopped,
 )
 from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Shutdown
-from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
 from actorflow.runtime.worker.dead_letters import DeadLetters
 from actorflow.runtime.worker.executor import ExecutorActor
-from actorflow.runtime.worker.machine import (
+from actorflow.runtime.worker.pair.machine import (
     ABANDON,
     ALONE,
     CRASHED,
@@ -51,18 +51,19 @@ from actorflow.runtime.worker.machine import (
     Event,
     StopMode,
 )
-from actorflow.runtime.worker.seat import Effects
+from actorflow.runtime.worker.pair.seat import Effects
+from actorflow.runtime.worker.pair.seating import catch_up, schedule, schedule_start
+from actorflow.runtime.worker.pair.transitions import apply, close, cut_off
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from actorflow.runtime.worker.accumulator import Accumulator
-    from actorflow.runtime.worker.batch import Batch
+    from actorflow.runtime.actor.notices import Notice
     from actorflow.runtime.worker.executor import Executor
-
-    Notice = Callable[[Any, ExitReason], object]
+    from actorflow.runtime.worker.pair.accumulator import Accumulator
+    from actorflow.runtime.worker.pair.batch import Batch
 
 __all__ = ["Life"]
 
@@ -100,7 +101,7 @@ class Life:
         self._reason: ExitReason | None = None
         self._crashes: Any = None
         self._letters: DeadLetters | None = None
-        self._watchers: list[Notice] = []
+        self._watchers = Notices()
         self._started: ThreadTicket | None = None
         self._over = pair.state is DEAD
         self._warned = False
@@ -158,7 +159,7 @@ class Life:
         else:
             self.subject = settings.make_subject(self._first_state())
             pair.handle = settings.handle_of(self.subject)
-        pair._watch_idleness()
+        pair._prepare_idleness()
         if self.supervised and not self.durable:
             ROSTER.add(self.executor)
         started = self._started = ThreadTicket() if settings.has_on_start else None
@@ -188,12 +189,12 @@ class Life:
         with pair.lock:
             effects = Effects()
             if event is REVIVED:
-                pair.apply(event, effects)
+                apply(pair, event, effects)
             if pair.state is STARTING:
                 if self._started is not None:
-                    pair._schedule_start(effects)
+                    schedule_start(pair, effects)
                 else:
-                    pair.schedule(STARTED, effects)
+                    schedule(pair, STARTED, effects)
         pair.conclude(effects)
         if pair.exit_reason is not None:  # it was stopped before it could start
             self._release_starter(self.dead_error())
@@ -214,8 +215,8 @@ class Life:
             self._executor_reason = reason
             if not (self.supervised and self.restarts) or pair.mode is not None:
                 pair.exit_reason = reason
-            pair._cut_off(effects)
-            pair.apply(START_FAILED, effects)
+            cut_off(pair, effects)
+            apply(pair, START_FAILED, effects)
         failure = StartFailed(repr(pair), reason.describe())
         failure.__cause__ = reason.exception if isinstance(reason, Crash) else None
         pair.conclude(effects)
@@ -246,7 +247,7 @@ class Life:
             if not self.supervised or pair.mode is not None:
                 pair.exit_reason = pair.exit_reason or reason
                 pair._bar()
-            pair.apply(CRASHED, effects)
+            apply(pair, CRASHED, effects)
         log.error(
             "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
         )
@@ -254,7 +255,7 @@ class Life:
         if not effects.dead and self._trips():
             effects.executor_gone = False
             with pair.lock:
-                pair.apply(TRIPPED, effects)
+                apply(pair, TRIPPED, effects)
             if pair.state is PARKED:
                 log.error("worker parked", worker=repr(pair), error=brief(error))
                 self.refuse_mail()
@@ -325,7 +326,7 @@ class Life:
                 raise NotParked(msg)
             self._crashes = None
             effects = Effects()
-            pair.apply(RESUMED, effects)
+            apply(pair, RESUMED, effects)
         pair.conclude(effects)
 
     # Ending the executor alone.
@@ -353,7 +354,7 @@ class Life:
                 self._executor_reason = self._executor_reason or reason
                 if event is ABANDON:
                     self._executor_reason = reason
-            pair.schedule(event, effects)
+            schedule(pair, event, effects)
         effects.error = WorkerStopped(f"{pair!r} was killed while it processed this batch")
         pair.conclude(effects)
 
@@ -389,18 +390,18 @@ class Life:
         with pair.lock:
             if pair.exit_reason is not None:
                 return False
-            effects = pair._catch_up()
+            effects = catch_up(pair)
             if mode.stronger_than(pair.mode):
                 first = pair.mode is None
                 pair.mode = mode
                 self._reason = reason or self._reason or Normal()
                 if first:
                     pair._bar()
-                    pair._close()
+                    close(pair)
             if not effects.seats:
-                pair.schedule(STOP, effects)
+                schedule(pair, STOP, effects)
             else:
-                pair.apply(STOP, effects)
+                apply(pair, STOP, effects)
         pair.conclude(effects)
         return True
 
@@ -419,8 +420,8 @@ class Life:
             if generation != pair.generation:
                 return
             effects = Effects()
-            pair._cut_off(effects)
-            pair.apply(ENDED, effects)
+            cut_off(pair, effects)
+            apply(pair, ENDED, effects)
         pair.conclude(effects)
 
     def conclude(self, effects: Effects) -> None:
@@ -561,17 +562,13 @@ class Life:
 
     def watch(self, notice: Notice) -> None:
         """Call `notice(ref, reason)` once: when the pair has ended, or now if it has."""
-        self._watchers.append(notice)
+        self._watchers.add(notice)
         if self._over:
-            # This one only: an interrupt here must not cost others their notice.
-            with contextlib.suppress(ValueError):
-                self._watchers.remove(notice)
-                self._give(notice, self._pair.exit_reason or Normal())
+            self.over()
 
     def unwatch(self, notice: Notice) -> None:
         """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
-        with contextlib.suppress(ValueError):
-            self._watchers.remove(notice)
+        self._watchers.discard(notice)
 
     @property
     def is_watched(self) -> bool:
@@ -579,20 +576,10 @@ class Life:
         return bool(self._watchers) or self._executor is not None
 
     def _notify(self, reason: ExitReason) -> None:
-        while self._watchers:
-            try:
-                notice = self._watchers.pop(0)
-            except IndexError:
-                return
-            self._give(notice, reason)
+        self._watchers.notify(self._pair.actor_ref, reason, self._report_notice)
 
-    def _give(self, notice: Notice, reason: ExitReason) -> None:
-        try:
-            notice(self._pair.actor_ref, reason)
-        except BaseException as error:
-            if in_main_thread() and not isinstance(error, Exception):
-                raise  # an interrupt of the main thread is not the notice's
-            log.error("exit notice failed", worker=repr(self._pair), exc_info=error)
+    def _report_notice(self, error: BaseException) -> None:
+        log.error("exit notice failed", worker=repr(self._pair), exc_info=error)
 
     @property
     def urn(self) -> str:

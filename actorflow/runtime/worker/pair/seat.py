@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from actorflow.runtime.worker import runner
-from actorflow.runtime.worker.batch import Batch
+from actorflow.runtime.worker.pair import runner
+from actorflow.runtime.worker.pair.batch import Batch
 
 if TYPE_CHECKING:
-    from actorflow.runtime.worker.accumulator import Accumulator
+    from actorflow.runtime.worker.pair.accumulator import Accumulator
 
 __all__ = ["Effects", "Failed", "Nobody", "Order", "Seat", "Task"]
 

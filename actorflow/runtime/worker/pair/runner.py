@@ -23,15 +23,15 @@ from actorflow.runtime.exits import Crash, Normal
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.answers import Answers
-from actorflow.runtime.worker.batch import Batch
 from actorflow.runtime.worker.deferred import Deferred
-from actorflow.runtime.worker.machine import StopMode
+from actorflow.runtime.worker.pair.batch import Batch
+from actorflow.runtime.worker.pair.machine import StopMode
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.runtime.worker.accumulator import Accumulator
+    from actorflow.runtime.worker.pair.accumulator import Accumulator
 
 UNKNOWN = object()
 """The outcome of a job whose caller was interrupted."""

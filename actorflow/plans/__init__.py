@@ -1,0 +1,1 @@
+"""Plans: a graph of jobs on transient OS processes."""

@@ -1,0 +1,1 @@
+"""The pair: an accumulator and its executor, as one machine."""

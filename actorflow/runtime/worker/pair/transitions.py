@@ -1,0 +1,365 @@
+"""How the machine decides for a pair: the facts it is given, and the steps that it answers with.
+
+All functions run under the lock of the pair. What has to happen outside of it is noted in
+`Effects`, and done by `Accumulator.conclude`.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.worker.metrics import Backlog
+from actorflow.runtime.worker.pair.accumulation import FOLD_AT, NEVER
+from actorflow.runtime.worker.pair.machine import (
+    BROKEN,
+    CALL_ON_IDLE,
+    CALL_ON_STOP,
+    CANCEL_TIMER,
+    CLOSE,
+    CUT_OFF,
+    DONE,
+    DUE,
+    IDLE,
+    LOOK_AGAIN,
+    MAIL,
+    PUSHED,
+    RUNNING,
+    SERVE,
+    SET_TIMER,
+    STARTED,
+    TAKE,
+    TELL_ALL,
+    TELL_EXECUTOR,
+    TOKEN_IN,
+    TOKEN_OUT,
+    Event,
+    Facts,
+    Step,
+    StopMode,
+    advance,
+)
+from actorflow.runtime.worker.pair.seat import Failed, Order
+from behaviours.base import Reason
+
+if TYPE_CHECKING:
+    from actorflow.runtime.worker.pair.accumulator import Accumulator
+    from actorflow.runtime.worker.pair.seat import Effects, Task
+
+__all__ = [
+    "apply",
+    "begin_task",
+    "calm",
+    "cancel_timer",
+    "close",
+    "cut_off",
+    "fail",
+    "look_again",
+    "span_of",
+]
+
+_IDLE = Reason.IDLE  # looking one up in its enum takes long
+_FOLDS = (STARTED, PUSHED, DUE, MAIL, DONE)
+_ORDERS = {
+    SERVE: Order.SERVE,
+    CALL_ON_IDLE: Order.ON_IDLE,
+    CALL_ON_STOP: Order.ON_STOP,
+}
+
+
+def apply(pair: Accumulator, event: Event, effects: Effects, seat: Any = None) -> None:
+    """Let the machine decide, and perform the steps that need the lock. Under the lock.
+
+    What the seat is to do is put into `seat.first`. A behaviour that raises is a crash, which
+    the seat performs.
+    """
+    again: Event | None = event
+    while again is not None:
+        try:
+            if (again is DONE or again is PUSHED) and seat is not None and _is_common(pair):
+                again = _go_on(pair, again, seat)
+                continue
+            facts, now = _facts(pair, again)
+            woken = pair.state is IDLE
+            transition = advance(pair.state, again, facts)
+            pair.state = transition.state
+            again = _perform(pair, transition.steps, effects, seat, now, woken=woken)
+        except Exception as error:  # noqa: BLE001 - of a behaviour
+            fail(pair, seat, error)
+            return
+
+
+def _is_common(pair: Accumulator) -> bool:
+    """Return whether `_go_on` does what the table says after PUSHED and DONE."""
+    working = pair.state is RUNNING or pair.state is IDLE
+    room = pair.active < pair.settings.concurrency and not pair._exclusive
+    return pair._timeless and working and room and not pair.mail
+
+
+def _go_on(pair: Accumulator, event: Event, seat: Any) -> Event | None:
+    """Apply PUSHED or DONE as the table does where nobody stops, writes mail or has to wait.
+
+    Return the event that has to be looked at next. Under the lock.
+    """
+    core = pair.core
+    woken = pair.state is IDLE
+    lead, pair._lead = pair._lead, 1
+    if lead and core.raw:
+        pair._fold(0.0, lead if woken else None)
+    if event is DONE and core.shape.folds:
+        calm(pair)
+    if len(core.behaviour):
+        pair.state = RUNNING
+        pair.idle.clear()
+        return None if _take(pair, seat, 0.0, woken=woken) else DONE
+    pair.state = RUNNING if pair.active else IDLE
+    if not pair.idle:
+        pair.idle.append(pair)
+    return look_again(pair)
+
+
+def _facts(pair: Accumulator, event: Event) -> tuple[Facts, float]:
+    """Fold what is raw and return what the machine must know. Under the lock."""
+    core, settings = pair.core, pair.settings
+    now = pair._now()
+    limit = _limit(pair)
+    lead = 0
+    if pair.active < limit:
+        lead, pair._lead = pair._lead, 1
+    takes_more = pair.mode is None and pair.exit_reason is None
+    if lead and core.raw and takes_more and event in _FOLDS:
+        woken = event is PUSHED and pair.state is IDLE
+        pair._fold(now, lead if woken else None)
+        if woken and pair.mail:
+            pair._lead = 0  # mail is served first, and then what has woken the executor, alone
+    held, ready = _readiness(pair, event, now)
+    facts = Facts(
+        running=pair.active,
+        limit=limit,
+        held=held,
+        ready=ready,
+        mail=bool(pair.mail),
+        supervised=pair.is_supervised,
+        first=pair._life is None or not pair._life.restarts,
+        hooked=settings.has_on_stop,
+        mode=pair.mode,
+    )
+    return facts, now
+
+
+def _limit(pair: Accumulator) -> int:
+    """Return how many seats may be at work: one, while a hook runs or mail is answered."""
+    return 1 if pair._exclusive else pair.settings.concurrency
+
+
+def _readiness(pair: Accumulator, event: Event, now: float) -> tuple[bool, bool]:
+    """Return whether messages are held, and whether some may leave. Under the lock.
+
+    A behaviour that raises must not keep the pair from crashing or stopping: it counts as
+    ready there, and fails once more when a batch is taken from it.
+    """
+    try:
+        held = bool(len(pair.core.behaviour))
+        return held, held and pair.core.ready(now)
+    except Exception:
+        if event in _FOLDS:
+            raise
+        return True, True
+
+
+def fail(pair: Accumulator, seat: Any, error: Exception) -> None:
+    """Let a seat crash with what the behaviour raised. Under the lock.
+
+    Without a free seat it is only reported, because those that are at work meet it when they go
+    on; and so it is where there is no executor that could crash.
+    """
+    steps: tuple[Step, ...] = ()
+    if seat is not None:
+        pair.state, steps = advance(pair.state, BROKEN, Facts())
+    for step in steps:
+        if step is CANCEL_TIMER:
+            cancel_timer(pair)
+        elif step is TOKEN_OUT:
+            pair.idle.clear()
+        else:
+            begin_task(pair, seat, Failed(error))
+    if not steps:
+        pair.core.note_refusal((), error)
+
+
+def _perform(  # noqa: C901 - one branch for each step
+    pair: Accumulator,
+    steps: tuple[Step, ...],
+    effects: Effects,
+    seat: Any,
+    now: float,
+    *,
+    woken: bool,
+) -> Event | None:
+    """Perform steps; return the event that has to be looked at next. Under the lock."""
+    again: Event | None = None
+    for step in steps:
+        if step is TAKE:
+            if seat is not None and not _take(pair, seat, now, woken=woken):
+                again = DONE  # all that was held has expired
+        elif step is TOKEN_IN:
+            if not pair.idle:
+                pair.idle.append(pair)
+        elif step is TOKEN_OUT:
+            pair.idle.clear()
+        elif step is LOOK_AGAIN:
+            again = look_again(pair)
+        elif step is SET_TIMER:
+            _set_timer(pair)
+            if len(pair.core.raw) >= pair._ring_at and pair.mode is None:
+                again = DUE  # those who pushed meanwhile could not know
+        elif step is CANCEL_TIMER:
+            cancel_timer(pair)
+        else:
+            _perform_rare(pair, step, effects, seat)
+    return again
+
+
+def _perform_rare(pair: Accumulator, step: Step, effects: Effects, seat: Any) -> None:
+    """Perform a step that is not taken for every batch. Under the lock."""
+    if step is CLOSE:
+        if pair.mode is None:  # else the stop has closed it: what is raw now came too late
+            close(pair)
+    elif step is CUT_OFF:
+        cut_off(pair, effects)
+    elif step is TELL_EXECUTOR:
+        effects.executor_gone = True
+    elif step is TELL_ALL:
+        if pair.exit_reason is None:
+            pair.exit_reason = pair.life.final_reason()
+        effects.dead = True
+    elif step in _ORDERS and seat is not None:
+        begin_task(pair, seat, _ORDERS[step])
+
+
+def begin_task(pair: Accumulator, seat: Any, task: Task) -> None:
+    """Let a seat do something. Under the lock."""
+    seat.first = task
+    pair.active += 1
+    if pair._seats is not None:
+        pair._exclusive = type(task) is Order
+
+
+def _take(pair: Accumulator, seat: Any, now: float, *, woken: bool) -> bool:
+    """Take a batch for a seat; return whether there was one. Under the lock.
+
+    `woken`: the pair was idle, so the messages have just arrived.
+    """
+    core = pair.core
+    batch = core.take(now)
+    if pair._intake is not None and pair._intake.is_blocking:
+        pair._owner = get_ident()
+        try:
+            pair._intake.admit(now)
+        finally:
+            pair._owner = 0
+    if batch is None:
+        return False
+    if pair.mode is StopMode.DRAIN and batch.reason in (Reason.IDLE, Reason.FLUSH):
+        batch.reason = Reason.DRAIN
+    if batch.reason is not _IDLE:
+        pair._count_reason(batch.reason)
+    moment = pair.settings.clock.now()
+    seat.span = span_of(pair, batch.size, moment, woken=woken)
+    if not woken:  # else others may have pushed since then, and wait for the next batch
+        pair._since = moment
+    seat.batch = batch
+    core.in_flight += batch.size
+    begin_task(pair, seat, batch)
+    return True
+
+
+def span_of(
+    pair: Accumulator, size: int, moment: float, *, woken: bool
+) -> tuple[float, float, float]:
+    """Return between which moments the messages of a batch arrived, and when it is taken."""
+    low, high, first = pair._since, moment, pair.core.oldest_at
+    if first > low:  # the arrival of the first one is known, and the others follow evenly
+        low = min(first, moment)
+        high = low + (moment - low) * (size - 1) / max(size, 1)
+    elif woken:
+        high = low
+    rest = len(pair.core) if pair.core.shape.divides else 0
+    if rest and pair._backlog is None:
+        pair._backlog = Backlog()
+    if pair._backlog is not None:
+        low, high = pair._backlog.span(size, rest, low, high)
+        if not rest:
+            pair._backlog = None
+    return low, high, moment
+
+
+def look_again(pair: Accumulator) -> Event | None:
+    """Look at the inbox after the token was put in place. Under the lock."""
+    if pair.core.raw or pair.mail:
+        try:
+            pair.idle.pop()
+        except IndexError:
+            return None  # a producer has handed the token over meanwhile
+        pair._lead = NEVER
+        pair._since = pair.settings.clock.now()  # they have arrived just now
+        return PUSHED
+    if pair.state is IDLE and pair._idle_timeout() is not None:
+        pair._watch_idleness()
+    return None
+
+
+def close(pair: Accumulator) -> None:
+    """Take in what came before the end, and hold nothing back. Under the lock.
+
+    The token is in place by now: whoever pushes later is refused.
+    """
+    core = pair.core
+    try:
+        if core.raw:
+            pair._fold(pair._now())
+        core.behaviour.flush()
+    except Exception as error:  # noqa: BLE001 - a broken behaviour must not keep anyone waiting
+        core.note_refusal((), error)
+
+
+def cut_off(pair: Accumulator, effects: Effects) -> None:
+    """Ignore what is under way from now on. Under the lock."""
+    pair.generation += 1
+    core = pair.core
+    core.failed += core.in_flight
+    core.in_flight = 0
+    pair.active = 0
+    if pair._exclusive:
+        pair._exclusive = False
+    for seat in pair._every or (pair,):
+        if seat.batch is not None:
+            effects.cut.append(seat.batch)
+        effects.cut += seat.parts or ()
+        seat.batch = seat.parts = seat.first = None
+    if pair._seats is not None:
+        pair._seats = list(pair._every)
+
+
+def _set_timer(pair: Accumulator) -> None:
+    cancel_timer(pair)
+    due = pair.core.due
+    if due is not None:
+        more = pair.core.behaviour.until_full()
+        if more is not None:
+            pair._ring_at = min(pair._ring_at, more * pair.core.shape.width)
+        pair._timer = pair.settings.clock.call_at(due, pair._on_due)
+
+
+def calm(pair: Accumulator) -> None:
+    """Let pushes ring when there is much to fold, or not at all."""
+    shape = pair.core.shape
+    pair._ring_at = FOLD_AT * shape.width if shape.folds else NEVER
+
+
+def cancel_timer(pair: Accumulator) -> None:
+    """Wait for no moment any more. Under the lock."""
+    calm(pair)
+    if pair._timer is not None:
+        pair._timer.cancel()
+        pair._timer = None
