@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from actorflow.cluster.ring import CheckIn
-from actorflow.engine import bodies
-from actorflow.engine.kind import Message, Options, Outcome
 from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage, partition_of
-from actorflow.testing import check_store
 from actorflow.testing.simulation import (
     Cancel,
     Fault,
@@ -23,12 +21,13 @@ from actorflow.testing.simulation import (
     simulate,
 )
 from actorflow.testing.simulation.world import World
+from actorflow.testing.stores import check_store
+from tests.cluster.kinds import Sum, total
 from tests.cluster.mutants import MUTANTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from actorflow.engine.kind import Context, Envelope
     from actorflow.engine.stores.protocol import ExecutionRow
 
 SEEDS = 240
@@ -56,7 +55,7 @@ def test_c29_each_mutant_is_caught(mutant: str, record_property: Any) -> None:
             simulate(seed=seed, parts=MUTANTS[mutant], shorten=False)
         except SimulationFailed as failed:
             record_property("seed", seed)
-            print(f"{mutant} is noticed by seed {seed}: {str(failed).splitlines()[0]}")
+            sys.stdout.write(f"{mutant}: noticed by {str(failed).splitlines()[0]}\n")
             return
     pytest.fail(f"nobody notices the mutant {mutant!r} in 500 seeds")
 
@@ -103,31 +102,6 @@ def test_a_failing_seed_prints_its_number_and_a_shortened_history() -> None:
 # Kinds of a user's own.
 
 
-class Sum:
-    """Adds up what it is sent."""
-
-    name = "sum"
-
-    def options(self, execution: str) -> Options:
-        return Options()
-
-    def decode(self, data: bytes | None) -> int:
-        return 0 if data is None else bodies.decode(data)
-
-    def encode(self, state: int) -> bytes:
-        return bodies.encode(state)
-
-    def run(self, context: Context, state: int, batch: Sequence[Envelope]) -> Outcome:
-        bodies_ = [each.body for each in batch if isinstance(each, Message)]
-        if "no number" in bodies_:
-            raise ValueError("no number")
-        return Outcome(state=state + sum(bodies_))
-
-
-def total(rows: Mapping[str, ExecutionRow], name: str) -> int:
-    return Sum().decode(rows[name].state)
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_a_kind_of_ones_own_is_simulated(seed: int) -> None:
     sent = [(f"s{number % 3}", number) for number in range(30)]
@@ -147,13 +121,13 @@ def test_what_a_check_of_ones_own_finds_is_reported() -> None:
 
 
 def test_a_message_that_makes_a_run_raise_becomes_a_dead_letter_alone() -> None:
-    sent = [Sent("s0", body, at=0.1) for body in (1, "no number", 2)]
+    sent: list[Sent | Cancel] = [Sent("s0", body, at=0.1) for body in (1, "no number", 2)]
     history = simulate(Sum, seed=1, messages=sent, faults=Faults())
     assert total(history.executions, "s0") == 3
 
 
 def test_an_execution_is_cancelled_from_outside() -> None:
-    sent = [Sent("s0", 1, at=0.1), Cancel("s0", at=3.0), Sent("s0", 2, at=4.0)]
+    sent: list[Sent | Cancel] = [Sent("s0", 1, at=0.1), Cancel("s0", at=3.0), Sent("s0", 2, at=4.0)]
     history = simulate(Sum, seed=1, messages=sent, faults=Faults())
     assert history.executions["s0"].status == "cancelled"
     assert total(history.executions, "s0") == 1
@@ -161,7 +135,7 @@ def test_an_execution_is_cancelled_from_outside() -> None:
 
 def test_a_worker_that_dies_is_replaced() -> None:
     faults = Faults(faults=(Fault(3.0, FaultType.KILL, 30.0, ("a",)),))
-    sent = [Sent(f"s{number}", 1, at=number / 2) for number in range(20)]
+    sent: list[Sent | Cancel] = [Sent(f"s{number}", 1, at=number / 2) for number in range(20)]
     history = simulate(Sum, seed=1, messages=sent, faults=faults)
     assert all(total(history.executions, f"s{number}") == 1 for number in range(20))
     assert "is killed" in str(history)

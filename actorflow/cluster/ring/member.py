@@ -285,7 +285,7 @@ class Member:
         if verdict is Verdict.DONE:
             self._rounds.finished(post)
         elif verdict is Verdict.NOT_FOUND and not post.creates:
-            self._rounds.queue_post(post._replace(hops=post.hops + 1))
+            self._rounds.not_found(post)
         else:  # again, on the newer state, or with what is left
             self._handled.pop(post.id, None)
             self._work.appendleft(post)

@@ -75,6 +75,13 @@ class Rounds:
         if post.id in self._taken:
             self._done.add(post.id)
 
+    def not_found(self, post: Post) -> None:
+        """Let the cycle carry a wake-up on whose execution is not here yet."""
+        if post.id in self._taken:
+            self._taken.discard(post.id)  # it is on board, and may be taken again
+        else:
+            self.queue_post(post._replace(hops=post.hops + 1))
+
     def queue_tracker(self, tracker: Tracker) -> None:
         """Put a new tracker on board of the next cycle, until it has come back."""
         self._mine[tracker.key] = tracker

@@ -12,6 +12,7 @@ from actorflow.testing.simulation.driver import Driver
 from actorflow.testing.simulation.faults import Fault, Faults, FaultType, Skew
 from actorflow.testing.simulation.simulate import History, SimulationFailed, simulate
 from actorflow.testing.simulation.store import SharedStore
+from actorflow.testing.simulation.workflows import simulate_workflows
 
 __all__ = [
     "Broken",
@@ -28,4 +29,5 @@ __all__ = [
     "SimulationFailed",
     "Skew",
     "simulate",
+    "simulate_workflows",
 ]

@@ -11,7 +11,7 @@ from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from actorflow.engine.stores.protocol import ExecutionRow
     from actorflow.testing.simulation.cluster import Cluster
@@ -30,6 +30,8 @@ class Sent(NamedTuple):
     """`None`: the first of the kinds that are simulated."""
     at: float | None = None
     """When it is sent, in seconds since the beginning; drawn from the seed by default."""
+    in_order: bool = False
+    """It is sent after those before it to the same execution are acknowledged."""
 
 
 class Cancel(NamedTuple):
@@ -47,12 +49,29 @@ class Client:
         self._dice = cluster.world.dice("client")
         self.waiting = 0
         """Requests that are not acknowledged yet."""
+        self._before: dict[int, set[int]] = {}
+
+    def plan(self, sent: Sequence[Sent | Cancel]) -> None:
+        """Note which messages wait for which others."""
+        for number, each in enumerate(sent):
+            if isinstance(each, Sent) and each.in_order:
+                self._before[number] = {
+                    earlier
+                    for earlier, other in enumerate(sent[:number])
+                    if isinstance(other, Sent) and other.execution == each.execution
+                }
 
     def send(self, number: int, sent: Sent, kind: str) -> None:
         """Send a message until it is acknowledged."""
+        self.waiting += 1
+        self._send(number, sent, kind)
+
+    def _send(self, number: int, sent: Sent, kind: str) -> None:
         cluster = self._cluster
         store = cluster.store
-        self.waiting += 1
+        if self._before.get(number):
+            cluster.world.after(_AGAIN, lambda: self._send(number, sent, kind))
+            return
 
         def attempt() -> None:
             change = Change(
@@ -82,6 +101,8 @@ class Client:
             row = result.rows[0]
             cluster.world.note("client", "was told that it is stored:", row.id, sent.execution)
             cluster.checks.acked[row.id] = sent.execution
+            for others in self._before.values():
+                others.discard(number)
 
         attempt()
 

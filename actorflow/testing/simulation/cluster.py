@@ -89,6 +89,7 @@ class Cluster:
     def load(self, sent: Sequence[Sent | Cancel], kind: str) -> None:
         """Plan what clients do, over the time in which things go wrong."""
         dice = self.world.dice("load")
+        self.client.plan(sent)
         bursts = [dice.uniform(0.0, self.faults.lasts) for _ in range(dice.choice((1, 3, 1_000)))]
         for number, each in enumerate(sent):
             drawn = min(dice.choice(bursts) + dice.uniform(0.0, 0.5), self.faults.lasts)

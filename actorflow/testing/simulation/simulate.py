@@ -86,8 +86,8 @@ def simulate(
     Raises:
         SimulationFailed: something does not hold.
 
-    >>> simulate(seed=1).executions["e0"].status
-    'active'
+    >>> print(simulate(seed=1).executions["e0"].status)
+    active
     """
     plan = Faults.drawn(seed) if faults is None else faults
     own = kinds is None
