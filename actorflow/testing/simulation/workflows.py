@@ -61,15 +61,21 @@ def simulate_workflows(
     >>> @task
     ... def charge(order: str) -> int:
     ...     return 40
-    >>> class Order(Workflow[str]):
+    >>> class Order(Workflow[int]):
     ...     def __init__(self, id: str):
-    ...         self.id = id
+    ...         self.id, self.paid = id, 0
     ...
-    ...     def handle(self) -> str:
+    ...     def handle(self) -> int:
     ...         amount = self.execute(charge(self.id))
-    ...         return f"paid {amount}" if self.wait("paid", days=3) else "late"
-    >>> simulate_workflows({"o-1": Order("o-1")}, seed=7, events=[("o-1", "paid", {})])
-    {'o-1': 'paid 40'}
+    ...         while self.paid < amount:
+    ...             self.wait("paid", days=3)
+    ...         return self.paid
+    ...
+    ...     def on_event(self, event):
+    ...         self.paid += event.data["amount"]
+    >>> payments = [("o-1", "paid", {"amount": 20}), ("o-1", "paid", {"amount": 20})]
+    >>> simulate_workflows({"o-1": Order("o-1")}, seed=7, events=payments)
+    {'o-1': 40}
     """
     tasks, classes = _reachable(type(each) for each in workflows.values())
     deciders: list[Decider] = []
