@@ -18,7 +18,7 @@ from tests.plans.report.graphs import runs
 @given(runs())
 def test_each_layer_is_one_more_than_the_highest_before(records: list[JobRecord]) -> None:
     diagram = Diagram.of_records(records)
-    graph = TopologicalSorter[int]({at: () for at in range(len(diagram.nodes))})
+    graph = TopologicalSorter[int](dict.fromkeys(range(len(diagram.nodes)), ()))
     for first, second in diagram.edges:
         graph.add(second, first)
     graph.prepare()
