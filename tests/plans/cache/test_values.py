@@ -139,7 +139,9 @@ PAIRS: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS, ids=repr)
+@pytest.mark.parametrize(
+    ("first", "second"), PAIRS, ids=lambda value: repr(value).partition(" at 0x")[0]
+)
 def test_values_of_all_kinds_are_told_apart(first: Any, second: Any) -> None:
     assert digest(first) == digest(first)
     assert digest(first) != digest(second)
