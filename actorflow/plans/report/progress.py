@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from actorflow.plans.report.table import seconds_text
+from actorflow.runtime.errors import MissingExtra
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -93,10 +94,18 @@ class Progress:
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        from rich.console import Console  # noqa: PLC0415 - an extra, and slow to import
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-        from rich.progress import Progress as Bar  # noqa: PLC0415
-
+        try:
+            from rich.console import Console  # noqa: PLC0415 - an extra, and slow to import
+            from rich.progress import (  # noqa: PLC0415
+                BarColumn,
+                MofNCompleteColumn,
+                TextColumn,
+                TimeElapsedColumn,
+            )
+            from rich.progress import Progress as Bar  # noqa: PLC0415
+        except ImportError as error:
+            msg = f"progress needs {error.name}: pip install 'actorflow[cli]', or progress=False"
+            raise MissingExtra(msg) from error
         self._bar = Bar(
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
