@@ -124,7 +124,7 @@ class Desk:
         keep = (f"{self._directory}/{job}-{master.attempts(job)}", self._cache is not None)
         try:
             if master.role(job) is Role.MAP:
-                packed = pack_value((split, (_wire(self.value(self._source(job))), keep)))
+                packed = pack_value((split, (self.source(job), keep)))
             else:
                 packed = pack_value((perform, self._call(job, keep)))
         except Exception as error:
@@ -200,6 +200,10 @@ class Desk:
             kwargs=replace(Job, self.blueprint.kwargs.get(written, {}), named),
             cache=self.options(job).cache,
         )
+
+    def source(self, job: int) -> Wire:
+        """Return what a map branches over, as it travels to a worker."""
+        return _wire(self.value(self._source(job)))
 
     # How it is done.
 

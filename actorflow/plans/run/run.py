@@ -66,6 +66,8 @@ class PlanRun:
         watch: Callable[[PlanRun], object] | None = None,
     ) -> None:
         self._options = options
+        self.workers = options.workers
+        """How many processes there are at most."""
         self._directory = tempfile.mkdtemp(prefix="actorflow-plan-")
         try:
             self.desk = Desk(
