@@ -60,8 +60,7 @@ class Changes:
         O(what that is).
         """
         state, sizes = self._state, self._sizes
-        self._sizes = _sizes(state)
-        if any(new < old for new, old in zip(self._sizes, sizes, strict=True)):
+        if any(new < old for new, old in zip(_sizes(state), sizes, strict=True)):
             return None
         ends = {name: getattr(state, name)[size:] for name, size in zip(_LISTS, sizes, strict=True)}
         for status in ends["statuses"]:
@@ -72,9 +71,14 @@ class Changes:
             list(self._statuses.values()),
             [(key, state.branches[key].output) for key in sorted(self._branches) if key < known],
         )
-        self._statuses = {}
-        self._branches = set()
+        self.forget()
         return growth
+
+    def forget(self) -> None:
+        """Begin again: the state was stored as a whole."""
+        self._sizes = _sizes(self._state)
+        self._statuses.clear()
+        self._branches.clear()
 
 
 def _sizes(state: InstanceState) -> list[int]:
