@@ -45,6 +45,11 @@ class Changes:
         self._sizes = _sizes(state)
         self._statuses: dict[int, WorkStatus] = {}
         self._branches: set[int] = set()
+        self._rewritten = False
+
+    def rewritten(self) -> None:
+        """Note that the past has changed: all has to be stored again."""
+        self._rewritten = True
 
     def status(self, status: WorkStatus) -> None:
         """Note that a work has changed, or is new."""
@@ -55,12 +60,14 @@ class Changes:
         self._branches.add(branch_key)
 
     def take(self) -> Growth | None:
-        """Return what the state has got since the last time; `None` if it has lost something.
+        """Return what the state has got since the last time; `None` if its past has changed.
 
         O(what that is).
         """
         state, sizes = self._state, self._sizes
-        if any(new < old for new, old in zip(_sizes(state), sizes, strict=True)):
+        shorter = any(new < old for new, old in zip(_sizes(state), sizes, strict=True))
+        if self._rewritten or shorter:
+            self.forget()
             return None
         ends = {name: getattr(state, name)[size:] for name, size in zip(_LISTS, sizes, strict=True)}
         for status in ends["statuses"]:
@@ -79,6 +86,7 @@ class Changes:
         self._sizes = _sizes(self._state)
         self._statuses.clear()
         self._branches.clear()
+        self._rewritten = False
 
 
 def _sizes(state: InstanceState) -> list[int]:
