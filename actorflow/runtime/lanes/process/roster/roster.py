@@ -291,11 +291,16 @@ class Roster:
         return now >= member.begun + self.limits.idle_stop and staying > self.limits.least
 
     def _has_idle(self) -> bool:
-        """Return whether a process has nothing to do, and nothing waits."""
-        return not self.waiting and any(
-            not member.held and member.state is MemberState.READY
-            for member in self.members.values()
-        )
+        """Return whether a process has nothing to do or can be started, and nothing waits."""
+        if self.waiting:
+            return False
+        active = 0
+        for member in self.members.values():
+            if member.state in ACTIVE:
+                if not member.held:
+                    return True
+                active += 1
+        return active < self.limits.most and not self.backoff.failures
 
     @staticmethod
     def _has_reserve(member: Member) -> bool:
@@ -316,7 +321,7 @@ class Roster:
     def _assign(self, now: float) -> None:
         """Hand out calls, to the least busy process first."""
         room = 1 + self.depth
-        free = self._free(room)
+        free = self._free(room, now)
         if not free:
             return
         starting = sum(each.state is MemberState.STARTING for each in self.members.values())
@@ -340,18 +345,19 @@ class Roster:
                 free.remove(member)
         self._actions.extend(Send(worker, jobs) for worker, jobs in given.items())
 
-    def _free(self, room: int) -> list[Member]:
+    def _free(self, room: int, now: float) -> list[Member]:
         """Return the processes that take calls now.
 
-        A reserve is filled up once half of it is used, so that several calls share one write.
+        A reserve is filled up once half of it is used, so that several calls share one write; and
+        not while the call in hand is slow.
         """
         taken = self._taken()
         return [
             member
             for member in self.members.values()
             if member.state is MemberState.READY
-            and 2 * len(member.held) <= room
             and member.place not in taken
+            and (not member.held or (2 * len(member.held) <= room and now < member.begun + _SLOW))
         ]
 
     @staticmethod
