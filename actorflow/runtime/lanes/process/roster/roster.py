@@ -179,10 +179,13 @@ class Roster:
 
     def decide(self, now: float) -> list[Action]:
         """Return what is to be done, and forget it."""
-        if self.members:
-            self._watch(now)
         if self.waiting:
             self._assign(now)
+            while self.waiting and self.waiting[0].over:
+                self.waiting.popleft()
+                self._cancelled -= 1
+        if self.members:
+            self._watch(now)
         self._launch(now)
         if self.closing:
             self._dismiss()
@@ -194,6 +197,7 @@ class Roster:
         when = math.inf
         limits = self.limits
         idle = self._has_idle()
+        active = self._active()
         for member in self.members.values():
             state = member.state
             if state is MemberState.STARTING:
@@ -208,7 +212,7 @@ class Roster:
                     when = min(when, member.begun + _SLOW)
             elif state is MemberState.LEAVING:
                 when = min(when, member.begun + _GRACE)
-            elif state is MemberState.READY and len(self.members) > limits.least:
+            elif state is MemberState.READY and active > limits.least:
                 when = min(when, member.begun + limits.idle_stop)
             if state is MemberState.READY:
                 when = min(when, member.since + limits.renew_after_seconds)
@@ -287,8 +291,12 @@ class Roster:
             self._leave(member, renew=False)
 
     def _is_idle_too_long(self, member: Member, now: float) -> bool:
-        staying = sum(each.state in ACTIVE for each in self.members.values())
-        return now >= member.begun + self.limits.idle_stop and staying > self.limits.least
+        late = now >= member.begun + self.limits.idle_stop and not self.waiting
+        return late and self._active() > self.limits.least
+
+    def _active(self) -> int:
+        """Return how many processes take calls, or soon will."""
+        return sum(member.state in ACTIVE for member in self.members.values())
 
     def _has_idle(self) -> bool:
         """Return whether a process has nothing to do or can be started, and nothing waits."""
