@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from actorflow.plans.arguments import find
 from actorflow.plans.errors import BadPlan, UnknownJob
@@ -23,10 +23,28 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Blueprint"]
+__all__ = ["Blueprint", "Code"]
 
 _NUMBERED = re.compile(r"(.*)-([1-9][0-9]*)", re.DOTALL)
 _ITEM = re.compile(r"(.*)\[(0|[1-9][0-9]*)\]", re.DOTALL)
+
+
+class Code:
+    """A function that is only known as workers get it."""
+
+    __slots__ = ("__name__", "data")
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self.data = data
+        self.__name__ = name
+
+    def __call__(self) -> NoReturn:
+        """Refuse: it is called in workers only."""
+        msg = f"{self.__name__} was stored, and is loaded by workers only"
+        raise TypeError(msg)
+
+    def __reduce__(self) -> tuple[type[Code], tuple[bytes, str]]:
+        return Code, (self.data, self.__name__)
 
 
 class Blueprint:
@@ -39,6 +57,10 @@ class Blueprint:
         self.kwargs: dict[int, dict[str, Any]] = {}
         self.options: dict[int, JobOptions] = {}
         self.roles: dict[int, Role] = {}
+        self.takes = bytearray()
+        """1 for each job that takes the result of another one."""
+        self.gathered: dict[int, range] = {}
+        """By job that gathers the jobs of a map over known items: these jobs."""
         self._sources = array("i")
         self._targets = array("i")
         self._later: list[tuple[str, int]] = []  # edges from jobs that are given by name
@@ -78,13 +100,15 @@ class Blueprint:
             )
             raise BadPlan(msg)
         index = len(self.functions)
-        before = self._upstream(args, kwargs, after)
+        jobs = _jobs_in(args, kwargs)
+        before = self._upstream(jobs, after)
         if named:
             self._name(index, function, name)
         else:
             self._ordinals.append(0)
         self.functions.append(function)
         self.args.append(args)
+        self.takes.append(1 if jobs else 0)
         if kwargs:
             self.kwargs[index] = kwargs
         if options is not DEFAULT:
@@ -105,25 +129,19 @@ class Blueprint:
 
     def span(self, first: int, count: int, gather: int) -> None:
         """Name the jobs of a map over known items after the job that gathers them."""
+        self.gathered[gather] = range(first, first + count)
         if count:
             self._spans.append(first)
             self._span_of[first] = (gather, count)
 
-    def _upstream(self, args: Any, kwargs: Any, after: Any) -> Iterable[int | str]:
-        jobs: list[Any] = []
-        for each in args:
-            if isinstance(each, Job):
-                jobs.append(each)
-            else:
-                find(Job, each, jobs)
-        if kwargs:
-            find(Job, kwargs, jobs)
+    def _upstream(self, jobs: list[Job], after: Any) -> Iterable[int | str]:
+        waits: list[Any] = jobs
         if isinstance(after, (Job, str)):
-            jobs.append(after)
+            waits = [*jobs, after]
         elif after:
-            jobs.extend(after)
+            waits = [*jobs, *after]
         found: dict[int | str, None] = {}
-        for job in jobs:
+        for job in waits:
             if isinstance(job, str):
                 found[job] = None
             elif not isinstance(job, Job):
@@ -258,7 +276,14 @@ class Blueprint:
         functions = {id(each): each for each in self.functions if each is not None}
         return {number: self._code(each) for number, each in functions.items()}
 
+    @staticmethod
+    def base_name(function: Any) -> str:
+        """Return the name that jobs of a function have unless they are given one."""
+        return _base_name(function)
+
     def _code(self, function: Callable[..., Any]) -> bytes:
+        if isinstance(function, Code):
+            return function.data
         try:
             packed = pack_value(function)
         except Exception as error:
@@ -270,6 +295,18 @@ class Blueprint:
             )
             raise BadPlan(msg) from error
         return packed.data
+
+
+def _jobs_in(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> list[Job]:
+    jobs: list[Job] = []
+    for each in args:
+        if type(each) is Job:
+            jobs.append(each)
+        else:
+            find(Job, each, jobs)
+    if kwargs:
+        find(Job, kwargs, jobs)
+    return jobs
 
 
 def _base_name(function: Any) -> str:

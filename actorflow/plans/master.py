@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from actorflow.plans.graph import Graph
 
-__all__ = ["Ending", "Master", "OnFailure", "Role", "Rules", "State"]
+__all__ = ["CRASHES_MAX", "Ending", "Master", "OnFailure", "Role", "Rules", "State"]
 
 CRASHES_MAX = 5
 """How many crashes of its worker fail a job, unless told otherwise."""
@@ -122,7 +122,8 @@ class Master:
         self._rules = dict(rules or {})
         self._default = default or Rules()
         self._roles = dict(roles or {})
-        self._places = places
+        self.places = places
+        """The weight that may be out at the same time."""
         self._budget = budget
         self._free = dict(limits or {})
         self._static = graph.count
@@ -172,6 +173,10 @@ class Master:
         """Return what is done with a job when all jobs before it are done."""
         return self._roles.get(job, Role.CALL)
 
+    def with_role(self, role: Role) -> list[int]:
+        """Return the jobs with a role that is not a call."""
+        return sorted(job for job, each in self._roles.items() if each is role)
+
     def origin(self, job: int) -> tuple[int, int] | None:
         """Return the map that has added a job, and the place of the job in it; else `None`."""
         if job < self._static:
@@ -202,7 +207,7 @@ class Master:
         queue = self._queue
         while (job := queue.pop0()) is not None:
             rules = self.rules(job)
-            if self._weight + rules.weight > self._places and self._out:
+            if self._weight + rules.weight > self.places and self._out:
                 queue.restore(job)
                 return None
             short = self._short_of(rules)

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 from actorflow.plans.blueprint import Blueprint
 from actorflow.plans.errors import BadPlan
 from actorflow.plans.job import DEFAULT, Job, JobOptions, OptionsGiven, options_of
-from actorflow.plans.master import Role
+from actorflow.plans.master import CRASHES_MAX, Role
+from actorflow.plans.run.options import BUDGET, RunOptions, cores
+from actorflow.plans.run.run import PlanRun
 from actorflow.plans.sources import add_graph, add_mapping, add_module
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
+
+    from actorflow.plans.run.result import PlanResult
 
 __all__ = ["Plan"]
 
@@ -201,6 +205,64 @@ class Plan:
         plan = cls()
         add_module(plan.blueprint, module)
         return plan
+
+    # Running.
+
+    def run(
+        self,
+        workers: int | None = None,
+        *,
+        renew_after: int | None = None,
+        renew_after_seconds: float | None = None,
+        max_rss: int | None = None,
+        setup: Callable[[], object] | None = None,
+        launcher: Any = "forkserver",
+        on_failure: str = "stop",
+        retries: int = 0,
+        crashes_max: int = CRASHES_MAX,
+        resources: Mapping[str, int] | None = None,
+        budget: int = BUDGET,
+        quiet: bool = False,
+    ) -> PlanResult:
+        """Run the plan on worker processes; return when all is done.
+
+        Args:
+            workers: how many processes at the same time, at most; one for each core by default.
+            renew_after: jobs after which a process is replaced by a new one.
+            renew_after_seconds: seconds after which a process is replaced.
+            max_rss: bytes of memory from which on a process is replaced.
+            setup: called once in each process, before its first job.
+            launcher: what starts processes: `"forkserver"`, `"spawn"`, or a `Launcher`.
+            on_failure: what a job that has failed for good means for the others: `"stop"` begins
+                nothing more, `"continue"` skips what needs its result.
+            retries: how often a job is tried again that has no number of its own.
+            crashes_max: how many crashes of its worker fail a job.
+            resources: how much there is of each resource that jobs use.
+            budget: bytes of arguments that wait for workers at the same time, at most.
+            quiet: do not pass on what jobs print; it is in their records.
+
+        Raises:
+            BadPlan: the plan cannot be run; nothing was started.
+            PlanFailed: a job has failed, and `on_failure` is `"stop"`; or no process could be
+                started. Its `result` has what was done.
+            KeyboardInterrupt: Ctrl-C. Jobs that run are killed, and a report is printed.
+
+        """
+        options = RunOptions(
+            workers=cores() if workers is None else workers,
+            renew_after=renew_after,
+            renew_after_seconds=renew_after_seconds,
+            max_rss=max_rss,
+            setup=setup,
+            launcher=launcher,
+            on_failure=on_failure,
+            retries=retries,
+            crashes_max=crashes_max,
+            resources=resources or {},
+            budget=budget,
+            quiet=quiet,
+        )
+        return PlanRun(self.blueprint, options).run()
 
     # Looking.
 

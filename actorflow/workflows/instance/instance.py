@@ -17,6 +17,7 @@ import msgspec
 
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.buffer import Buffer
+from actorflow.workflows.instance.growth import Changes
 from actorflow.workflows.instance.state import (
     BROKEN_MODES,
     COMPLETIONS,
@@ -52,7 +53,9 @@ class Instance:
     def __init__(self, state: InstanceState) -> None:
         self.state = state
         self._sent: list[m.Outgoing] = []
-        self._works = Works(state)
+        self.changes = Changes(state)
+        """What it has got since it was stored. Whoever changes the past needs another instance."""
+        self._works = Works(state, self.changes)
         self._buffer = Buffer(state, self._works, self._sent)
         self._waits = Waits(state, self._works, self._buffer, self._sent)
         self._records = {(each.branch_key, each.position): each.value for each in state.records}
@@ -188,6 +191,7 @@ class Instance:
             self.state.dropped += 1
             return
         status.started = attempt
+        self._works.changed(status)
         self._buffer.push_of(status, started.at, BranchType.START)
         self._buffer.set_timeout(status, started.at)
 
@@ -303,6 +307,7 @@ class Instance:
                 state.properties.append(PropertiesAt(key, values))
             case m.SetOutput(branch_key=key, output=output):
                 state.branches[key].output = output
+                self.changes.output(key)
             case m.RecordValue(branch_key=key, position=position, value=value):
                 state.records.append(Record(key, position, value))
                 self._records[key, position] = value

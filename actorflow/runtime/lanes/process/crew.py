@@ -173,19 +173,26 @@ class Crew:
             if not self._started:
                 retry_later(self._start)
 
-    def cancel(self, id: Hashable, error: BaseException | None = None) -> None:  # noqa: A002
+    def cancel(
+        self,
+        id: Hashable,  # noqa: A002 - the word of the contract
+        error: BaseException | None = None,
+        *,
+        running: bool = True,
+    ) -> None:
         """End a call as cancelled: kill its process if it runs. Does nothing when it has ended.
 
-        It is reported through `ended`, with that error if one is given. Thread-safe.
+        It is reported through `ended`, with that error if one is given. With `running=False`, a
+        call that runs is left to its end. Thread-safe.
         """
         if error is None:
             error = ProcessCancelled(f"call {brief(id)} was cancelled")
-        self._loop.put(partial(self._cancel, id, error))
+        self._loop.put(partial(self._cancel, id, error, running=running))
 
-    def _cancel(self, id: Hashable, error: BaseException) -> None:  # noqa: A002
+    def _cancel(self, id: Hashable, error: BaseException, *, running: bool) -> None:  # noqa: A002
         job = self._loop.jobs.get(id)
         if job is not None:
-            self._loop.roster.cancel(job, CallOutcome.CANCELLED, error)
+            self._loop.roster.cancel(job, CallOutcome.CANCELLED, error, running=running)
 
     def close(self, *, drain: bool = False, timeout: float | None = None) -> None:
         """End all processes and wait for them; calls that have not ended are cancelled.

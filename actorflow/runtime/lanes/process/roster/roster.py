@@ -138,19 +138,24 @@ class Roster:
         del self.members[worker]
         self._launch_failed(how, now)
 
-    def cancel(self, job: Job, outcome: CallOutcome, error: BaseException) -> None:
-        """End a call: kill its process if it is the one in hand."""
+    def cancel(
+        self, job: Job, outcome: CallOutcome, error: BaseException, *, running: bool = True
+    ) -> None:
+        """End a call. If it is the one in hand, kill its process, or leave it to its end."""
         if job.over:
             return
-        job.verdict = outcome, error
         for member in self.members.values():
             if job in member.held:
+                if member.held[0] is job and not running:
+                    return
+                job.verdict = outcome, error
                 if member.held[0] is job:
                     self._kill(member)
                 elif not job.skipped:
                     job.skipped = True
                     self._actions.append(Skip(member.worker, [job.sequence]))
                 return
+        job.verdict = outcome, error
         self._end(job, outcome, error, None)
         self._cancelled += 1
         if self._cancelled > len(self.waiting) // 2:
