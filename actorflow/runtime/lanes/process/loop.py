@@ -157,7 +157,7 @@ class Loop:
             self._timer = None
         if when != math.inf and (self._timer is None or self._timer.callback is None):
             self._timer = self._clock.call_at(when, self.wake)
-        return None
+        return 0 if self._clock.now() >= when else None  # it may have moved meanwhile
 
     def _woken(self, _mask: int) -> None:
         with suppress(BlockingIOError):

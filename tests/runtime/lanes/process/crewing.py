@@ -272,3 +272,12 @@ def prepare_badly() -> None:
 
 def prepare_by_dying() -> None:
     os._exit(7)
+
+
+def fork_and_die(path: str) -> None:
+    """Leave a child behind that has inherited everything, and crash."""
+    child = os.fork()
+    if child:
+        note(path, child)
+        os._exit(3)
+    threading.Event().wait()
