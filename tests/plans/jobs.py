@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,11 @@ def die_first(directory: str, times: int) -> int:
 
 def pid(*_: Any) -> int:
     return os.getpid()
+
+
+def allocate(size: int) -> int:
+    return len(bytearray(size))
+
+
+def wait_for_ever() -> None:
+    threading.Event().wait()
