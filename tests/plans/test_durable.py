@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from actorflow.plans.service.definition import pack_plan, unpack_plan
 from actorflow.plans.service.kind import PlanKind, start_body
 from actorflow.plans.service.tasker import do_job
 from actorflow.runtime.errors import BadOption
+from actorflow.testing.kinds import check_kind
 from tests.plans.jobs import (
     add,
     allocate,
@@ -157,6 +159,24 @@ def test_each_run_adds_only_what_is_new_to_the_state() -> None:
     task = next(iter(driver.out))
     driver.run([driver.end(task, "ok", perform_of(driver.out[task]))])
     assert len(driver.stored) - whole < 100
+
+
+def test_it_is_a_kind_that_an_engine_can_rely_on() -> None:
+    plan = Plan()
+    first = plan.job(upto, 2)
+    plan.job(sum, plan.map(double, first), retries=1)
+    plan.job(one, after=first)
+    body = start_body(pack_plan(plan.blueprint), OPTIONS)
+    wire = [pickle.dumps(1), pickle.dumps(2)]
+    good = {"wire": pickle.dumps(3), "started": 1.0, "ended": 2.0, "pid": 7}
+    bad = {"error": "E: x", "traceback": "t", "started": 1.0, "ended": 2.0, "pid": 7}
+    check_kind(
+        PlanKind,
+        messages=st.sampled_from([body, "nonsense"]),
+        results=st.sampled_from([good, bad, {**good, "wire": wire}]),
+        refuses=(BadPlan, TypeError, IndexError),
+        max_examples=60,
+    )
 
 
 def test_a_message_that_is_no_plan_is_refused() -> None:

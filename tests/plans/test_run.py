@@ -416,6 +416,12 @@ def test_names_that_are_not_there() -> None:
         result["two"]
     assert "one" in result
     assert "two" not in result
+    other = Plan().job(one)
+    assert other not in result
+    with pytest.raises(UnknownJob, match="is not of the plan that was run"):
+        result[other]
+    with pytest.raises(UnknownJob, match="is not of the plan that was run"):
+        result[plan.job(one)]
 
 
 @settings(max_examples=8)

@@ -114,13 +114,20 @@ class PlanRun:
             name="plan",
         )
         try:
-            with spawn(self._round, behaviour=Queue) as master:
-                self._push = master.push
-                master.push(_BEGIN)
-                self._wait(master.push)
-        finally:
-            crew.close()
-        return self._finish()
+            try:
+                with spawn(self._round, behaviour=Queue) as master:
+                    self._push = master.push
+                    master.push(_BEGIN)
+                    self._wait(master.push)
+            finally:
+                self._over.set()
+                crew.close()
+            return self._finish()
+        except PlanFailed:
+            raise  # its result needs the files
+        except BaseException:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
 
     def _wait(self, push: Callable[[Any], object]) -> None:
         try:
@@ -152,7 +159,13 @@ class PlanRun:
             seconds=self.books.now(),
             workers=self._options.workers,
             directory=self._directory,
+            plan=self.desk.blueprint,
         )
+
+    def _on_ended(self, ended: Ended) -> None:
+        """Pass on that a call has ended. In the crew's thread."""
+        if not self._over.is_set():  # or the master has stopped before, and nobody waits for it
+            self._push(ended)
 
     # In the master's thread.
 
@@ -225,7 +238,7 @@ class PlanRun:
             )
         self.books.handed_out(calls)
         if calls:
-            crew.submit(calls, self._push)
+            crew.submit(calls, self._on_ended)
 
     def _ahead(self) -> int:
         """Return how many jobs each worker may hold: more, the shorter they are."""
