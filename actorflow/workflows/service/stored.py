@@ -20,12 +20,21 @@ from actorflow.workflows.instance.state import InstanceState, WorkStatus
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SMALL", "StoredInstance", "WorkflowState", "read"]
+__all__ = ["SMALL", "CodeVersion", "StoredInstance", "WorkflowState", "read"]
 
 SMALL = 4_096
 """Bytes up to which an execution is always written as a whole."""
 
 _LENGTH = 4  # bytes of the length of an entry
+
+
+class CodeVersion(Struct, frozen=True):
+    """Which code ran an instance from some moment on."""
+
+    version: str
+    at: float
+    index: int
+    """How many executions there were before."""
 
 
 class StoredInstance(Struct, omit_defaults=True):
@@ -35,6 +44,8 @@ class StoredInstance(Struct, omit_defaults=True):
     tags: dict[str, Any] = {}
     inbox: bool = False
     """Whether it was started with a behaviour of its own in front of its events."""
+    versions: list[CodeVersion] = []
+    """Of the code that has run it, oldest first."""
 
 
 class _Added(Struct, array_like=True):
