@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from actorflow.plans.report.report import Report
+    from actorflow.plans.run.foresight import Verdict
     from actorflow.plans.run.result import PlanResult
 
 __all__ = ["Plan"]
@@ -337,15 +338,23 @@ class Plan:
 
         """
         name = job.name if isinstance(job, Job) else job
-        if cache is None:
-            reasons = {each.name: each.reason for each in self.report().records}
-        else:
-            with FolderCache(cache) as folder:
-                reasons = {each.name: each.reason for each in foresee(self.blueprint, folder)}
+        found = self.report().records if cache is None else self.preview(cache)
+        reasons = {each.name: each.reason for each in found}
         if name not in reasons:
             msg = f"there is no job {name!r}{near(name, reasons)}"
             raise UnknownJob(msg)
         return reasons[name] or "it was run without a cache"
+
+    def preview(self, cache: str | os.PathLike[str], *, force: bool = False) -> list[Verdict]:
+        """Return what a run with this cache would do with each job, and why. Runs nothing.
+
+        Raises:
+            BadPlan: the plan cannot be run.
+            BadCache: the folder cannot be used as a cache.
+
+        """
+        with FolderCache(cache, force=force) as folder:
+            return foresee(self.blueprint, folder)
 
     def report(self) -> Report:
         """Return what the last run has cost: times, workers, the critical path; print it.

@@ -158,6 +158,14 @@ def test_why_of_a_job_behind_another_whose_result_it_does_not_take(tmp_path: Pat
     assert plan(2).why("after", cache=tmp_path / "cache") == "up to date"
 
 
+def test_a_preview_says_what_a_run_would_do(tmp_path: Path) -> None:
+    chain().run(workers=1, cache=tmp_path / "cache")
+    found = [(each.name, each.runs) for each in chain(by=2).preview(tmp_path / "cache")]
+    assert found == [("first", False), ("second", False), ("third", True), ("last", True)]
+    forced = chain().preview(tmp_path / "cache", force=True)
+    assert [each.reason for each in forced] == ["forced"] * 4
+
+
 def test_why_names_what_is_missing(tmp_path: Path) -> None:
     plan = chain()
     with pytest.raises(BadOption, match=r"the plan has not been run: plan\.run\(\) first"):
