@@ -18,7 +18,7 @@ from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import LaunchFailed, NotSendable
 from actorflow.runtime.lanes.process import wire
 from actorflow.runtime.lanes.process.call import CallOutcome, Ended, Output, RemoteTraceback
-from actorflow.runtime.lanes.process.launcher import ended as how_it_ended
+from actorflow.runtime.lanes.process.launcher import how_it_ended
 from actorflow.runtime.lanes.process.memory import Page
 from actorflow.runtime.lanes.process.packing import unpack
 from actorflow.runtime.lanes.process.roster.actions import (

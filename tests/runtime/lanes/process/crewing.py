@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.lanes.process.call import Call, Ended
-from actorflow.runtime.lanes.process.child.loop import heartbeat
+from actorflow.runtime.lanes.process.child.heartbeat import heartbeat
 from actorflow.runtime.lanes.process.packing import pack
 
 if TYPE_CHECKING:
