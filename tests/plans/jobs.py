@@ -89,3 +89,20 @@ def allocate(size: int) -> int:
 
 def wait_for_ever() -> None:
     threading.Event().wait()
+
+
+def act(log: str, name: str, crashes: int, failures: int, *inputs: int) -> int:
+    """Crash so often, then fail so often, then return 1 more than all inputs; log each step."""
+    calls = 1 + Path(log).read_text(encoding="utf-8").split().count(f"begin:{name}")
+    write(log, f"begin:{name}")
+    if calls <= crashes:
+        die()
+    if calls <= crashes + failures:
+        boom()
+    write(log, f"end:{name}")
+    return 1 + sum(inputs)
+
+
+def write(log: str, line: str) -> None:
+    with Path(log).open("ab", buffering=0) as file:
+        file.write(f"{line}\n".encode())

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 OPTIONS: dict[str, Any] = {
     "directory": "/nowhere",
-    "places": 2,
+    "workers": 2,
     "on_failure": "continue",
     "retries": 1,
     "crashes_max": 2,

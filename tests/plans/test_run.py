@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 import warnings
 from pathlib import Path
@@ -23,6 +24,7 @@ from actorflow.runtime.lanes.process.call import Call, Ended
 from actorflow.runtime.lanes.process.crew import Crew
 from actorflow.runtime.lanes.process.launcher import Spawn
 from tests.plans.jobs import (
+    act,
     add,
     allocate,
     boom,
@@ -437,3 +439,48 @@ def test_random_plans_compute_what_plain_python_computes(data: st.DataObject) ->
     renew = data.draw(st.sampled_from([None, 1, 3]))
     result = plan.run(workers=2, renew_after=renew)
     assert [result[job] for job in jobs] == expected
+
+
+@settings(max_examples=10)
+@given(st.data())
+def test_random_plans_with_failures_crashes_and_renewals_run_each_job_as_often_as_they_should(
+    data: st.DataObject,
+) -> None:
+    retries, crashes_max = data.draw(st.integers(0, 2)), data.draw(st.integers(1, 3))
+    upstream: list[list[int]] = []
+    acts: list[tuple[int, int]] = []
+    for place in range(data.draw(st.integers(1, 8))):
+        before = st.lists(st.integers(0, place - 1), max_size=2, unique=True)
+        upstream.append(data.draw(before) if place else [])
+        acts.append(data.draw(st.sampled_from([(0, 0)] * 4 + [(1, 0), (0, 1), (1, 1), (2, 2)])))
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        log.touch()
+        plan = Plan()
+        jobs: list[Any] = []
+        for place, takes in enumerate(upstream):
+            inputs = [jobs[each] for each in takes]
+            jobs.append(plan.job(act, str(log), f"j{place}", *acts[place], *inputs))
+        result = plan.run(
+            workers=2,
+            retries=retries,
+            crashes_max=crashes_max,
+            on_failure="continue",
+            renew_after=data.draw(st.sampled_from([None, 1, 2])),
+        )
+        lines = log.read_text(encoding="utf-8").split()
+    values: dict[int, int] = {}
+    for place, (crashes, failures) in enumerate(acts):
+        begun = lines.count(f"begin:j{place}")
+        if not all(each in values for each in upstream[place]):
+            assert begun == 0
+            assert result.record(jobs[place]).status is JobStatus.SKIPPED
+        elif crashes < crashes_max and failures <= retries:
+            values[place] = 1 + sum(values[each] for each in upstream[place])
+            assert begun == crashes + failures + 1
+            assert result[jobs[place]] == values[place]
+            first = lines.index(f"begin:j{place}")
+            assert all(f"end:j{each}" in lines[:first] for each in upstream[place])
+        else:
+            assert begun == (crashes_max if crashes >= crashes_max else crashes + retries + 1)
+            assert result.record(jobs[place]).status is JobStatus.FAILED

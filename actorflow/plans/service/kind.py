@@ -79,6 +79,8 @@ class DurablePlan:
         """`None` before the plan is known."""
         self.began = 0.0
         """When it was started, in seconds since the epoch."""
+        self.workers = 1
+        """How many of its jobs run at the same time, at most."""
         self.errors: dict[int, tuple[str, str]] = {}
         """By job whose last attempt went wrong: the error and the traceback."""
         self.last: dict[int, dict[str, Any]] = {}
@@ -99,11 +101,12 @@ class DurablePlan:
         if entry.plan:
             options = entry.options
             self.began = entry.began
+            self.workers = options["workers"]
             self.desk = Desk(
                 unpack_plan(entry.plan),
                 options["directory"],
                 on_failure=OnFailure(options["on_failure"]),
-                places=options["places"],
+                workers=options["workers"],
                 budget=_WHOLE,
                 retries=options["retries"],
                 crashes_max=options["crashes_max"],
@@ -114,7 +117,8 @@ class DurablePlan:
             raise BadPlan(msg)
         for end in entry.ends:
             self._note(end)
-            self.desk.ended(end.job, Ending(end.ending), end.wire)
+            seconds = None if end.started is None else end.at - end.started
+            self.desk.ended(end.job, Ending(end.ending), end.wire, seconds)
         refused = dict(entry.refused)
         turn = 0
         while (job := self.desk.next()) is not None:
