@@ -159,7 +159,9 @@ class JobQueue:
         priorities = self._priorities
         for job in self.list0():
             yield job, 0, priorities.get(job, 0)
-        rest = [(key, -priorities.get(job, 0), job) for job, key in enumerate(self._keys) if key > 0]
+        rest = [
+            (key, -priorities.get(job, 0), job) for job, key in enumerate(self._keys) if key > 0
+        ]
         for key, priority, job in sorted(rest):
             yield job, key, -priority
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from actorflow.cluster.membership import Membership
-
 from actorflow.cluster.postgres.connections import Address, Readers, explain
 from actorflow.cluster.postgres.filling import fill, stream
 from actorflow.cluster.postgres.listening import Listener
@@ -84,9 +83,7 @@ class PostgresStore:
 
     left_open = False
 
-    def __init__(
-        self, url: str, *, partitions: int = PARTITIONS, name: str | None = None
-    ) -> None:
+    def __init__(self, url: str, *, partitions: int = PARTITIONS, name: str | None = None) -> None:
         self.address = Address(url)
         with self.address.connect() as connection:
             try:
@@ -105,7 +102,9 @@ class PostgresStore:
         self._listening = threading.Lock()
         # A worker that is started again must not be taken for the one that died.
         self.name = f"{name or socket.gethostname()}-{self._token[:6]}"
-        self._membership = Membership(self.name, self, RingOptions(lease=self.address.lease, cycle=None))
+        self._membership = Membership(
+            self.name, self, RingOptions(lease=self.address.lease, cycle=None)
+        )
         self._joined = False
 
     # Writing: one thread.
@@ -118,8 +117,13 @@ class PostgresStore:
             self._writer.commit(changes)
         for change in changes:
             if change.refusal is not None and change.refusal.reason == "fenced":
-                partition = partition_of(change.execution, self.traits.partitions)
-                self._membership.fenced(partition)
+                self._see_fence(change)
+
+    def _see_fence(self, change: Change) -> None:
+        """Give up a partition that we believed to own in this epoch."""
+        partition = partition_of(change.execution, self.traits.partitions)
+        if self.owned().get(partition) == change.epoch:
+            self._membership.fenced(partition)
 
     def _notices(self, plan: Plan) -> Iterable[str]:
         return notices_of(plan, self._token, self.traits.partitions, self.owned())
@@ -245,7 +249,9 @@ class PostgresStore:
         limit: int = 100,
     ) -> Page[ExecutionRow]:
         """Return executions in the order of their ids. O(limit log n) with one filter."""
-        return self._reading.listing(kind, status, parent, tags, after, limit)
+        return self._reading.listing(
+            kind=kind, status=status, parent=parent, tags=tags, after=after, limit=limit
+        )
 
     def tags(self, execution: str) -> dict[str, str]:
         """Return the tags of an execution. O(log n)."""

@@ -1,4 +1,4 @@
-"""Engines for tests of workflows: on both stores, in virtual time."""
+"""Engines for tests of workflows: on each store, in virtual time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from actorflow.application import Engine
 from actorflow.testing import VirtualClock
+from tests.servers import store_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,9 +20,9 @@ def clock() -> VirtualClock:
     return VirtualClock(1_000.0)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[Engine]:
-    where = ":memory:" if request.param == "memory" else tmp_path / "store.db"
+    where = store_for(request, tmp_path / "store.db")
     with Engine(where, clock=clock, durability="off", retention=None) as made:
         yield made
 
