@@ -76,6 +76,10 @@ if TYPE_CHECKING:
     from actorflow.engine.tasks.tasker import HOLD
     from actorflow.flows.service.taskers import FlowTask
     from actorflow.lab.recording import record
+    from actorflow.plans.errors import BadPlan, JobFailed, JobSkipped, PlanFailed
+    from actorflow.plans.plan import Plan
+    from actorflow.plans.run.result import PlanResult
+    from actorflow.plans.sources import job
     from actorflow.runtime.prometheus import Collector
     from actorflow.workflows.running import current_task
     from actorflow.workflows.service.handle import WorkflowHandle
@@ -99,6 +103,7 @@ __all__ = [
     "BadFlags",
     "BadJob",
     "BadOption",
+    "BadPlan",
     "Breaker",
     "Child",
     "ChildInfo",
@@ -124,12 +129,17 @@ __all__ = [
     "GaveUp",
     "Ignored",
     "Isolate",
+    "JobFailed",
+    "JobSkipped",
     "Killed",
     "LoopBlocked",
     "Malformed",
     "Normal",
     "NotParked",
     "PairState",
+    "Plan",
+    "PlanFailed",
+    "PlanResult",
     "PushTimeout",
     "Rejected",
     "Replaced",
@@ -161,6 +171,7 @@ __all__ = [
     "batched",
     "current_batch",
     "current_task",
+    "job",
     "record",
     "run",
     "spawn",
@@ -170,15 +181,22 @@ __all__ = [
 
 
 _LATER = {
+    "BadPlan": "actorflow.plans.errors",
     "Collector": "actorflow.runtime.prometheus",
     "Engine": "actorflow.application",
     "Event": "actorflow.workflows.wait",
     "FlowTask": "actorflow.flows.service.taskers",
     "HOLD": "actorflow.engine.tasks.tasker",
+    "JobFailed": "actorflow.plans.errors",
+    "JobSkipped": "actorflow.plans.errors",
+    "Plan": "actorflow.plans.plan",
+    "PlanFailed": "actorflow.plans.errors",
+    "PlanResult": "actorflow.plans.run.result",
     "Wait": "actorflow.workflows.wait",
     "Workflow": "actorflow.workflows.workflow",
     "WorkflowHandle": "actorflow.workflows.service.handle",
     "current_task": "actorflow.workflows.running",
+    "job": "actorflow.plans.sources",
     "record": "actorflow.lab.recording",
     "task": "actorflow.workflows.task",
 }

@@ -14,6 +14,8 @@ from actorflow.engine.engine import RETENTION
 from actorflow.engine.engine import Engine as BareEngine
 from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.service.front import DOMAIN, UNIT, Flows
+from actorflow.plans.plan import Plan
+from actorflow.plans.service.front import Plans
 from actorflow.runtime.errors import BadOption
 from actorflow.workflows.service.front import Workflows
 from behaviours.arguments import count, flag
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Store
     from actorflow.flows.execution.node import Payload
     from actorflow.flows.language.tree import Tree
+    from actorflow.plans.service.front import PlanHandle
     from actorflow.workflows.service.handle import WorkflowHandle
     from actorflow.workflows.workflow import Workflow
 
@@ -94,6 +97,8 @@ class Engine(BareEngine):
         """The verbs of flows."""
         self.workflows = Workflows(self)
         """The verbs of workflows."""
+        self.plans = Plans(self)
+        """The verbs of durable plans."""
         if control is not False:
             try:
                 self._controls = _open_controls(self, control, token)
@@ -110,6 +115,7 @@ class Engine(BareEngine):
             self._controls.pop().close()
         super().close(timeout)
         self.workflows.close()
+        self.plans.close()
 
     @overload
     def start(
@@ -119,6 +125,8 @@ class Engine(BareEngine):
         id: str | None = None,
         inbox: Any = None,
     ) -> WorkflowHandle[R]: ...
+    @overload
+    def start(self, kind: Plan, *, id: str | None = None) -> PlanHandle: ...
     @overload
     def start(self, kind: str, body: Any = None, *, id: str | None = None) -> Execution: ...
     def start(
@@ -129,15 +137,18 @@ class Engine(BareEngine):
         id: str | None = None,  # noqa: A002 - what it is
         inbox: Any = None,
     ) -> Any:
-        """Start a workflow, or an execution of any kind by its name.
+        """Start a workflow, a plan, or an execution of any kind by its name.
 
-        With an `id`, only the first call starts it. See `Workflows.start` and `Engine.start` of the
-        module `actorflow.engine.engine`.
+        With an `id`, only the first call starts it. See `Workflows.start`, `Plans.start` and
+        `Engine.start` of the module `actorflow.engine.engine`.
         """
         if isinstance(kind, str):
             _refuse_inbox(inbox)
             return super().start(kind, body, id=id)
         _refuse_body(body)
+        if isinstance(kind, Plan):
+            _refuse_inbox(inbox)
+            return self.plans.start(kind, id=id)
         return self.workflows.start(kind, id=id, inbox=inbox)
 
     @overload
@@ -148,6 +159,8 @@ class Engine(BareEngine):
         id: str | None = None,
         inbox: Any = None,
     ) -> WorkflowHandle[R]: ...
+    @overload
+    async def astart(self, kind: Plan, *, id: str | None = None) -> PlanHandle: ...
     @overload
     async def astart(
         self,
@@ -169,6 +182,9 @@ class Engine(BareEngine):
             _refuse_inbox(inbox)
             return await super().astart(kind, body, id=id)
         _refuse_body(body)
+        if isinstance(kind, Plan):
+            _refuse_inbox(inbox)
+            return await self.plans.astart(kind, id=id)
         return await self.workflows.astart(kind, id=id, inbox=inbox)
 
     def launch(
@@ -216,7 +232,7 @@ def _refuse_inbox(inbox: Any) -> None:
 
 def _refuse_body(body: Any) -> None:
     if body is not None:
-        msg = f"a workflow takes no message to start with: give {body!r:.80} to its __init__"
+        msg = f"a workflow or plan takes no message to start with: give {body!r:.80} to its __init__"
         raise BadOption(msg)
 
 

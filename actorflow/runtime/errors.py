@@ -39,6 +39,7 @@ __all__ = [
     "LoopBlocked",
     "Malformed",
     "NotParked",
+    "NotSendable",
     "ProcessCancelled",
     "ProcessCrashed",
     "ProcessTimeout",
@@ -127,7 +128,12 @@ class ProcessCrashed(ActorflowError):
     """The process ended during a call: killed, out of memory, a fault in C, `os._exit`.
 
     Only the call that it was running gets this; those that it held in reserve run elsewhere.
+    `exitcode` is as in multiprocessing: negative for a signal, `None` if nobody knows.
     """
+
+    def __init__(self, text: str, exitcode: int | None = None) -> None:
+        super().__init__(text)
+        self.exitcode = exitcode
 
 
 class ProcessTimeout(ActorflowError, TimeoutError):
@@ -140,6 +146,10 @@ class ProcessCancelled(ActorflowError):
 
 class LaunchFailed(ProcessCrashed):
     """No process could be started, so a call was never made; the message says why."""
+
+
+class NotSendable(ActorflowError, TypeError):
+    """What a function returned or raised in another process cannot be sent back from there."""
 
 
 class RequestRefused(ActorflowError):

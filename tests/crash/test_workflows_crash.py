@@ -18,7 +18,10 @@ from tests.crash.workflow_runner import COUNT, STEPS
 
 ROOT = Path(__file__).parent.parent.parent
 RUNNER = Path(__file__).parent / "workflow_runner.py"
-POINTS = ("run.after", "commit.before", "commit.after", "dispatch.before", "dispatch.inside")
+POINTS = (
+    "run.after", "commit.before", "commit.parts", "commit.after", "dispatch.before",
+    "dispatch.inside",
+)  # fmt: skip
 
 
 def begin(folder: Path, failpoint: str = "") -> subprocess.Popen[str]:

@@ -20,16 +20,26 @@ def clock() -> VirtualClock:
     return VirtualClock(1_000.0)
 
 
+@pytest.fixture
+def opens() -> type[Engine]:
+    """Return which engine is tested: the bare one here, that of users in other folders."""
+    return Engine
+
+
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.soak)])
-def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[Engine]:
+def engine(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock, opens: type[Engine]
+) -> Iterator[Engine]:
     """Yield an engine on each store in turn."""
     where = store_for(request, tmp_path / "store.db")
-    with Engine(where, clock=clock, durability="off", retention=None) as made:
+    with opens(where, clock=clock, durability="off", retention=None) as made:
         yield made
 
 
 @pytest.fixture
-def reopen(tmp_path: Path, clock: VirtualClock) -> Iterator[Callable[..., Engine]]:
+def reopen(
+    tmp_path: Path, clock: VirtualClock, opens: type[Engine]
+) -> Iterator[Callable[..., Engine]]:
     """Return what opens an engine on the same file again, closing the one before."""
     made: list[Engine] = []
 
@@ -37,7 +47,7 @@ def reopen(tmp_path: Path, clock: VirtualClock) -> Iterator[Callable[..., Engine
         if made:
             made[-1].close()
         made.append(
-            Engine(
+            opens(
                 tmp_path / "again.db",
                 **{"clock": clock, "durability": "off", "retention": None, **options},
             )

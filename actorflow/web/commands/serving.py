@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from actorflow.runtime.errors import ActorflowError
 from actorflow.web.commands.printing import note, say
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from actorflow.web.commands.setups import App, load_setup, set_up
 
 __all__ = ["COMMANDS"]
 
 _INTERRUPTED = 130  # what shells expect of a program that a second Ctrl-C has ended
 
 
-class _BadSetup(ActorflowError):
-    """What `--app` names cannot be used."""
-
-
 def serve(
     store: Annotated[str, typer.Argument(metavar="STORE", help="A file or URL; made if need be.")],
     *,
-    app: Annotated[
-        str,
-        typer.Option(
-            metavar="MODULE:SETUP",
-            help="setup(engine) registers taskers, workers and kinds, before anything runs.",
-        ),
-    ],
+    app: App,
     tcp: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Listen there, too; needs --token-env."),
@@ -54,14 +40,14 @@ def serve(
     arguments; 130 if a second signal ended it while it was still closing.
     """
     control, token = _control(tcp, token_env)
-    setup = _setup(app)
+    setup = load_setup(app)
     from actorflow.application import Engine  # noqa: PLC0415 - after the arguments were checked
 
     asked = _Signals()
     with asked:
         engine = Engine(store, control=control, token=token)
         try:
-            _call(app, setup, engine)
+            set_up(app, setup, engine)
             engine.resume()
             say(f"serving {store}, process {os.getpid()}; stop with SIGINT or SIGTERM")
             sys.stdout.flush()
@@ -85,34 +71,6 @@ def _control(tcp: str | None, token_env: str | None) -> tuple[Any, str | None]:
         msg = f"--token-env {token_env}: that variable is not set, or empty"
         raise typer.BadParameter(msg)
     return [True, f"tcp://{tcp}"], token
-
-
-def _setup(app: str) -> Callable[[Any], Any]:
-    module, _, name = app.partition(":")
-    if not module or not name:
-        msg = f"--app {app!r}: write MODULE:SETUP, such as orders.engine:setup"
-        raise typer.BadParameter(msg)
-    sys.path.insert(0, "")  # modules of the working directory, as python -m does
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        msg = f"--app {app!r} cannot be loaded: {error}"
-        raise _BadSetup(msg) from error
-    if not callable(found):
-        msg = f"--app {app!r} is {found!r:.80}, which cannot be called as setup(engine)"
-        raise _BadSetup(msg)
-    setup: Callable[[Any], Any] = found
-    return setup
-
-
-def _call(app: str, setup: Callable[[Any], Any], engine: Any) -> None:
-    try:
-        setup(engine)
-    except ActorflowError:
-        raise
-    except Exception as error:
-        msg = f"--app {app!r} raised {type(error).__name__}: {error}"
-        raise _BadSetup(msg) from error
 
 
 class _Signals:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from actorflow.workflows.instance import messages as m
 
-__all__ = ["DISPATCHED", "kind_name", "timer_id", "work_id", "work_of"]
+__all__ = ["DISPATCHED", "attempt_of", "kind_name", "timer_id", "work_id", "work_of"]
 
 DISPATCHED = "dispatched"
 """The kind of executions that a dispatched task is done by: it outlives who dispatched it."""
@@ -34,6 +34,15 @@ def work_of(execution: str, id_: str) -> str:
     '0/2.0'
     """
     return id_.removeprefix(f"{execution}/").partition("#")[0]
+
+
+def attempt_of(execution: str, id_: str) -> int:
+    """Return which attempt at a work an id stands for.
+
+    >>> attempt_of("o#1", "o#1/0/2.0#2"), attempt_of("o-1", "o-1/0/2.0")
+    (2, 1)
+    """
+    return int(id_.removeprefix(f"{execution}/").partition("#")[2] or 1)
 
 
 def timer_id(timer: m.SetTimer | m.ClearTimer) -> str:
