@@ -13,6 +13,7 @@ from actorflow.cluster.membership import Membership
 from actorflow.cluster.postgres.connections import Address, Readers, explain
 from actorflow.cluster.postgres.filling import fill, stream
 from actorflow.cluster.postgres.listening import Listener
+from actorflow.cluster.postgres.looking import read_status
 from actorflow.cluster.postgres.notices import hint_notice, notices_of
 from actorflow.cluster.postgres.reading import Reading
 from actorflow.cluster.postgres.register import PostgresRegister
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from actorflow.cluster.postgres.notices import Notice
     from actorflow.cluster.postgres.planning import Plan
     from actorflow.cluster.ring import View
+    from actorflow.cluster.status import ClusterStatus
     from actorflow.engine.stores.protocol import (
         Change,
         Counts,
@@ -185,6 +187,16 @@ class PostgresStore:
     def drained(self, partition: int) -> None:
         """Note that nothing of a partition runs here any more, so that others may have it."""
         self._membership.drained(partition)
+
+    def status(self) -> ClusterStatus:
+        """Return the members, their leases and partitions, and what waits."""
+        self._readers.require_open()
+        schema, partitions = self.address.schema, self.traits.partitions
+        with self.address.connect(autocommit=True) as connection:
+            try:
+                return read_status(connection, schema, partitions)
+            except psycopg.Error as error:
+                raise explain(error, self.address) from error
 
     def check_in(self, request: CheckIn) -> View:
         """Pass a request to the register. For the membership."""
@@ -362,6 +374,6 @@ class PostgresStore:
             log.warning("leases run until they end", member=self.name, error=str(error))
 
 
-def from_url(url: str, **_options: Any) -> PostgresStore:
-    """Open the store that a URL names."""
-    return PostgresStore(url)
+def from_url(url: str, *, name: str | None = None, **_options: Any) -> PostgresStore:
+    """Open the store that a URL names; `name` is that of the worker."""
+    return PostgresStore(url, name=name)
