@@ -67,9 +67,10 @@ def open_store(
         _refuse_strangers(where, "what the engine was given")
         return where
     scheme = scheme_of(where)
-    options = {"durability": durability, "check": check, "read_only": read_only}
+    options: dict[str, Any] = {"durability": durability, "check": check, "read_only": read_only}
     if scheme is not None:
-        return _open_url(scheme, str(where), {**options, "name": name})
+        named = {} if name is None else {"name": name}
+        return _open_url(scheme, str(where), {**options, **named})
     if where == ":memory:":
         from actorflow.engine.stores.memory import MemoryStore  # noqa: PLC0415 - only where used
 
