@@ -46,9 +46,13 @@ _CONTROLS: dict[str, Callable[[float], m.Received]] = {
 _ON_WORKS = ("retry", "cancel", "rewind")
 
 
-def start_body(properties: dict[str, Any], *, inbox: bool = False) -> dict[str, Any]:
+def start_body(
+    properties: dict[str, Any], *, inbox: bool = False, tags: dict[str, str] | None = None
+) -> dict[str, Any]:
     """Return the first message to an execution."""
     start: dict[str, Any] = {"properties": properties}
+    if tags:
+        start["tags"] = tags
     if inbox:
         start["inbox"] = True
     return {"start": start}
@@ -56,8 +60,8 @@ def start_body(properties: dict[str, Any], *, inbox: bool = False) -> dict[str, 
 
 def fork_body(of: str, work: str, state: InstanceState, tags: dict[str, Any]) -> dict[str, Any]:
     """Return the first message to an execution that goes on from the past of another."""
-    fork = {"of": of, "work": work, "state": encode(state), "tags": tags}
-    return {"start": {"properties": {}, "fork": fork}}
+    fork = {"of": of, "work": work, "state": encode(state)}
+    return {"start": {"properties": {}, "tags": tags, "fork": fork}}
 
 
 def event_body(name: str, data: Any, asked: str | None = None) -> dict[str, Any]:
@@ -97,6 +101,7 @@ class Start:
     at: float
     properties: dict[str, Any]
     inbox: bool = False
+    tags: dict[str, Any] = field(default_factory=dict)
     fork: dict[str, Any] | None = None
     """Of which instance it is a fork (`of`), before which `work`, and its `state`."""
 
@@ -203,7 +208,11 @@ def _message(instance: Instance | None, message: Message, found: Incoming) -> No
         if instance is None and found.start is None:
             given = body["start"]
             found.start = Start(
-                message.at, given["properties"], bool(given.get("inbox")), given.get("fork")
+                message.at,
+                given["properties"],
+                inbox=bool(given.get("inbox")),
+                tags=given.get("tags", {}),
+                fork=given.get("fork"),
             )
     elif verb in _CONTROLS:
         found.received.append(_CONTROLS[verb](message.at))
