@@ -13,6 +13,7 @@ from actorflow.engine.envelopes import ChildEnded, Message, TaskEnded, TaskStart
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.state import WorkState, WorkType, encode
+from actorflow.workflows.interrupt import SentEvent
 from actorflow.workflows.service.names import attempt_of, work_of
 from actorflow.workflows.wait import Event
 
@@ -75,13 +76,6 @@ def event_body(name: str, data: Any, asked: str | None = None) -> dict[str, Any]
 def control_body(verb: str, work: str | None = None) -> dict[str, Any]:
     """Return the message that steers an instance."""
     return {"do": verb} if work is None else {"do": verb, "work": work}
-
-
-class SentEvent(Event, frozen=True):
-    """An event on its way to an instance, as behaviours of inboxes see it."""
-
-    at: float | None = None
-    asked: str | None = None
 
 
 def event_of(envelope: Any) -> SentEvent | None:
@@ -194,7 +188,8 @@ def _task_ended(execution: str, ended: TaskEnded) -> m.Received:
 def _event(event: Event, now: float) -> m.Event:
     if isinstance(event, SentEvent):
         asked = UNSET if event.asked is None else event.asked
-        return m.Event(now if event.at is None else event.at, event.name, event.data, asked)
+        at = now if event.at is None else event.at
+        return m.Event(at, event.name, event.data, asked, event.interrupts)
     return m.Event(now, event.name, event.data)
 
 
