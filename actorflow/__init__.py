@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.prometheus import Collector
     from actorflow.workflows.errors import Interrupted
     from actorflow.workflows.interrupt import Interrupt
+    from actorflow.workflows.remote import RemoteWorkflow
     from actorflow.workflows.running import current_task
     from actorflow.workflows.service.handle import WorkflowHandle
     from actorflow.workflows.task import task
@@ -146,6 +147,7 @@ __all__ = [
     "PlanResult",
     "PushTimeout",
     "Rejected",
+    "RemoteWorkflow",
     "Replaced",
     "RequestRefusal",
     "RequestRefused",
@@ -198,6 +200,7 @@ _LATER = {
     "Plan": "actorflow.plans.plan",
     "PlanFailed": "actorflow.plans.errors",
     "PlanResult": "actorflow.plans.run.result",
+    "RemoteWorkflow": "actorflow.workflows.remote",
     "Wait": "actorflow.workflows.wait",
     "Workflow": "actorflow.workflows.workflow",
     "WorkflowHandle": "actorflow.workflows.service.handle",

@@ -32,10 +32,15 @@ class TaskOptions:
         executor: where it runs: "thread", "process" or "loop".
         batch: a behaviour; the function is then given a list of calls' arguments, and returns a
             list of as many results.
+        lang: the language of the workers that do it, if they are not here: the function only
+            declares its arguments and result. See `actorflow agent`.
+        env: the environment of these workers.
 
     """
 
-    __slots__ = ("backoff", "batch", "concurrency", "executor", "retries", "timeout")
+    __slots__ = (
+        "backoff", "batch", "concurrency", "env", "executor", "lang", "retries", "timeout",
+    )  # fmt: skip
 
     EXECUTORS = ("thread", "process", "loop")
 
@@ -48,6 +53,8 @@ class TaskOptions:
         concurrency: int | None = None,
         executor: str | None = None,
         batch: Any = None,
+        lang: str | None = None,
+        env: str = "default",
     ) -> None:
         _at_least("retries", retries, 0)
         _at_least("backoff", backoff, 0)
@@ -57,6 +64,13 @@ class TaskOptions:
             _at_least("concurrency", concurrency, 1)
         if executor is not None and executor not in self.EXECUTORS:
             raise InvalidWork(f"executor={executor!r}: use one of {', '.join(self.EXECUTORS)}")
+        if lang is not None and (executor, batch, concurrency) != (None, None, None):
+            raise InvalidWork(
+                f"lang={lang!r}: the workers of that language decide how they do it, so leave out "
+                "executor, batch and concurrency"
+            )
+        self.lang = lang
+        self.env = env
         self.retries = retries
         self.backoff = backoff
         self.timeout = None if timeout is None else float(timeout)
@@ -196,6 +210,8 @@ def task(
     timeout: float | None = None,
     concurrency: int | None = None,
     executor: str | None = None,
+    lang: str | None = None,
+    env: str = "default",
 ) -> _Decorator: ...
 @overload
 def task(
