@@ -35,7 +35,8 @@ TWINS = {
 }  # fmt: skip
 AT_ONCE = {
     af.Engine: {
-        "closed", "dead_letters", "execution", "executions", "heartbeat", "register", "statistics",
+        "closed", "dead_letters", "execution", "executions", "heartbeat", "register", "serve_agent",
+        "statistics",
         "tasker", "worker",
     },
     Flows: {"define", "router", "subflow", "tasker"},
