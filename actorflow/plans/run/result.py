@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.plans.errors import JobFailed, JobSkipped, UnknownJob
 from actorflow.plans.job import Job
 from actorflow.plans.record import JobRecord, JobStatus
+from actorflow.plans.report.report import Report
 from actorflow.plans.values import load
 from actorflow.runtime.errors import near
 
@@ -125,6 +126,10 @@ class PlanResult:
     def ok(self) -> bool:
         """Whether every job is done."""
         return not self.failed and not self.skipped
+
+    def report(self) -> Report:
+        """Return what the run has cost: times, workers, the critical path; print it."""
+        return Report(self.records, workers=self.workers, seconds=self.seconds)
 
     def close(self) -> None:
         """Delete the files of large results; the others can still be asked for."""
