@@ -250,9 +250,10 @@ class Loop:
     def _kill(self, action: Kill, _now: float) -> None:
         self._processes[action.worker].handle.kill()
 
-    def _end(self, action: End, _now: float) -> None:
+    def _end(self, action: End, now: float) -> None:
         member = action.member
         process = None if member is None else self._processes.get(member.worker)
+        ended = time.time()
         self._report(
             action.job,
             Ended(
@@ -261,8 +262,8 @@ class Loop:
                 worker=None if member is None else member.place,
                 pid=None if process is None else process.pid,
                 error=action.error,
-                started=None,
-                ended=time.time(),
+                started=None if member is None else ended - max(now - member.begun, 0.0),
+                ended=ended,
                 crashes=action.job.crashes,
             ),
         )

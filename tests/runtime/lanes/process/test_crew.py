@@ -366,7 +366,7 @@ def test_calls_that_come_while_the_crew_is_being_closed_are_ended() -> None:
     for _ in range(20):
         crew = Crew(1)
         collector = Collector()
-        accepted = []
+        accepted: list[int] = []
 
         def submit(crew: Crew, collector: Collector, accepted: list[int]) -> None:
             for number in range(1000):
@@ -381,3 +381,17 @@ def test_calls_that_come_while_the_crew_is_being_closed_are_ended() -> None:
         crew.close()
         thread.join()
         assert len(collector.wait(len(accepted))) == len(accepted)
+
+
+def test_a_crew_in_a_worker_process(crew: Crew) -> None:
+    result, inner, outer = one(crew, crewing.use_a_crew_there, 4).result
+    assert result == 8
+    assert len({inner, outer, os.getpid()}) == 3
+    wait_gone(inner)
+
+
+def test_a_crash_has_a_place_and_a_time(crew: Crew) -> None:
+    ended = one(crew, crewing.kill_self)
+    assert ended.worker in {1, 2}
+    assert ended.started is not None
+    assert ended.started <= ended.ended
