@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from actorflow.plans.sources import job
     from actorflow.runtime.prometheus import Collector
     from actorflow.runtime.worker.processes import Processes
+    from actorflow.workflows.remote import RemoteWorkflow
     from actorflow.workflows.running import current_task
     from actorflow.workflows.service.handle import WorkflowHandle
     from actorflow.workflows.task import task
@@ -154,6 +155,7 @@ __all__ = [
     "Processes",
     "PushTimeout",
     "Rejected",
+    "RemoteWorkflow",
     "Replaced",
     "RequestRefusal",
     "RequestRefused",
@@ -205,6 +207,7 @@ _LATER = {
     "Plan": "actorflow.plans.plan",
     "PlanFailed": "actorflow.plans.errors",
     "PlanResult": "actorflow.plans.run.result",
+    "RemoteWorkflow": "actorflow.workflows.remote",
     "Wait": "actorflow.workflows.wait",
     "Workflow": "actorflow.workflows.workflow",
     "WorkflowHandle": "actorflow.workflows.service.handle",

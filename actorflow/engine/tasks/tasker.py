@@ -260,6 +260,7 @@ class Tasker:
         behaviour: Any = None,
         executor: str = "pool",
         kills: bool = False,
+        passes_on: bool = False,
         **options: Any,
     ) -> None:
         given: Any = function_of(do, timeout)
@@ -281,6 +282,8 @@ class Tasker:
         self.timeout = timeout
         self._on_cancel = on_cancel
         self._kills = kills
+        self.passes_on = passes_on
+        """Whether the function only passes tasks on: they start later, with `Board.tell_start`."""
         self.asynchronous = inspect.iscoroutinefunction(given) and self.processes is None
         self.lane: Lane = LOOP if self.asynchronous else POOL
         self.stopped = False
