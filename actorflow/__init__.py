@@ -20,9 +20,14 @@ from actorflow.runtime.errors import (
     Dropped,
     Expired,
     Full,
+    LaunchFailed,
     LoopBlocked,
     Malformed,
     NotParked,
+    NotSendable,
+    ProcessCancelled,
+    ProcessCrashed,
+    ProcessTimeout,
     PushTimeout,
     Rejected,
     Replaced,
@@ -76,7 +81,15 @@ if TYPE_CHECKING:
     from actorflow.engine.tasks.tasker import HOLD
     from actorflow.flows.service.taskers import FlowTask
     from actorflow.lab.recording import record
+    from actorflow.plans.errors import BadPlan, JobFailed, JobSkipped, PlanFailed
+    from actorflow.plans.plan import Plan
+    from actorflow.plans.run.result import PlanResult
+    from actorflow.plans.sources import job
     from actorflow.runtime.prometheus import Collector
+    from actorflow.runtime.worker.processes import Processes
+    from actorflow.workflows.errors import Interrupted
+    from actorflow.workflows.interrupt import Interrupt
+    from actorflow.workflows.remote import RemoteWorkflow
     from actorflow.workflows.running import current_task
     from actorflow.workflows.service.handle import WorkflowHandle
     from actorflow.workflows.task import task
@@ -99,6 +112,7 @@ __all__ = [
     "BadFlags",
     "BadJob",
     "BadOption",
+    "BadPlan",
     "Breaker",
     "Child",
     "ChildInfo",
@@ -123,15 +137,29 @@ __all__ = [
     "Full",
     "GaveUp",
     "Ignored",
+    "Interrupt",
+    "Interrupted",
     "Isolate",
+    "JobFailed",
+    "JobSkipped",
     "Killed",
+    "LaunchFailed",
     "LoopBlocked",
     "Malformed",
     "Normal",
     "NotParked",
+    "NotSendable",
     "PairState",
+    "Plan",
+    "PlanFailed",
+    "PlanResult",
+    "ProcessCancelled",
+    "ProcessCrashed",
+    "ProcessTimeout",
+    "Processes",
     "PushTimeout",
     "Rejected",
+    "RemoteWorkflow",
     "Replaced",
     "RequestRefusal",
     "RequestRefused",
@@ -161,6 +189,7 @@ __all__ = [
     "batched",
     "current_batch",
     "current_task",
+    "job",
     "record",
     "run",
     "spawn",
@@ -170,15 +199,26 @@ __all__ = [
 
 
 _LATER = {
+    "BadPlan": "actorflow.plans.errors",
     "Collector": "actorflow.runtime.prometheus",
     "Engine": "actorflow.application",
     "Event": "actorflow.workflows.wait",
+    "Interrupt": "actorflow.workflows.interrupt",
+    "Interrupted": "actorflow.workflows.errors",
     "FlowTask": "actorflow.flows.service.taskers",
     "HOLD": "actorflow.engine.tasks.tasker",
+    "Processes": "actorflow.runtime.worker.processes",
+    "JobFailed": "actorflow.plans.errors",
+    "JobSkipped": "actorflow.plans.errors",
+    "Plan": "actorflow.plans.plan",
+    "PlanFailed": "actorflow.plans.errors",
+    "PlanResult": "actorflow.plans.run.result",
+    "RemoteWorkflow": "actorflow.workflows.remote",
     "Wait": "actorflow.workflows.wait",
     "Workflow": "actorflow.workflows.workflow",
     "WorkflowHandle": "actorflow.workflows.service.handle",
     "current_task": "actorflow.workflows.running",
+    "job": "actorflow.plans.sources",
     "record": "actorflow.lab.recording",
     "task": "actorflow.workflows.task",
 }

@@ -6,6 +6,7 @@ above them all and gives them one face.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -14,6 +15,8 @@ from actorflow.engine.engine import RETENTION
 from actorflow.engine.engine import Engine as BareEngine
 from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.service.front import DOMAIN, UNIT, Flows
+from actorflow.plans.plan import Plan
+from actorflow.plans.service.front import Plans
 from actorflow.runtime.errors import BadOption
 from actorflow.workflows.service.front import Workflows
 from behaviours.arguments import count, flag
@@ -23,9 +26,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actorflow.engine.handle import Execution
+    from actorflow.engine.schedules import Schedule
     from actorflow.engine.stores.protocol import Store
     from actorflow.flows.execution.node import Payload
     from actorflow.flows.language.tree import Tree
+    from actorflow.plans.service.front import PlanHandle
     from actorflow.workflows.service.handle import WorkflowHandle
     from actorflow.workflows.workflow import Workflow
 
@@ -44,6 +49,8 @@ class Engine(BareEngine):
         retention: seconds that executions are kept after they have ended; `None`: for ever.
         max_live: executions that stay in memory although they have nothing to do.
         clock: where time comes from; tests give a virtual one.
+        worker: of a store that several engines share: run executions here. Without, this engine
+            starts, sends, cancels, looks and waits, and others do the work.
         max_messages: that one run of a flow processes, at most.
         history: whether every message of a flow is kept.
         control: open a socket through which the engine is steered while it runs, by the commands
@@ -70,6 +77,7 @@ class Engine(BareEngine):
         retention: float | None = RETENTION,
         max_live: int = 1_000,
         clock: Any = WALL,
+        worker: bool = True,
         max_messages: int = MAX_MESSAGES,
         history: bool = True,
         control: bool | str | Path | Sequence[bool | str | Path] = False,
@@ -85,11 +93,14 @@ class Engine(BareEngine):
             retention=retention,
             max_live=max_live,
             clock=clock,
+            worker=worker,
         )
         self.flows = Flows(self, max_messages=max_messages, history=history)
         """The verbs of flows."""
         self.workflows = Workflows(self)
         """The verbs of workflows."""
+        self.plans = Plans(self)
+        """The verbs of durable plans."""
         if control is not False:
             try:
                 self._controls = _open_controls(self, control, token)
@@ -102,10 +113,34 @@ class Engine(BareEngine):
 
         The control sockets are closed first, after what was asked through them is answered.
         """
+        self.workflows.agent.close()
         while self._controls:
             self._controls.pop().close()
         super().close(timeout)
         self.workflows.close()
+        self.plans.close()
+
+    def serve_agent(
+        self, *, host: str = "127.0.0.1", port: int = 4001, token: str | None = None
+    ) -> str:
+        """Let workers of other languages ask for jobs over HTTP, until the engine is closed.
+
+        Return the URL that they ask: see docs/workflows/other-languages.md. Needs the extra `web`.
+
+        Args:
+            host: to listen on; without a token only a loopback address.
+            port: to listen on; 0 finds a free one.
+            token: what every request must bear.
+
+        Raises:
+            BadOption: the port is in use, or the host can be reached from elsewhere and there is no
+                token.
+
+        """
+        self.core.refuse_if_closed()
+        server = _web_server("serve_agent()").open_agent(self, host, port, token)
+        self._controls.append(server)
+        return str(server.address).replace("tcp://", "http://")
 
     @overload
     def start(
@@ -115,6 +150,8 @@ class Engine(BareEngine):
         id: str | None = None,
         inbox: Any = None,
     ) -> WorkflowHandle[R]: ...
+    @overload
+    def start(self, kind: Plan, *, id: str | None = None) -> PlanHandle: ...
     @overload
     def start(self, kind: str, body: Any = None, *, id: str | None = None) -> Execution: ...
     def start(
@@ -125,15 +162,18 @@ class Engine(BareEngine):
         id: str | None = None,  # noqa: A002 - what it is
         inbox: Any = None,
     ) -> Any:
-        """Start a workflow, or an execution of any kind by its name.
+        """Start a workflow, a plan, or an execution of any kind by its name.
 
-        With an `id`, only the first call starts it. See `Workflows.start` and `Engine.start` of the
-        module `actorflow.engine.engine`.
+        With an `id`, only the first call starts it. See `Workflows.start`, `Plans.start` and
+        `Engine.start` of the module `actorflow.engine.engine`.
         """
         if isinstance(kind, str):
             _refuse_inbox(inbox)
             return super().start(kind, body, id=id)
         _refuse_body(body)
+        if isinstance(kind, Plan):
+            _refuse_inbox(inbox)
+            return self.plans.start(kind, id=id)
         return self.workflows.start(kind, id=id, inbox=inbox)
 
     @overload
@@ -144,6 +184,8 @@ class Engine(BareEngine):
         id: str | None = None,
         inbox: Any = None,
     ) -> WorkflowHandle[R]: ...
+    @overload
+    async def astart(self, kind: Plan, *, id: str | None = None) -> PlanHandle: ...
     @overload
     async def astart(
         self,
@@ -165,7 +207,42 @@ class Engine(BareEngine):
             _refuse_inbox(inbox)
             return await super().astart(kind, body, id=id)
         _refuse_body(body)
+        if isinstance(kind, Plan):
+            _refuse_inbox(inbox)
+            return await self.plans.astart(kind, id=id)
         return await self.workflows.astart(kind, id=id, inbox=inbox)
+
+    def schedule(
+        self, name: str, cron: str, workflow: Workflow[Any], *, zone: str = "UTC"
+    ) -> Schedule:
+        """Start a workflow by the clock, also after a restart; return the schedule once stored.
+
+        Each occurrence starts an instance with the id `NAME@TIME`, such as
+        `nightly@2026-11-17T02:00:00Z`, and the tag `schedule=NAME`: once, whatever crashes. Of the
+        occurrences that went by while no engine ran, the first is made up for; `backfill` does so
+        for all. See `Schedule` for its verbs, and `engine.schedules` for all of them.
+
+        Args:
+            name: the schedule's; the same name again sets it anew, and leaves it paused if it is.
+            cron: five fields, as in `"30 9 * * 1-5"`; or six, the first being seconds.
+            workflow: what is started each time.
+            zone: the time zone that the fields are meant in.
+
+        Raises:
+            BadOption: the cron line or the zone cannot be read.
+            InvalidWorkflow: it is no workflow.
+            NotStorable: a property is no plain data and has no declared type.
+
+        """
+        kind, body = self.workflows.to_start(workflow, tags={"schedule": name})
+        plan = {"cron": cron, "zone": zone, "kind": kind, "body": body, "start": True}
+        return self.schedules.set(name, plan)
+
+    async def aschedule(
+        self, name: str, cron: str, workflow: Workflow[Any], *, zone: str = "UTC"
+    ) -> Schedule:
+        """Like `schedule`, from a task of any event loop."""
+        return await asyncio.to_thread(self.schedule, name, cron, workflow, zone=zone)
 
     def launch(
         self,
@@ -212,16 +289,19 @@ def _refuse_inbox(inbox: Any) -> None:
 
 def _refuse_body(body: Any) -> None:
     if body is not None:
-        msg = f"a workflow takes no message to start with: give {body!r:.80} to its __init__"
+        msg = f"workflows and plans take no message to start with: give {body!r:.80} to __init__"
         raise BadOption(msg)
 
 
 def _open_controls(engine: Engine, control: Any, token: str | None) -> list[Any]:
-    """Open control sockets. What serves them stands above this module, and is an extra."""
-    try:
-        server = importlib.import_module("actorflow.web.server")
-    except ImportError as error:
-        msg = f"control= needs {error.name}: pip install 'actorflow[web]'"
-        raise BadOption(msg) from error
-    opened: list[Any] = server.open_controls(engine, control, token)
+    opened: list[Any] = _web_server("control=").open_controls(engine, control, token)
     return opened
+
+
+def _web_server(what: str) -> Any:
+    """Return the module that serves sockets. It stands above this one, and is an extra."""
+    try:
+        return importlib.import_module("actorflow.web.server")
+    except ImportError as error:
+        msg = f"{what} needs {error.name}: pip install 'actorflow[web]'"
+        raise BadOption(msg) from error

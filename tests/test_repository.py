@@ -90,6 +90,7 @@ def test_the_layers_hold() -> None:
         ("actorflow/lab/models/traffic.py", "actorflow.lab.run", "The rooms of the lab"),
         ("actorflow/lab/run/simulate.py", "actorflow.lab.report", "The rooms of the lab"),
         ("actorflow/workflows/instance/state.py", "actorflow.workflows.frames", "The rooms of wor"),
+        ("actorflow/cluster/ring/member.py", "actorflow.engine", "The ring of workers stays pure"),
     ],
 )
 def test_an_import_that_goes_up_is_reported(
@@ -98,7 +99,7 @@ def test_an_import_that_goes_up_is_reported(
     packages = ["runtime", "engine", "flows", "plans", "cluster", "testing", "web", "cli", "lab"]
     packages += [f"flows/{room}" for room in ("language", "values", "execution", "procedures")]
     packages += ["lab/models", "lab/run", "lab/report"]
-    packages += ["workflows", "workflows/instance", "workflows/frames"]
+    packages += ["workflows", "workflows/instance", "workflows/frames", "cluster/ring"]
     for package in ("behaviours", "actorflow", *(f"actorflow/{each}" for each in packages)):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()

@@ -26,7 +26,7 @@ from actorflow.runtime.errors import ActorflowError
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from actorflow.cluster.ring import Action, CheckIn, RingOptions, Status, View
 
@@ -178,7 +178,7 @@ class Membership:
                 case Register(number, request):
                     self._check_in(number, request)
                 case Send(to, HandedOver()):
-                    self._attempt(lambda to=to: self._carrier.hint(to))
+                    self._hint(to)
                 case _:  # what is owned has changed, or it is time to sweep
                     look = True
         if look:
@@ -204,9 +204,9 @@ class Membership:
             self._inherited.update(n for n in request.take if before.holdings[n].owner is not None)
         return view
 
-    def _attempt(self, call: Callable[[], None]) -> None:
+    def _hint(self, member: str) -> None:
         try:
-            call()
+            self._carrier.hint(member)
         except ActorflowError as error:
             self._log(error)
 
@@ -219,4 +219,6 @@ class Membership:
             return
         self._logged = now
         lasted = round(now - self._failing_since)
-        log.warning("the register does not answer", member=self.name, for_s=lasted, error=str(error))
+        log.warning(
+            "the register does not answer", member=self.name, for_s=lasted, error=str(error)
+        )

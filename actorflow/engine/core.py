@@ -103,6 +103,8 @@ class Core:
         """Whether this is a copy in the child of a fork."""
         self.resumed = False
         """Whether what is stored runs. Nothing does before somebody asks for it."""
+        self.before_resume: list[Callable[[], object]] = []
+        """Called in the writer's thread before it does; a kind may register what it needs then."""
         self.passive = False
         """Only store what comes; run nothing. For tools that work on a store without an engine."""
         self._why_closed = "the engine has been closed"
@@ -156,6 +158,8 @@ class Core:
         """Begin, in the writer's thread, so that nothing is delivered twice."""
         if self.resumed:
             return
+        for call in self.before_resume:
+            call()
         self.ownership.join()
         self.watches.reload(self.store)
         self.resumed = True

@@ -94,7 +94,8 @@ class Graph:
         """Walk backwards: each job that is stuck has one before it that is stuck, too."""
         if not stuck:
             return None
-        before = {job: first for first in sorted(stuck) for job in self.after(first) if job in stuck}
+        inside = ((first, job) for first in sorted(stuck) for job in self.after(first))
+        before = {job: first for first, job in inside if job in stuck}
         job, path, seen = min(stuck), [], set[int]()
         while job not in seen:
             seen.add(job)

@@ -159,9 +159,10 @@ class JobQueue:
         priorities = self._priorities
         for job in self.list0():
             yield job, 0, priorities.get(job, 0)
-        rest = [(key, -priorities.get(job, 0), job) for job, key in enumerate(self._keys) if key > 0]
-        for key, priority, job in sorted(rest):
-            yield job, key, -priority
+        rest = [job for job, key in enumerate(self._keys) if key > 0]
+        rest.sort(key=lambda job: (self._keys[job], -priorities.get(job, 0)))
+        for job in rest:
+            yield job, self._keys[job], priorities.get(job, 0)
 
     def check(self) -> None:
         """Raise AssertionError if the parts contradict each other."""

@@ -38,7 +38,9 @@ __all__ = [
     "LaunchFailed",
     "LoopBlocked",
     "Malformed",
+    "MissingExtra",
     "NotParked",
+    "NotSendable",
     "ProcessCancelled",
     "ProcessCrashed",
     "ProcessTimeout",
@@ -123,11 +125,20 @@ class BadOption(ActorflowError, ValueError):
     """An option has a value that cannot work."""
 
 
+class MissingExtra(ActorflowError, ImportError):
+    """A package of an extra is not installed; the message says which extra to install."""
+
+
 class ProcessCrashed(ActorflowError):
     """The process ended during a call: killed, out of memory, a fault in C, `os._exit`.
 
     Only the call that it was running gets this; those that it held in reserve run elsewhere.
+    `exitcode` is as in multiprocessing: negative for a signal, `None` if nobody knows.
     """
+
+    def __init__(self, text: str, exitcode: int | None = None) -> None:
+        super().__init__(text)
+        self.exitcode = exitcode
 
 
 class ProcessTimeout(ActorflowError, TimeoutError):
@@ -140,6 +151,10 @@ class ProcessCancelled(ActorflowError):
 
 class LaunchFailed(ProcessCrashed):
     """No process could be started, so a call was never made; the message says why."""
+
+
+class NotSendable(ActorflowError, TypeError):
+    """What a function returned or raised in another process cannot be sent back from there."""
 
 
 class RequestRefused(ActorflowError):

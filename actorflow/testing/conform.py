@@ -6,6 +6,7 @@ failed``, and exits with 1 when something failed, 2 when it could not start.
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +17,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 KINDS: dict[str, Callable[[Path], tuple[int, list[str]]]] = {
-    "flows": flow_golden.check_directory,
-    "workflows": workflow_golden.check_directory,
+    "flows": flow_golden.check_file,
+    "workflows": workflow_golden.check_file,
 }
-"""Each kind of golden data and its check: number passed, and a text per failure."""
+"""Each kind of golden data and the check of a file: number passed, and a text per failure."""
 
 USAGE = "usage: python -m actorflow.testing.conform KIND DIR"
+
+
+def check_directory(
+    directory: Path, check: Callable[[Path], tuple[int, list[str]]]
+) -> tuple[int, list[str]]:
+    """Return how many cases of a directory pass, and what fails.
+
+    Raises:
+        FileNotFoundError: there are none.
+
+    """
+    passed, failures = 0, []
+    files = sorted(directory.glob("*.json"))
+    if not files:
+        raise FileNotFoundError(f"{directory} contains no golden files (*.json)")
+    for path in files:
+        try:
+            good, bad = check(path)
+        except json.JSONDecodeError as error:
+            failures.append(f"{path.name}: not JSON: {error}")
+        except KeyError as error:
+            failures.append(f"{path.name}: the field {error} is missing")
+        except Exception as error:  # noqa: BLE001 - one broken file must not hide the others
+            failures.append(f"{path.name}: {type(error).__name__}: {error}")
+        else:
+            passed += good
+            failures += bad
+    return passed, failures
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not directory.is_dir():
         return _refuse(f"{directory} is not a directory")
     try:
-        passed, failures = check(directory)
+        passed, failures = check_directory(directory, check)
     except FileNotFoundError as error:
         return _refuse(str(error))
     for failure in failures:

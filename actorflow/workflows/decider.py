@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from actorflow.runtime.log import log
-from actorflow.workflows.errors import WorkflowModified
+from actorflow.workflows.difference import Difference
+from actorflow.workflows.errors import Interrupted, WorkflowModified
 from actorflow.workflows.frames.frame import Frame
 from actorflow.workflows.frames.properties import make
 from actorflow.workflows.frames.threads import CodeThread, CodeThreads
@@ -100,7 +101,10 @@ class _Live:
         self.session: DecisionSession | None = None
         self.thread: CodeThread | None = None
         self.current: Frame | None = None
-        self.switch: Frame | None = None
+        self.key = 0
+        """The branch that was found: its code is to begin, or to go on."""
+        self.switches = False
+        """Whether its code is held by another thread than the one that found it."""
         self.finished = False
         self.error: tuple[int, BaseException] | None = None
         self.begun = 0
@@ -109,27 +113,50 @@ class _Live:
     def prepare(self, session: DecisionSession) -> None:
         """Begin to take a decision."""
         self.session = session
-        self.switch = self.error = None
-        self.finished = False
+        self.error = None
+        self.switches = self.finished = False
+
+    def seek(self) -> bool:
+        """Move on to the next branch that has code to run; return whether there is one.
+
+        Needs no code thread: most branches have no method of the user's, or wait on.
+        """
+        session = self.session
+        while session is not None and (key := session.next_branch()) is not None:
+            frame = self.frames.get(key)
+            if frame is None:
+                name = METHODS[session.branch(key).type]
+                found = getattr(self.cls, name) is not getattr(Workflow, name)
+            else:
+                found = frame.news(session.completed_now())
+            if found:
+                self.key = key
+                return True
+        self.finished = True
+        return False
 
     def go(self) -> None:
         """Execute branches until all are, or one has to go on in its own thread. Never raises.
 
-        Runs in whichever code thread has been handed over to; a parked method that goes on and ends
-        returns to here, in its own thread, in the midst of a later decision.
+        Begins with the branch that was found. Runs in whichever code thread has been handed over
+        to; a parked method that goes on and ends returns to here, in its own thread, in the midst
+        of a later decision.
         """
-        while self.session is not None and (key := self.session.next_branch()) is not None:
+        going = True
+        while going and self.session is not None:
+            key = self.key
             frame = self.frames.get(key)
             try:
                 if frame is None:
                     self._begin(key, self.session)
-                elif frame.news(work := self.session.completed_now()):
+                elif frame.loop is None:
+                    self.switches = True
+                    return
+                else:
                     frame.session = self.session
-                    if frame.loop is None:
-                        self.switch = frame
-                        return
                     self.current = frame
-                    self._after(frame, ended=frame.step(work or ""))
+                    self._after(frame, ended=frame.step(self.session.completed_now() or ""))
+                going = self.seek()
             except _GivenUp:
                 return
             except BaseException as error:  # noqa: BLE001 - whatever the code raises fails the decision
@@ -139,13 +166,10 @@ class _Live:
                     # Its code is over, and the thread is not its own any more.
                     del self.frames[key]
                 return
-        self.finished = True
 
     def _begin(self, key: int, session: DecisionSession) -> None:
         branch = session.branch(key)
         name = METHODS[branch.type]
-        if getattr(self.cls, name) is getattr(Workflow, name):
-            return
         self.begun += 1
         self.replays += not session.fresh
         frame = Frame(
@@ -155,10 +179,12 @@ class _Live:
         frame.thread = self.thread
         try:
             result = frame.run_sync(getattr(frame.workflow, name), _arguments(branch))
-        except BaseException:
+        except BaseException as error:
             if frame.closed:
                 raise _GivenUp from None
-            raise
+            if not _ends(branch, error):
+                raise
+            result = None
         if frame.closed:
             raise _GivenUp
         if inspect.iscoroutine(result):
@@ -170,7 +196,13 @@ class _Live:
 
     def _after(self, frame: Frame, *, ended: bool) -> None:
         if ended:
-            self._end(frame, frame.result())
+            try:
+                result = frame.result()
+            except Interrupted as error:
+                if not _ends(frame.cursor.branch, error):
+                    raise
+                result = None
+            self._end(frame, result)
         else:
             frame.session.finish(frame.properties())
 
@@ -240,10 +272,10 @@ class Decider:
             at, session.uuid, isinstance(error, WorkflowModified), _error(key, error)
         )
 
-    def check(self, cls: type[Workflow[Any]], state: InstanceState) -> dict[str, Any] | None:
+    def check(self, cls: type[Workflow[Any]], state: InstanceState) -> Difference | None:
         """Replay all branches of a stored instance with this code; return the first difference.
 
-        Nothing is changed or scheduled. The difference is what `InstanceState.error` would hold.
+        Nothing is changed or scheduled.
         """
         replayed = stored.decode(stored.encode(state))
         replayed.id = f"{state.id} (check)"
@@ -255,7 +287,9 @@ class Decider:
         self._run(live)
         self._release(live)
         self.forget(live.id)
-        return None if live.error is None else _error(*live.error)
+        if live.error is None:
+            return None
+        return Difference.of(workflow_name(cls), live.error[1], _error(*live.error))
 
     def forget(self, instance: str) -> None:
         """Give up the frames of an instance; not while a decision is taken on it."""
@@ -309,11 +343,12 @@ class Decider:
         return live
 
     def _run(self, live: _Live) -> None:
-        while not live.finished and live.error is None:
-            if live.switch is not None:
-                frame, live.switch = live.switch, None
+        while live.switches or live.seek():
+            live.switches = False
+            frame = live.frames.get(live.key)
+            if frame is not None and frame.thread is not None and live.session is not None:
                 thread = frame.thread
-                assert thread is not None  # noqa: S101 - a sync method
+                frame.session = live.session
                 live.thread, live.current = thread, frame
                 ended = thread.resume(self._blocked_after, lambda: self._report(live))
             else:
@@ -322,6 +357,8 @@ class Decider:
                 ended = thread.run(live.go, self._blocked_after, lambda: self._report(live))
             if ended:
                 self._threads.give_back(thread)
+            if live.finished or live.error is not None:
+                return
 
     def _release(self, live: _Live) -> None:
         """Let others take the threads of the frames, now that the decision is taken."""
@@ -401,6 +438,11 @@ def _log_blocked(blocked: BlockedBranch) -> None:
         seconds=blocked.seconds,
         stack=blocked.stack,
     )
+
+
+def _ends(branch: Branch, error: BaseException) -> bool:
+    """Return whether an error just ends a branch: only `handle` has to catch an interruption."""
+    return isinstance(error, Interrupted) and branch.type is not BranchType.HANDLE
 
 
 def _arguments(branch: Branch) -> tuple[Any, ...]:

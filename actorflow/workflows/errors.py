@@ -11,10 +11,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BranchClosed",
+    "Interrupted",
     "InvalidWork",
     "InvalidWorkflow",
+    "JobGone",
     "MessageRefused",
     "NotInWorkflow",
+    "OutOfTurn",
     "WorkFailed",
     "WorkflowModified",
 ]
@@ -26,6 +29,18 @@ class InvalidWorkflow(ActorflowError, TypeError):
 
 class InvalidWork(ActorflowError, TypeError):
     """Something that is not a work was given to `execute`, `dispatch` or `first`."""
+
+
+class JobGone(ActorflowError):
+    """A job that a worker answers is not its own any more. Drop it; nothing was changed.
+
+    Its lease ran out and somebody else has it, it was answered already, its instance has ended, or
+    the engine was restarted: then the job is handed out again, under another uuid.
+    """
+
+
+class OutOfTurn(ActorflowError):
+    """A worker asked for something that cannot come now. Nothing was changed."""
 
 
 class MessageRefused(ActorflowError, ValueError):
@@ -78,6 +93,17 @@ class WorkFailed(ActorflowError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.work, self.name, self.error)
+
+
+class Interrupted(WorkFailed):
+    """An event has come that stops what the workflow is doing; see `Interrupt`.
+
+    An `on_` method that does not catch it ends there.
+    """
+
+    def __init__(self, work: str, name: str, error: Mapping[str, Any]) -> None:
+        super().__init__(work, name, error)
+        self.args = (f"{name} ({work}) was interrupted by an event: catch Interrupted in handle",)
 
 
 class BranchClosed(BaseException):

@@ -138,4 +138,4 @@ def test_the_command_survives_a_broken_file(
 
 def test_the_command_wants_golden_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert conform.main(["workflows", str(tmp_path)]) == 2
-    assert "holds no golden files" in capsys.readouterr().err
+    assert "contains no golden files" in capsys.readouterr().err

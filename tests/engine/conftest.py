@@ -1,4 +1,4 @@
-"""Engines for tests: on both stores, in virtual time."""
+"""Engines for tests: on each store, in virtual time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from actorflow.engine.engine import Engine
 from actorflow.testing import VirtualClock
+from tests.servers import store_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,16 +20,26 @@ def clock() -> VirtualClock:
     return VirtualClock(1_000.0)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[Engine]:
+@pytest.fixture
+def opens() -> type[Engine]:
+    """Return which engine is tested: the bare one here, that of users in other folders."""
+    return Engine
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.soak)])
+def engine(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock, opens: type[Engine]
+) -> Iterator[Engine]:
     """Yield an engine on each store in turn."""
-    where = ":memory:" if request.param == "memory" else tmp_path / "store.db"
-    with Engine(where, clock=clock, durability="off", retention=None) as made:
+    where = store_for(request, tmp_path / "store.db")
+    with opens(where, clock=clock, durability="off", retention=None) as made:
         yield made
 
 
 @pytest.fixture
-def reopen(tmp_path: Path, clock: VirtualClock) -> Iterator[Callable[..., Engine]]:
+def reopen(
+    tmp_path: Path, clock: VirtualClock, opens: type[Engine]
+) -> Iterator[Callable[..., Engine]]:
     """Return what opens an engine on the same file again, closing the one before."""
     made: list[Engine] = []
 
@@ -36,7 +47,7 @@ def reopen(tmp_path: Path, clock: VirtualClock) -> Iterator[Callable[..., Engine
         if made:
             made[-1].close()
         made.append(
-            Engine(
+            opens(
                 tmp_path / "again.db",
                 **{"clock": clock, "durability": "off", "retention": None, **options},
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +48,7 @@ def test_a10_a_cycle_is_found_exactly_where_graphlib_finds_one(
     given: tuple[int, list[tuple[int, int]]],
 ) -> None:
     count, edges = given
-    sorter: TopologicalSorter[int] = TopologicalSorter({job: () for job in range(count)})
+    sorter: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(count), ()))
     for first, second in edges:
         sorter.add(second, first)
     try:
@@ -63,7 +64,7 @@ def test_a10_a_cycle_is_found_exactly_where_graphlib_finds_one(
     if cycle is not None:
         assert cycle[0] == cycle[-1]
         assert len(set(cycle)) == len(cycle) - 1
-        assert all(pair in edges for pair in zip(cycle, cycle[1:], strict=False))
+        assert all(pair in edges for pair in pairwise(cycle))
 
 
 def test_a_job_that_waits_for_itself_is_a_cycle() -> None:

@@ -9,7 +9,7 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from psycopg import Connection
 
@@ -29,7 +29,8 @@ class _Column:
     __slots__ = ("values",)
 
     element: ClassVar[int]
-    pack: ClassVar[Callable[[Any], bytes]]
+    pack: ClassVar[Any]
+    """Returns one value with its length."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         self.values: Sequence[Any] = values if isinstance(values, (list, tuple)) else list(values)

@@ -121,29 +121,31 @@ class Address:
 def explain(error: Exception, address: Address) -> ActorflowError:
     """Return an error of the database as one of the engine's."""
     text = " ".join(str(error).split())
-    where = address.shown
-    if isinstance(error, errors.DiskFull):
-        return StoreFull(f"{where}: the server has no room on its disk: {text}")
-    if isinstance(error, (errors.InvalidPassword, errors.InvalidAuthorizationSpecification)) or (
-        "password" in text and isinstance(error, psycopg.OperationalError)
-    ):
-        return StoreRefused(f"{where} does not let us in, check user and password: {text}")
-    if isinstance(error, errors.InvalidCatalogName) or (
-        "database" in text and "does not exist" in text
-    ):
-        return StoreRefused(f"{where}: there is no such database, create it first: {text}")
-    if isinstance(error, errors.InsufficientPrivilege):
-        return StoreRefused(f"{where}: a permission is missing in the database: {text}")
-    if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
-        return StoreBroken(
-            f"{where}: tables of schema {address.schema!r} are gone, and with them what they held: "
-            f"restore a backup: {text}"
-        )
-    if isinstance(error, psycopg.DataError):
-        return StoreConflict(f"{where} cannot store a value: {text}")
-    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-        return StoreRefused(f"{where} cannot be reached: {text}")
-    return StoreRefused(f"{where} refuses: {text}")
+    for kinds, words, made, why in _MEANINGS:
+        if isinstance(error, kinds) and all(word in text for word in words):
+            return made(f"{address.shown}{why}: {text}")
+    return StoreRefused(f"{address.shown} refuses: {text}")
+
+
+_MEANINGS: tuple[tuple[Any, tuple[str, ...], type[ActorflowError], str], ...] = (
+    (errors.DiskFull, (), StoreFull, ": the server has no room on its disk"),
+    (psycopg.OperationalError, ("password",), StoreRefused, " does not let us in"),
+    (psycopg.OperationalError, ("role", "does not exist"), StoreRefused, " does not let us in"),
+    (
+        psycopg.OperationalError, ("database", "does not exist"), StoreRefused,
+        ": there is no such database, create it first",
+    ),
+    (errors.InsufficientPrivilege, (), StoreRefused, ": a permission is missing"),
+    (
+        (errors.UndefinedTable, errors.InvalidSchemaName), (), StoreBroken,
+        ": tables of ours are gone, and with them what they held; restore a backup",
+    ),
+    (psycopg.DataError, (), StoreConflict, " cannot store a value"),
+    (errors.ConnectionTimeout, (), StoreRefused, " cannot be reached"),
+    (psycopg.OperationalError, ("connection",), StoreRefused, " cannot be reached"),
+)  # fmt: skip
+"""Classes of errors and words of their texts, what they are to the engine, and why. Errors of a
+connection that could not be made have no class of their own."""
 
 
 class Readers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.cluster.postgres.arrays import Longs, Texts
 from actorflow.cluster.postgres.planning import Facts
@@ -43,6 +43,10 @@ ORDER BY id FOR UPDATE
 """
 
 
+class _Read(Protocol):
+    def __call__(self, text: str, *values: Any) -> list[Any]: ...
+
+
 def read_facts(
     connection: Connection[Any], schema: str, changes: Sequence[Change], partitions: int
 ) -> Facts:
@@ -52,19 +56,8 @@ def read_facts(
     def read(text: str, *values: Any) -> list[Any]:
         return connection.execute(qualified(text, schema), values, binary=True).fetchall()
 
-    owned = {partition_of(c.execution, partitions) for c in changes if c.epoch is not None}
-    if owned:
-        facts.epochs.update(read(_EPOCHS, Longs(sorted(owned))))
-    names = {new.id for change in changes for new in change.creates}
-    names |= {change.execution for change in changes if change.expected is not None}
-    if names:
-        for id_, kind, revision in read(_EXECUTIONS, Texts(sorted(names))):
-            facts.executions[id_] = kind, revision
-    messages = [message for change in changes for message in _all_messages(change)]
-    keys = sorted({(each.execution, each.key) for each in messages if each.key is not None})
-    if keys:
-        for execution, key, message, at in read(_KEYS, *column_list(keys, Texts, Texts)):
-            facts.keys[execution, key] = Duplicate(message, at)
+    _read_executions(facts, read, changes, partitions)
+    _read_messages(facts, read, changes)
     timers = sorted({(row.execution, row.id) for change in changes for row, _ in change.fired})
     if timers:
         rows = [(partition_of(name, partitions), name, id_) for name, id_ in timers]
@@ -74,12 +67,30 @@ def read_facts(
     tasks |= {answer.task for change in changes for answer in change.answers}
     if tasks:
         facts.tasks.update(read(_TASKS, Texts(sorted(tasks))))
+    return facts
+
+
+def _read_executions(facts: Facts, read: _Read, changes: Sequence[Change], partitions: int) -> None:
+    owned = {partition_of(c.execution, partitions) for c in changes if c.epoch is not None}
+    if owned:
+        facts.epochs.update(read(_EPOCHS, Longs(sorted(owned))))
+    names = {new.id for change in changes for new in change.creates}
+    names |= {change.execution for change in changes if change.expected is not None}
+    if names:
+        for id_, kind, revision in read(_EXECUTIONS, Texts(sorted(names))):
+            facts.executions[id_] = kind, revision
+
+
+def _read_messages(facts: Facts, read: _Read, changes: Sequence[Change]) -> None:
+    messages = [message for change in changes for message in _all_messages(change)]
+    keys = sorted({(each.execution, each.key) for each in messages if each.key is not None})
+    if keys:
+        for execution, key, message, at in read(_KEYS, *column_list(keys, Texts, Texts)):
+            facts.keys[execution, key] = Duplicate(message, at)
     letters = {id_ for change in changes for id_ in change.revived}
     if letters:
-        facts.dead.update(
-            (row[0], DeadRow._make(row)) for row in read(_DEAD, Longs(sorted(letters)))
-        )
-    return facts
+        found = read(_DEAD, Longs(sorted(letters)))
+        facts.dead.update((row[0], DeadRow._make(row)) for row in found)
 
 
 def _all_messages(change: Change) -> list[Any]:

@@ -42,9 +42,7 @@ _NAMES = {"executions": ", ".join(ExecutionRow._fields)}
 """Where what is read is more than a column."""
 
 
-def stream(
-    connection: Connection[Any], schema: str
-) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def stream(connection: Connection[Any], schema: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield all rows of a transaction that sees one moment."""
     last = connection.execute(qualified("SELECT last_value FROM {s}.ids", schema)).fetchone()
     yield "meta", ("last_id", None if last is None else last[0])

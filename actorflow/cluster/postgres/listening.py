@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Listener", "back_off"]
 
-_STEP = 0.25  # seconds after which the thread sees that it has to stop
+_STEP = 0.05  # seconds after which the thread sees that it has to stop
 _FIRST, _LONGEST = 0.1, 5.0  # seconds between two tries to connect
 _LOG_EVERY = 60.0
 

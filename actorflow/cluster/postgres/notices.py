@@ -34,9 +34,7 @@ class Notice(NamedTuple):
     """Who is to check in soon."""
 
 
-def notices_of(
-    plan: Plan, sender: str, partitions: int, owned: Container[int]
-) -> Iterator[str]:
+def notices_of(plan: Plan, sender: str, partitions: int, owned: Container[int]) -> Iterator[str]:
     """Yield what others are told of a commit. Nothing if it concerns nobody else."""
     names = dict.fromkeys(
         out.message.execution
@@ -74,9 +72,9 @@ def hint_notice(sender: str, member: str) -> str:
 
 
 def decode_notice(text: str) -> Notice:
-    """Return what a notice says; one that cannot be read says that there is something to look at.
+    r"""Return what a notice says; one that cannot be read says that there is something to look at.
 
-    >>> decode_notice("7f3c\\nx\\norder-7")
+    >>> decode_notice("7f3c\nx\norder-7")
     Notice(sender='7f3c', executions=('order-7',), watches=False, member=None)
     """
     sender, *rest = text.split("\n")

@@ -338,17 +338,26 @@ class _Planner:
         for letter in change.dead:
             if letter.id is not None:
                 plan.consumed.append((letter.execution, letter.id))
-        for timer in change.cancelled_timers:
-            plan.timers.pop(tuple(timer), None)
-            plan.cancelled_timers[tuple(timer)] = None
         for task in change.finished_tasks:
             self._drop_task(task)
-        for watch in change.cancelled_watches:
-            plan.watches.pop(tuple(watch), None)
-            plan.cancelled_watches[tuple(watch)] = None
-        for letter_id in change.buried:
-            plan.dead.pop(letter_id, None)
-            plan.removed_dead[letter_id] = None
+        if change.cancelled_timers or change.cancelled_watches or change.buried:
+            self._cancel(change)
+        return self._take(change) if change.fired or change.answers or change.revived else []
+
+    def _cancel(self, change: Change) -> None:
+        plan = self.plan
+        for execution, timer in change.cancelled_timers:
+            plan.timers.pop((execution, timer), None)
+            plan.cancelled_timers[execution, timer] = None
+        for execution, watch in change.cancelled_watches:
+            plan.watches.pop((execution, watch), None)
+            plan.cancelled_watches[execution, watch] = None
+        for letter in change.buried:
+            plan.dead.pop(letter, None)
+            plan.removed_dead[letter] = None
+
+    def _take(self, change: Change) -> list[NewMessage]:
+        """Remove what becomes a message, as far as it is there; return these messages."""
         extra = [message for timer, message in change.fired if self._fire(timer)]
         extra += [answer.message for answer in change.answers if self._answer(answer.task)]
         for letter_id in change.revived:

@@ -70,17 +70,16 @@ class Reading:
         filters: dict[str, Any],
         order: str,
         limit: int,
-        cursor: tuple[int, ...],
         *,
+        cursor: tuple[int, ...] = (0,),
         extra: str = "",
-        columns: str = "",
     ) -> Page[Any]:
         """Return some rows; `cursor` says which columns the next page begins after."""
         chosen = {text: value for text, value in filters.items() if value is not None}
         values: list[Any] = []
         for value in chosen.values():
             values += value if isinstance(value, tuple) else (value,)
-        names = (columns or COLUMNS[table]) + extra
+        names = COLUMNS[table] + extra
         text = _select(self._schema, table, names, tuple(chosen), order)
         found = self._readers.read(text, (*values, limit + 1))
         size = len(make._fields)
@@ -101,6 +100,7 @@ class Reading:
 
     def listing(
         self,
+        *,
         kind: str | None,
         status: str | None,
         parent: str | None,
@@ -118,7 +118,7 @@ class Reading:
                 f" executions.id AND t{number}.name = %s AND t{number}.value = %s)"
             )
             filters[there] = tag
-        return self._page("executions", ExecutionRow, filters, "id", limit, (0,))
+        return self._page("executions", ExecutionRow, filters, "id", limit)
 
     def tags(self, execution: str) -> dict[str, str]:
         """Return the tags of an execution."""
@@ -137,7 +137,7 @@ class Reading:
                 "id > %s": start,
                 "EXISTS (SELECT 1 FROM {s}.executions WHERE id = execution AND kind = %s)": kind,
             }
-            return self._page("messages", MessageRow, filters, "id", limit, (0,))
+            return self._page("messages", MessageRow, filters, "id", limit)
         owned = self._owned()
         filters = {
             "(partition, execution, messages.id) > (%s, %s, %s)": after,
@@ -148,7 +148,7 @@ class Reading:
         }
         order = "partition, execution, messages.id"
         return self._page(
-            "messages", MessageRow, filters, order, limit, (6, 1, 0), extra=", partition"
+            "messages", MessageRow, filters, order, limit, cursor=(6, 1, 0), extra=", partition"
         )
 
     def due(self, limit: int, execution: str | None) -> list[TimerRow]:
@@ -160,7 +160,7 @@ class Reading:
         else:
             partition = partition_of(execution, self._partitions)
             filters = {"partition = %s": partition, "execution = %s": execution}
-        return self._page("timers", TimerRow, filters, "due", limit, (0,)).rows
+        return self._page("timers", TimerRow, filters, "due", limit).rows
 
     def open(
         self, execution: str | None, tasker: str | None, after: Any, limit: int
@@ -173,31 +173,33 @@ class Reading:
             "number > %s": after,
             "partition = ANY(%s)": None if owned is None else Longs(list(owned)),
         }
-        return self._page("tasks", TaskRow, filters, "number", limit, (10,), extra=", number")
+        return self._page(
+            "tasks", TaskRow, filters, "number", limit, cursor=(10,), extra=", number"
+        )
 
     def task(self, task: str) -> TaskRow | None:
         """Return one task."""
-        found = self._page("tasks", TaskRow, {"id = %s": task}, "", 1, (0,)).rows
+        found = self._page("tasks", TaskRow, {"id = %s": task}, "", 1).rows
         return found[0] if found else None
 
     def watches(self, after: Any, limit: int) -> Page[WatchRow]:
         """Return all watches."""
         filters = {"(execution, id) > (%s, %s)": after}
-        return self._page("watches", WatchRow, filters, "execution, id", limit, (0, 1))
+        return self._page("watches", WatchRow, filters, "execution, id", limit, cursor=(0, 1))
 
     def history(self, execution: str, after: Any, limit: int) -> Page[HistoryRow]:
         """Return what happened to an execution, oldest first."""
         filters = {"execution = %s": execution, "id > %s": after}
-        return self._page("history", HistoryRow, filters, "id", limit, (0,))
+        return self._page("history", HistoryRow, filters, "id", limit)
 
     def dead(self, execution: str | None, after: Any, limit: int) -> Page[DeadRow]:
         """Return dead letters, oldest first."""
         filters = {"execution = %s": execution, "number > %s": after}
-        return self._page("dead", DeadRow, filters, "number", limit, (6,), extra=", number")
+        return self._page("dead", DeadRow, filters, "number", limit, cursor=(6,), extra=", number")
 
     def dead_letter(self, letter: Any) -> DeadRow | None:
         """Return one dead letter."""
-        found = self._page("dead", DeadRow, {"id = %s": letter}, "", 1, (0,)).rows
+        found = self._page("dead", DeadRow, {"id = %s": letter}, "", 1).rows
         return found[0] if found else None
 
     def counts(self, executions: Sequence[str]) -> dict[str, Counts]:

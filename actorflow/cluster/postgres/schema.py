@@ -204,8 +204,13 @@ def _note(connection: Connection[Any], schema: str, key: str, value: object) -> 
 
 def _version(connection: Connection[Any], schema: str) -> int | None:
     """Return the version of the tables; `None` if there are none."""
-    there = connection.execute("SELECT to_regclass(%s)", (f"{schema}.meta",)).fetchone()
-    if there is None or there[0] is None:
+    # Not to_regclass, which may remember that there was no such table before others made it.
+    found = connection.execute(
+        "SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = 'meta'",
+        (schema,),
+    ).fetchone()
+    if found is None:
         return None
     row = connection.execute(
         qualified("SELECT value FROM {s}.meta WHERE key = 'version'", schema)
@@ -218,8 +223,8 @@ def _version(connection: Connection[Any], schema: str) -> int | None:
 
 def _refuse_strangers(connection: Connection[Any], schema: str) -> None:
     row = connection.execute(
-        "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s)"
-        " AND relkind IN ('r', 'v', 'S') ORDER BY relname LIMIT 1",
+        "SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relkind IN ('r', 'v', 'S') ORDER BY c.relname LIMIT 1",
         (schema,),
     ).fetchone()
     if row is not None:

@@ -31,27 +31,20 @@ _STATES = """
     AS v (id, kind, revision, status, state, version, result, error, parent, created, updated,
       partition)
 """
-_INSERT = (
-    """
+_INSERT = """
 WITH made AS (
-  INSERT INTO {s}.executions"""
-    + _STATES
-    + """  ON CONFLICT (id) DO NOTHING RETURNING 1
+  INSERT INTO {s}.executions {states} ON CONFLICT (id) DO NOTHING RETURNING 1
 ) SELECT {s}.must(count(*) = %s) FROM made
-"""
-)
-_UPSERT = (
-    """
+""".replace("{states}", _STATES)
+_UPSERT = """
 WITH made AS (
-  INSERT INTO {s}.executions AS e"""
-    + _STATES
-    + """  ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, status = excluded.status,
+  INSERT INTO {s}.executions AS e {states} ON CONFLICT (id) DO UPDATE
+  SET revision = excluded.revision, status = excluded.status,
     state = excluded.state, version = excluded.version, result = excluded.result,
     error = excluded.error, updated = excluded.updated, ended = excluded.ended
   WHERE e.revision = 0 RETURNING 1
 ) SELECT {s}.must(count(*) = %s) FROM made
-"""
-)
+""".replace("{states}", _STATES)
 _ENSURE = """
 INSERT INTO {s}.executions
 SELECT id, kind, 0, 'active', NULL, 1, NULL, NULL, parent, at, at, NULL, partition, false
@@ -217,49 +210,59 @@ _STATE_COLUMNS = (
 )  # fmt: skip
 
 
+class _Sorted:
+    """The executions of a plan, by how each is written."""
+
+    def __init__(self, plan: Plan, partitions: int) -> None:
+        self.inserted: list[tuple[Any, ...]] = []
+        self.upserted: list[tuple[Any, ...]] = []
+        self.updated: list[tuple[Any, ...]] = []
+        self.appended: list[tuple[Any, ...]] = []
+        self.parts: list[tuple[Any, ...]] = []
+        self.ensured: list[tuple[Any, ...]] = []
+        for name, found in sorted(plan.executions.items()):
+            new, written = found.new, found.written
+            if written is not None and (new is None or (found.expected and not found.strict)):
+                if found.parts is None:
+                    self.updated.append((name, found.expected, *written))
+                else:
+                    self.appended.append((name, found.expected, *written[:2], *written[3:]))
+                    self.parts += found.parts
+            elif new is not None:
+                partition = partition_of(name, partitions)
+                if written is None and not found.strict:
+                    self.ensured.append((name, new.kind, new.parent, found.at, partition))
+                    continue
+                state = written or (0, "active", None, 1, None, None, found.at)
+                row = (name, new.kind, *state[:6], new.parent, found.at, state[6], partition)
+                (self.inserted if found.strict else self.upserted).append(row)
+
+
 def _write_executions(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
     if plan.epochs:
         held = sorted(plan.epochs.items())
         yield _EPOCHS, [len(held), *column_list(held, Longs, Longs)]
-    inserted, upserted, updated, appended, ensured = [], [], [], [], []
-    for name, found in sorted(plan.executions.items()):
-        new, written = found.new, found.written
-        if written is not None and (new is None or (found.expected and not found.strict)):
-            if found.parts is None:
-                updated.append((name, found.expected, *written))
-            else:
-                appended.append((name, found.expected, *written[:2], *written[3:]))
-        elif new is not None and (written is not None or found.strict):
-            state = written or (0, "active", None, 1, None, None, found.at)
-            row = (
-                name, new.kind, *state[:6], new.parent, found.at, state[6],
-                partition_of(name, partitions),
-            )  # fmt: skip
-            (inserted if found.strict else upserted).append(row)
-        elif new is not None:
-            partition = partition_of(name, partitions)
-            ensured.append((name, new.kind, new.parent, found.at, partition))
-    if inserted:
-        yield _INSERT, [*column_list(inserted, *_STATE_COLUMNS), len(inserted)]
-    if upserted:
-        yield _UPSERT, [*column_list(upserted, *_STATE_COLUMNS), len(upserted)]
-    if updated:
+    rows = _Sorted(plan, partitions)
+    if rows.inserted:
+        yield _INSERT, [*column_list(rows.inserted, *_STATE_COLUMNS), len(rows.inserted)]
+    if rows.upserted:
+        yield _UPSERT, [*column_list(rows.upserted, *_STATE_COLUMNS), len(rows.upserted)]
+    if rows.updated:
         columns = (Texts, Longs, Longs, Texts, Blobs, Longs, Blobs, Blobs, Floats)
-        yield _UPDATE, [*column_list(updated, *columns), len(updated)]
-    if appended:
-        columns = (Texts, Longs, Longs, Texts, Longs, Blobs, Blobs, Floats)
-        yield _APPEND, [*column_list(appended, *columns), len(appended)]
-        parts = [part for found in plan.executions.values() for part in found.parts or ()]
-        yield _PARTS, column_list(parts, Texts, Longs, Blobs)
-    if ensured:
-        yield _ENSURE, column_list(ensured, Texts, Texts, Texts, Floats, Longs)
+        yield _UPDATE, [*column_list(rows.updated, *columns), len(rows.updated)]
+    if rows.appended:
+        fewer = (Texts, Longs, Longs, Texts, Longs, Blobs, Blobs, Floats)
+        yield _APPEND, [*column_list(rows.appended, *fewer), len(rows.appended)]
+        yield _PARTS, column_list(rows.parts, Texts, Longs, Blobs)
+    if rows.ensured:
+        yield _ENSURE, column_list(rows.ensured, Texts, Texts, Texts, Floats, Longs)
     if plan.kinds:
         kinds = sorted(plan.kinds.items())
         yield _KINDS, [len(kinds), *column_list(kinds, Texts, Texts)]
 
 
 def _remove(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
-    """Yield what removes rows; first what relies on them, then the rest."""
+    """Yield what removes rows, those first that must be there."""
 
     def placed(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         return [(partition_of(row[0], partitions), *row) for row in rows]
@@ -278,6 +281,13 @@ def _remove(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
         yield _FIRED, [*column_list(rows, Longs, Texts, Texts, Floats), len(rows)]
     if plan.answered:
         yield _ANSWERED, [Texts(list(plan.answered)), len(plan.answered)]
+    yield from _remove_more(plan, placed)
+
+
+def _remove_more(
+    plan: Plan, placed: Callable[[Iterable[tuple[Any, ...]]], list[tuple[Any, ...]]]
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield what removes rows that need not be there."""
     if plan.cleared:
         names = list(plan.cleared)
         yield _CLEAR_TIMERS, column_list(placed((name,) for name in names), Longs, Texts)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from actorflow.cluster.membership import Membership
-
 from actorflow.cluster.postgres.connections import Address, Readers, explain
 from actorflow.cluster.postgres.filling import fill, stream
 from actorflow.cluster.postgres.listening import Listener
+from actorflow.cluster.postgres.looking import read_status
 from actorflow.cluster.postgres.notices import hint_notice, notices_of
 from actorflow.cluster.postgres.reading import Reading
 from actorflow.cluster.postgres.register import PostgresRegister
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from actorflow.cluster.postgres.notices import Notice
     from actorflow.cluster.postgres.planning import Plan
     from actorflow.cluster.ring import View
+    from actorflow.cluster.status import ClusterStatus
     from actorflow.engine.stores.protocol import (
         Change,
         Counts,
@@ -84,9 +85,7 @@ class PostgresStore:
 
     left_open = False
 
-    def __init__(
-        self, url: str, *, partitions: int = PARTITIONS, name: str | None = None
-    ) -> None:
+    def __init__(self, url: str, *, partitions: int = PARTITIONS, name: str | None = None) -> None:
         self.address = Address(url)
         with self.address.connect() as connection:
             try:
@@ -105,7 +104,9 @@ class PostgresStore:
         self._listening = threading.Lock()
         # A worker that is started again must not be taken for the one that died.
         self.name = f"{name or socket.gethostname()}-{self._token[:6]}"
-        self._membership = Membership(self.name, self, RingOptions(lease=self.address.lease, cycle=None))
+        self._membership = Membership(
+            self.name, self, RingOptions(lease=self.address.lease, cycle=None)
+        )
         self._joined = False
 
     # Writing: one thread.
@@ -118,8 +119,13 @@ class PostgresStore:
             self._writer.commit(changes)
         for change in changes:
             if change.refusal is not None and change.refusal.reason == "fenced":
-                partition = partition_of(change.execution, self.traits.partitions)
-                self._membership.fenced(partition)
+                self._see_fence(change)
+
+    def _see_fence(self, change: Change) -> None:
+        """Give up a partition that we believed to own in this epoch."""
+        partition = partition_of(change.execution, self.traits.partitions)
+        if self.owned().get(partition) == change.epoch:
+            self._membership.fenced(partition)
 
     def _notices(self, plan: Plan) -> Iterable[str]:
         return notices_of(plan, self._token, self.traits.partitions, self.owned())
@@ -181,6 +187,16 @@ class PostgresStore:
     def drained(self, partition: int) -> None:
         """Note that nothing of a partition runs here any more, so that others may have it."""
         self._membership.drained(partition)
+
+    def status(self) -> ClusterStatus:
+        """Return the members, their leases and partitions, and what waits."""
+        self._readers.require_open()
+        schema, partitions = self.address.schema, self.traits.partitions
+        with self.address.connect(autocommit=True) as connection:
+            try:
+                return read_status(connection, schema, partitions)
+            except psycopg.Error as error:
+                raise explain(error, self.address) from error
 
     def check_in(self, request: CheckIn) -> View:
         """Pass a request to the register. For the membership."""
@@ -245,7 +261,9 @@ class PostgresStore:
         limit: int = 100,
     ) -> Page[ExecutionRow]:
         """Return executions in the order of their ids. O(limit log n) with one filter."""
-        return self._reading.listing(kind, status, parent, tags, after, limit)
+        return self._reading.listing(
+            kind=kind, status=status, parent=parent, tags=tags, after=after, limit=limit
+        )
 
     def tags(self, execution: str) -> dict[str, str]:
         """Return the tags of an execution. O(log n)."""
@@ -356,6 +374,6 @@ class PostgresStore:
             log.warning("leases run until they end", member=self.name, error=str(error))
 
 
-def from_url(url: str, **_options: Any) -> PostgresStore:
-    """Open the store that a URL names."""
-    return PostgresStore(url)
+def from_url(url: str, *, name: str | None = None, **_options: Any) -> PostgresStore:
+    """Open the store that a URL names; `name` is that of the worker."""
+    return PostgresStore(url, name=name)

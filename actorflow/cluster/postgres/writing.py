@@ -8,7 +8,6 @@ there; and because the session has another incarnation from then on, it cannot b
 from __future__ import annotations
 
 import uuid
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -24,7 +23,7 @@ from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.stores.protocol import NEVER_RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from actorflow.cluster.postgres.connections import Address
     from actorflow.cluster.postgres.planning import Plan
@@ -50,6 +49,7 @@ SELECT {s}.must(count(*) = 1), set_config('enable_seqscan', 'off', true),
   set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
 FROM noted
 """
+_LIMITS = b"SELECT set_config('idle_in_transaction_session_timeout', '5000', true)"
 _NOT_AS_EXPECTED = "AF001"
 _AGAIN = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure)
 
@@ -174,11 +174,12 @@ class Writer:
         else:
             if self._write(connection, plan):
                 return
-        for _ in range(_TRIES):
+        for attempt in range(_TRIES):
+            if attempt == 1:  # a session that was not used for days may have been trimmed
+                self._enter(connection)
             try:
-                facts = read_facts(
-                    connection, self._address.schema, changes, self._partitions
-                )
+                connection.execute(_LIMITS)
+                facts = read_facts(connection, self._address.schema, changes, self._partitions)
                 plan = plan_changes(changes, facts, self._partitions)
             except _AGAIN:
                 connection.rollback()
@@ -200,36 +201,30 @@ class Writer:
         ids = None
         failure: psycopg.Error | None = None
         self._unknown = plan
-        with suppress(psycopg.errors.PipelineAborted), connection.pipeline():
-            try:
-                connection.execute(self._text(_BEGIN), begin)
-                ids = write_plan(connection, schema, plan, self._partitions, self._session)
-                for notice in self._notices(plan):
-                    connection.execute(b"SELECT pg_notify(%s, %s)", (schema, notice))
-                failpoint("commit.inside")
-                connection.commit()
-            except psycopg.Error as error:
-                failure = error
+        try:
+            with connection.pipeline():
+                try:
+                    connection.execute(self._text(_BEGIN), begin)
+                    ids = write_plan(connection, schema, plan, self._partitions, self._session)
+                    for notice in self._notices(plan):
+                        connection.execute(b"SELECT pg_notify(%s, %s)", (schema, notice))
+                    failpoint("commit.inside")
+                    connection.commit()
+                except psycopg.Error as error:  # raised here, it would be logged as ignored
+                    failure = error
+        except psycopg.Error as error:
+            failure = failure or error
         if failure is not None:
             if connection.closed:
                 raise failure
             self._unknown = None
             connection.rollback()
             if failure.sqlstate == _NOT_AS_EXPECTED or isinstance(failure, _AGAIN):
-                self._renew(connection)
                 return False
             raise failure
         self._unknown = None
         plan.settle([] if ids is None else [row[0] for row in ids])
         return True
-
-    def _renew(self, connection: psycopg.Connection[Any]) -> None:
-        """See that the session is there: one that was not used for days may have been trimmed."""
-        if not self._number % 16:
-            row = connection.execute(self._text(_OPEN), (self._session,)).fetchone()
-            connection.commit()
-            if row is not None:
-                self._incarnation = row[0]
 
     def _explained(self, error: psycopg.Error) -> Exception:
         if self._unknown is None:

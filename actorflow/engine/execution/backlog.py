@@ -151,9 +151,10 @@ class Backlog:
             return
         for execution, rows in found.items():
             live = self._host.find(execution)
-            if live is not None and live.known is not None and not live.behind:
-                if any(row.id not in live.known for row in rows):
-                    self.look_at(live)
+            if live is None or live.known is None or live.behind:
+                continue
+            if any(row.id not in live.known for row in rows):
+                self.look_at(live)
 
     def _mark(self, found: dict[str, list[MessageRow]], asleep: Sequence[str]) -> None:
         """Note that a run with these begins, which perhaps ends the process: see `CRASHES`."""

@@ -139,8 +139,8 @@ class Live:
 
     __slots__ = (
         "_door", "_gate", "behind", "broken", "core", "created", "creates", "displaced", "epoch",
-        "fetched", "held", "id", "kind", "known", "last", "late", "loaded", "noted", "options", "parent", "port",
-        "reading", "revision", "state", "status", "unstored",
+        "fetched", "held", "id", "kind", "known", "last", "late", "loaded", "noted", "options",
+        "parent", "port", "reading", "revision", "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -447,19 +447,15 @@ class Live:
                 if ticket is not None:
                     ticket.consume(AlreadyThere(self.id))
                 return
-            if change.refusal is not None and change.refusal.reason == "fenced":
-                if ticket is not None:  # it is stored, and another engine's
-                    core.host.refusals.pop(ticket.id, None)
-                    ticket.consume(error)
-                return
-            if change.refusal is not None:  # it has run meanwhile: only the letter counts
+            fenced = change.refusal is not None and change.refusal.reason == "fenced"
+            if change.refusal is not None and not fenced:  # it has run: only the letter counts
                 change.expected, change.refusal, change.messages = None, None, ()
                 core.writer.submit(change, committed, insist=True)
                 return
             if ticket is not None:
                 core.host.refusals.pop(ticket.id, None)
                 ticket.consume(failure or error)
-            if change.expected is not None and failure is None:
+            if change.expected is not None and failure is None and not fenced:
                 self.creates = None
                 self.loaded = False
                 self.revision, self.status = change.revision, Status.FAILED

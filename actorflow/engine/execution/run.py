@@ -184,7 +184,7 @@ def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:
     encode = bodies.encode
     change.messages = [
         *(
-            NewMessage(check_id(out.to, "an execution"), "message", encode(out.body))
+            NewMessage(check_id(out.to, "an execution"), "message", encode(out.body), out.key)
             for out in outcome.messages
         ),
         *(
@@ -246,10 +246,8 @@ class Run:
         """
         live = self.live
         self.ran = False  # it may have, before it lost a race
-        if live.has_ended:  # the engine was closed, and does not wait any longer
-            self._done()
-            return
-        if not live.core.ownership.keeps(live):
+        if live.has_ended or not live.core.ownership.keeps(live):
+            # The engine was closed, and does not wait any longer; or another one has it now.
             self._give_away()
             return
         failpoint("run.fetch")
@@ -420,10 +418,11 @@ class Run:
     def _give_away(self) -> None:
         """Leave everything to the engine that has the execution now. Thread-safe."""
         live = self.live
-        for ticket in self.tickets:
-            live.lost(ticket, WorkerStopped(MOVED))
+        if not live.has_ended:
+            for ticket in self.tickets:
+                live.lost(ticket, WorkerStopped(MOVED))
+            live.core.writer.call(partial(live.core.ownership.let_go, live))
         self._done()
-        live.core.writer.call(partial(live.core.ownership.let_go, live))
 
     def _unwanted(self) -> list[NewDead]:
         """Return the messages of users to an execution that has ended, if nobody waits for them."""

@@ -23,6 +23,7 @@ from pykka._envelope import Envelope
 from actorflow.runtime.actor.answers import reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import Inbox, Mailbox, is_stop, refuse
+from actorflow.runtime.actor.notices import Notices
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.actor.starting import Starting
 from actorflow.runtime.actor.stopping import Stop
@@ -37,68 +38,12 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
+    from actorflow.runtime.actor.notices import Notice
     from actorflow.runtime.lanes.lane import Lane
-
-    Notice = Callable[[Any, ExitReason], object]
-    """Called as `notice(ref, reason)`."""
 
 __all__ = ["Lifespan"]
 
 _ROUNDS = 32  # messages that an actor handles before it lets others run
-
-
-class Watchers:
-    """The notices of one actor. Thread-safe without a lock."""
-
-    __slots__ = ("_notices",)
-
-    def __init__(self) -> None:
-        self._notices: list[Notice] = []
-
-    def __len__(self) -> int:
-        return len(self._notices)
-
-    def add(self, notice: Notice) -> None:
-        """Add a notice."""
-        self._notices.append(notice)
-
-    def discard(self, notice: Notice) -> None:
-        """Remove a notice, if it is there."""
-        try:
-            self._notices.remove(notice)
-        except ValueError:
-            return
-
-    def notify(self, ref: Any, reason: ExitReason, failed: Callable[[BaseException], None]) -> None:
-        """Call each notice once and report what it raises; Ctrl-C may at worst make that twice.
-
-        Raises:
-            KeyboardInterrupt: some may not have been called yet, so call this again.
-
-        """
-        notices = self._notices
-        taken: list[Notice] = []
-        try:
-            while notices:
-                taken.extend(map(notices.pop, (0,)))  # one C call, so that none can get lost
-                _give(taken[0], ref, reason, failed)
-                taken.clear()
-        except IndexError:  # another thread has taken the last one
-            return
-        except BaseException:
-            notices.extend(taken)
-            raise
-
-
-def _give(
-    notice: Notice, ref: Any, reason: ExitReason, failed: Callable[[BaseException], None]
-) -> None:
-    try:
-        notice(ref, reason)
-    except KeyboardInterrupt:  # it may not have been called; now the others come first
-        raise
-    except BaseException as error:  # noqa: BLE001 - the others are called all the same
-        failed(error)
 
 
 class Lifespan:
@@ -126,7 +71,7 @@ class Lifespan:
     _stopping: ExitReason | None = None
     _asked: Any = None  # the future of the caller whose message is being handled
     _over: bool = False  # it has ended, and all callers have been refused
-    _watchers: Watchers | None = None
+    _watchers: Notices | None = None
     _stopped_event: threading.Event | None = None
     _ref: Any = None
 
@@ -420,7 +365,7 @@ class Lifespan:
 
     def watch(self, notice: Notice) -> None:
         """Call `notice(ref, reason)` once: when the actor has ended, or now if it has."""
-        self.__dict__.setdefault("_watchers", Watchers()).add(notice)
+        self.__dict__.setdefault("_watchers", Notices()).add(notice)
         if self._over:
             self._notify()
 

@@ -32,6 +32,7 @@ __all__ = [
     "Restore",
     "Resume",
     "Retry",
+    "Rewind",
     "ScheduleWork",
     "SetOutput",
     "SetTimer",
@@ -54,6 +55,8 @@ class Event(Struct, frozen=True):
     input: Any = None
     id: str | UnsetType = UNSET
     """By which whoever asked knows the answer: the output of its branch."""
+    interrupts: bool = False
+    """Stop first what the branches wait for."""
 
 
 class Started(Struct, frozen=True):
@@ -71,6 +74,8 @@ class Succeeded(Struct, frozen=True):
     at: float
     work: str
     output: Any = None
+    attempt: int | None = None
+    """Which one; `None` stands for the current one."""
 
 
 class Failed(Struct, frozen=True):
@@ -80,6 +85,8 @@ class Failed(Struct, frozen=True):
     work: str
     error: dict[str, Any]
     """`name`, and what else there is to say: `message`, `code`, `stacktrace`."""
+    attempt: int | None = None
+    """Which one; `None` stands for the current one."""
 
 
 class TimedOut(Struct, frozen=True):
@@ -137,6 +144,13 @@ class Retry(Struct, frozen=True):
     work: str
 
 
+class Rewind(Struct, frozen=True):
+    """Go back to before a work, and let the code run again from there."""
+
+    at: float
+    work: str
+
+
 class Restore(Struct, frozen=True):
     """The engine was restarted: send again what was sent and not answered."""
 
@@ -156,6 +170,7 @@ Received: TypeAlias = (
     | Resume
     | Kill
     | Retry
+    | Rewind
     | Restore
 )
 
@@ -209,6 +224,10 @@ class RecordValue(Struct, frozen=True):
     branch_key: int
     position: str
     value: Any
+    index: int = 0
+    """Of the execution that draws it."""
+    calls: int = 0
+    """How many calls for works its branch has made before."""
 
 
 class LeaveWork(Struct, frozen=True):
@@ -216,6 +235,8 @@ class LeaveWork(Struct, frozen=True):
 
     work: str
     cancel: bool = False
+    index: int = 0
+    """Of the execution that goes on without it."""
 
 
 class Publish(Struct, frozen=True):
@@ -263,6 +284,8 @@ class CancelWork(Struct, frozen=True):
 
     work: str
     type: WorkType
+    attempt: int = 1
+    dispatched: bool = False
 
 
 class SetTimer(Struct, frozen=True):

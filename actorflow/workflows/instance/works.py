@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from actorflow.workflows.instance.state import COMPLETIONS, WorkState, WorkStatus
 
 if TYPE_CHECKING:
+    from actorflow.workflows.instance.growth import Changes
     from actorflow.workflows.instance.state import InstanceState
 
 __all__ = ["Works"]
@@ -17,11 +18,13 @@ class Works:
 
     Args:
         state: new works are added to its statuses.
+        changes: of the same state.
 
     """
 
-    def __init__(self, state: InstanceState) -> None:
+    def __init__(self, state: InstanceState, changes: Changes) -> None:
         self._state = state
+        self._changes = changes
         self._by_name = {status.work: status for status in state.statuses}
         self._of_branch: dict[int, list[WorkStatus]] = {}
         for status in state.statuses:
@@ -47,7 +50,8 @@ class Works:
         self.changed(status)
 
     def changed(self, status: WorkStatus) -> None:
-        """Note that the status of a work, or whether its branch waits for it, has changed."""
+        """Note that anything about a work has changed."""
+        self._changes.status(status)
         if _blocks(status):
             self._blocking.add(status.work)
         else:
@@ -57,6 +61,11 @@ class Works:
     def blocking(self) -> bool:
         """Whether a branch waits for one of its works."""
         return bool(self._blocking)
+
+    def awaited(self) -> list[WorkStatus]:
+        """Return the works that branches wait for, in the order in which they were scheduled."""
+        found = (self._by_name[work] for work in self._blocking)
+        return sorted(found, key=lambda status: (status.index, status.branch_key, status.position))
 
     def awaited_by(self, key: int) -> bool:
         """Return whether a branch waits for one of its works."""

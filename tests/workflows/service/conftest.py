@@ -1,47 +1,33 @@
-"""Engines for tests of workflows: on both stores, in virtual time."""
+"""Engines for tests of workflows: on each store, in virtual time."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from actorflow.application import Engine
-from actorflow.testing import VirtualClock
+from tests.engine.conftest import clock, reopen
+from tests.servers import store_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from actorflow.testing import VirtualClock
+
+__all__ = ["clock", "opens", "reopen"]
+
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock(1_000.0)
+def opens() -> type[Engine]:
+    """Return the engine that knows workflows."""
+    return Engine
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[Engine]:
-    where = ":memory:" if request.param == "memory" else tmp_path / "store.db"
+    """Yield an engine on each store in turn."""
+    where = store_for(request, tmp_path / "store.db")
     with Engine(where, clock=clock, durability="off", retention=None) as made:
         yield made
-
-
-@pytest.fixture
-def reopen(tmp_path: Path, clock: VirtualClock) -> Iterator[Callable[..., Engine]]:
-    """Give what opens an engine on the same file again, closing the one before."""
-    made: list[Engine] = []
-
-    def again(**options: Any) -> Engine:
-        if made:
-            made[-1].close()
-        made.append(
-            Engine(
-                tmp_path / "again.db",
-                **{"clock": clock, "durability": "off", "retention": None, **options},
-            )
-        )
-        return made[-1]
-
-    yield again
-    if made:
-        made[-1].close()

@@ -14,13 +14,14 @@ from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.service.dispatched import DispatchedKind
 from actorflow.workflows.service.incoming import control_body, event_body, start_body
-from actorflow.workflows.service.kind import WorkflowKind, WorkflowState
+from actorflow.workflows.service.kind import WorkflowKind
 from behaviours import Unique
 from tests.workflows.service.orders import Order, Parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from actorflow.workflows.service.stored import WorkflowState
     from actorflow.workflows.workflow import WorkError, WorkInfo
 
 
@@ -84,6 +85,7 @@ CONTROLS = st.sampled_from(
     [
         control_body("pause"), control_body("resume"), control_body("kill"),
         control_body("retry"), control_body("retry", "0/1.0"), control_body("cancel", "0/1.0"),
+        control_body("rewind", "0/1.0"), control_body("rewind", "0/2.1"),
         {"do": "go on"}, event_body("go", None, "question"),
     ]
 )  # fmt: skip
@@ -133,7 +135,7 @@ def test_a_run_that_is_thrown_away_leaves_no_trace(deciders: list[Decider]) -> N
     assert lost.tasks
     again = kind.run(Context("i", 2.0), state, [done])
     fresh = kind_of(deciders, Busy)
-    expected = fresh.run(Context("i", 2.0), fresh.decode(kind.encode(state)), [done])
+    expected = fresh.run(Context("i", 2.0), fresh.decode(state.data), [done])
     assert kind.encode(again.state) == fresh.encode(expected.state)
     assert again.history == expected.history
 

@@ -478,6 +478,7 @@ if hasattr(os, "register_at_fork"):
 
 def from_url(url: str, **options: Any) -> SqliteStore:
     """Open the file that a URL names: `sqlite://orders.db`, `sqlite:///var/lib/orders.db`."""
+    options.pop("name", None)  # nobody shares it
     path = url.partition("://")[2]
     if not path:
         msg = f"{url!r} names no file: write sqlite://orders.db or sqlite:///var/lib/orders.db"

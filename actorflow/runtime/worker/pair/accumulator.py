@@ -32,7 +32,7 @@ from actorflow.runtime.worker.pair import runner
 from actorflow.runtime.worker.pair.accumulation import FOLD_AT, LONG, NEVER, Accumulation
 from actorflow.runtime.worker.pair.batch import Batch
 from actorflow.runtime.worker.pair.idleness import Idleness
-from actorflow.runtime.worker.pair.intake import Intake
+from actorflow.runtime.worker.pair.intake import Intake, refuse_late, take_back
 from actorflow.runtime.worker.pair.life import Life
 from actorflow.runtime.worker.pair.machine import (
     DONE,
@@ -177,7 +177,7 @@ class Accumulator:
 
         """
         if self._owner == get_ident():
-            self._take_back(pushed)
+            take_back(self, pushed)
             raise self._deadlock()
         if self._takes_messages():
             if self.settings.is_real or not self.core.shape.timed:
@@ -187,7 +187,7 @@ class Accumulator:
                 SHELTER.run(self._wake_timed)
             if self._takes_messages():
                 return
-        if SHELTER.run(self._refuse_late, pushed):
+        if SHELTER.run(refuse_late, self, pushed):
             raise self.life.dead_error()
 
     def _takes_messages(self) -> bool:
@@ -214,37 +214,6 @@ class Accumulator:
         never find none meanwhile, and take that for a busy executor.
         """
         self.idle.extend([self] * SPARE)
-
-    def _refuse_late(self, pushed: Sequence[Any]) -> bool:
-        """Take messages back that came after the stop; return whether they did."""
-        with self.lock:
-            if len(self.idle) < SPARE:
-                self.idle.append(self)
-            return self._take_back(pushed)
-
-    def _take_back(self, pushed: Sequence[Any]) -> bool:
-        """Remove what was pushed from `raw`; return whether it was all there. Under the lock.
-
-        What is still raw after a stop came after it: what came before has been folded. The very
-        same object may have been pushed by others too, so each pusher removes as many as it has
-        pushed. Producers only append, so places hold under the lock.
-        """
-        raw = self.core.raw
-        width = self.core.shape.width
-        wanted: dict[int, int] = {}
-        for message in pushed:
-            wanted[id(message)] = wanted.get(id(message), 0) + 1
-        places = []
-        for at in range(len(raw) - 1, -1, -width):
-            one = raw[at]
-            if wanted.get(id(one)):
-                wanted[id(one)] -= 1
-                places.append(at)
-        if not pushed or len(places) < len(pushed):
-            return False
-        for at in places:
-            del raw[at - width + 1 : at + 1]
-        return True
 
     def _fold(self, now: float, count: int | None = None) -> None:
         """Move raw messages into the behaviour. Under the lock; runs user code."""
@@ -592,7 +561,7 @@ class Accumulator:
             if self._takes_messages():
                 self.settings.lane.claim(self.idle)
                 if not self._takes_messages():
-                    SHELTER.run(self._refuse_late, ())  # the token was in place for good
+                    SHELTER.run(refuse_late, self, ())  # the token was in place for good
         elif self.state is WAITING:
             SHELTER.run(self._on_mail)
 

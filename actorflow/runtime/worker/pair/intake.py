@@ -24,6 +24,7 @@ from actorflow.runtime.lanes.token import in_one_go
 from actorflow.runtime.worker.pair import runner
 from actorflow.runtime.worker.pair.accumulation import FOLD_AT, NEVER
 from actorflow.runtime.worker.pair.machine import DUE, IDLE, WAITING
+from actorflow.runtime.worker.pair.retiring import SPARE
 from actorflow.runtime.worker.pair.seat import Effects
 from actorflow.runtime.worker.pair.seating import catch_up, fill, fold_for_producer, look, schedule
 from actorflow.runtime.worker.pair.transitions import calm
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.pair.accumulator import Accumulator
     from actorflow.runtime.worker.pair.batch import Ticket
 
-__all__ = ["Intake", "offer_line"]
+__all__ = ["Intake", "offer_line", "refuse_late", "take_back"]
 
 
 class Intake:
@@ -332,3 +333,39 @@ def _in_event_loop() -> bool:
     """Return whether this thread is running an event loop."""
     asyncio = sys.modules.get("asyncio")
     return asyncio is not None and asyncio._get_running_loop() is not None
+
+
+def refuse_late(pair: Accumulator, pushed: Sequence[Any]) -> bool:
+    """Take messages back that came after the stop; return whether they did.
+
+    The token is in place for good by then.
+    """
+    with pair.lock:
+        if len(pair.idle) < SPARE:
+            pair.idle.append(pair)
+        return take_back(pair, pushed)
+
+
+def take_back(pair: Accumulator, pushed: Sequence[Any]) -> bool:
+    """Remove what was pushed from `raw`; return whether it was all there. Under the lock.
+
+    What is still raw after a stop came after it: what came before has been folded. The very
+    same object may have been pushed by others too, so each pusher removes as many as it has
+    pushed. Producers only append, so places hold under the lock.
+    """
+    raw = pair.core.raw
+    width = pair.core.shape.width
+    wanted: dict[int, int] = {}
+    for message in pushed:
+        wanted[id(message)] = wanted.get(id(message), 0) + 1
+    places = []
+    for at in range(len(raw) - 1, -1, -width):
+        one = raw[at]
+        if wanted.get(id(one)):
+            wanted[id(one)] -= 1
+            places.append(at)
+    if not pushed or len(places) < len(pushed):
+        return False
+    for at in places:
+        del raw[at - width + 1 : at + 1]
+    return True

@@ -10,7 +10,6 @@ outside the lock.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import logging
 import threading
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import refuse
+from actorflow.runtime.actor.notices import Notices
 from actorflow.runtime.errors import (
     BadOption,
     Full,
@@ -28,7 +28,7 @@ from actorflow.runtime.errors import (
     WorkerStopped,
 )
 from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Shutdown
-from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
 from actorflow.runtime.worker.dead_letters import DeadLetters
@@ -60,11 +60,10 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from actorflow.runtime.actor.notices import Notice
     from actorflow.runtime.worker.executor import Executor
     from actorflow.runtime.worker.pair.accumulator import Accumulator
     from actorflow.runtime.worker.pair.batch import Batch
-
-    Notice = Callable[[Any, ExitReason], object]
 
 __all__ = ["Life"]
 
@@ -102,7 +101,7 @@ class Life:
         self._reason: ExitReason | None = None
         self._crashes: Any = None
         self._letters: DeadLetters | None = None
-        self._watchers: list[Notice] = []
+        self._watchers = Notices()
         self._started: ThreadTicket | None = None
         self._over = pair.state is DEAD
         self._warned = False
@@ -339,9 +338,10 @@ class Life:
     def abandon_executor(self) -> None:
         """Cut the executor off, whatever it does; the accumulator goes on alone.
 
-        A thread cannot be killed: a job that hangs keeps its thread, but nobody waits for it.
+        A thread cannot be killed: a job that hangs keeps its thread, but nobody waits for it. A
+        process is killed.
         """
-        busy = bool(self._pair.active)
+        busy = bool(self._pair.active) and not self._pair.settings.kills
         SHELTER.run(self._schedule, ABANDON, Killed(abandoned=busy))
 
     def _schedule(self, event: Event, reason: ExitReason) -> None:
@@ -349,7 +349,7 @@ class Life:
         settings = pair.settings
         with pair.lock:
             effects = Effects()
-            if event is ABANDON and pair.active and settings.owns_thread:
+            if event is ABANDON and pair.active and settings.owns_lane:
                 settings.renew_lane()
             if pair.state not in (ALONE, DEAD):
                 self._executor_reason = self._executor_reason or reason
@@ -412,7 +412,8 @@ class Life:
 
     def kill(self) -> None:
         """End at once, whatever is going on."""
-        self.request_stop(StopMode.NOW, Killed(abandoned=bool(self._pair.active)))
+        busy = bool(self._pair.active) and not self._pair.settings.kills
+        self.request_stop(StopMode.NOW, Killed(abandoned=busy))
 
     def ended(self, generation: int) -> None:
         """Note that `on_stop` has returned. In the lane's thread."""
@@ -563,17 +564,13 @@ class Life:
 
     def watch(self, notice: Notice) -> None:
         """Call `notice(ref, reason)` once: when the pair has ended, or now if it has."""
-        self._watchers.append(notice)
+        self._watchers.add(notice)
         if self._over:
-            # This one only: an interrupt here must not cost others their notice.
-            with contextlib.suppress(ValueError):
-                self._watchers.remove(notice)
-                self._give(notice, self._pair.exit_reason or Normal())
+            self.over()
 
     def unwatch(self, notice: Notice) -> None:
         """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
-        with contextlib.suppress(ValueError):
-            self._watchers.remove(notice)
+        self._watchers.discard(notice)
 
     @property
     def is_watched(self) -> bool:
@@ -581,20 +578,10 @@ class Life:
         return bool(self._watchers) or self._executor is not None
 
     def _notify(self, reason: ExitReason) -> None:
-        while self._watchers:
-            try:
-                notice = self._watchers.pop(0)
-            except IndexError:
-                return
-            self._give(notice, reason)
+        self._watchers.notify(self._pair.actor_ref, reason, self._report_notice)
 
-    def _give(self, notice: Notice, reason: ExitReason) -> None:
-        try:
-            notice(self._pair.actor_ref, reason)
-        except BaseException as error:
-            if in_main_thread() and not isinstance(error, Exception):
-                raise  # an interrupt of the main thread is not the notice's
-            log.error("exit notice failed", worker=repr(self._pair), exc_info=error)
+    def _report_notice(self, error: BaseException) -> None:
+        log.error("exit notice failed", worker=repr(self._pair), exc_info=error)
 
     @property
     def urn(self) -> str:

@@ -1,0 +1,1 @@
+"""Skip what is up to date: keys of jobs, stored results, and why a job runs."""

@@ -1,0 +1,192 @@
+"""The digest of a value: the same in every process, and different when the value is.
+
+Built from the structure of a value, not from its pickle, which depends on the order of sets and
+on which objects are shared. Objects of other classes count as what `__reduce_ex__` says of them.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import copyreg
+import functools
+import pickle
+import struct
+import threading
+import types
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from actorflow.plans.lookup import Input
+from actorflow.runtime.errors import ActorflowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+__all__ = ["Unstable", "Values"]
+
+_SIZE = 20
+_PROTOCOL = 5
+_LONGEST = 5  # items of what `__reduce_ex__` returns that say how to rebuild a value
+# What is not data: two of them differ in nothing that a job could compute with.
+_BLANK = (
+    type(threading.Lock()),
+    type(threading.RLock()),
+    threading.local,
+    contextvars.ContextVar,
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+)
+
+
+class Unstable(ActorflowError):
+    """A value has no digest that holds in another process."""
+
+
+class Values:
+    """Digests of values. Not thread-safe. Keeps what it has seen alive.
+
+    `refer` is asked first about each object that is not plain data. It returns a text that stands
+    for functions, classes and modules, and `None` for everything else.
+    """
+
+    def __init__(self, refer: Callable[[Any], str | None]) -> None:
+        self._refer = refer
+        self._known: dict[int, tuple[bytes, Any]] = {}
+        self._path: list[int] = []
+        self._containers: dict[type, Callable[[Any], bytes]] = {
+            list: self._sequence,
+            tuple: self._sequence,
+            dict: self._mapping,
+            types.MappingProxyType: self._mapping,
+            set: self._set,
+            frozenset: self._set,
+            Input: self._input,
+            pickle.PickleBuffer: self._buffer,
+        }
+
+    def digest(self, value: Any) -> str:
+        """Return the digest of a value, as hexadecimal digits.
+
+        Raises:
+            Unstable: it holds something that only exists in this process, such as an open file.
+
+        """
+        # `refer` may come back here: what is around then has no part in this digest.
+        around, self._path = self._path, []
+        try:
+            return self._digest(value).hex()
+        except RecursionError:
+            raise Unstable(f"a {type(value).__qualname__} is nested too deeply") from None
+        finally:
+            self._path = around
+
+    def _digest(self, value: Any) -> bytes:
+        cls = type(value)
+        plain = _PLAIN.get(cls)
+        if plain is not None:
+            return _hash(cls.__name__, plain(value))
+        identity = id(value)
+        if identity in self._known:
+            return self._known[identity][0]
+        if identity in self._path:
+            return _hash("cycle", str(len(self._path) - self._path.index(identity)).encode())
+        self._path.append(identity)
+        found = self._compound(value, cls)
+        self._path.pop()
+        self._known[identity] = (found, value)
+        return found
+
+    def _compound(self, value: Any, cls: type) -> bytes:
+        container = self._containers.get(cls)
+        if container is not None:
+            return container(value)
+        if isinstance(value, _BLANK):
+            return _hash("blank", _name(cls))
+        parts = _parts(value)
+        if parts is not None:
+            return self._all(cls.__name__, parts)
+        reference = self._refer(value)
+        if reference is not None:
+            return _hash("reference", reference.encode())
+        return self._reduced(value, cls)
+
+    def _mapping(self, value: Mapping[Any, Any]) -> bytes:
+        # In the order of the items: a job can see it.
+        return self._all("dict", (part for item in value.items() for part in item))
+
+    def _set(self, value: AbstractSet[Any]) -> bytes:
+        return _hash(type(value).__name__, *sorted(map(self._digest, value)))
+
+    def _sequence(self, value: Sequence[Any]) -> bytes:
+        return self._all(type(value).__name__, value)
+
+    def _input(self, value: Input) -> bytes:
+        return _hash("input", value.name.encode())
+
+    def _buffer(self, value: pickle.PickleBuffer) -> bytes:
+        with value.raw() as view:
+            return _hash("buffer", view)
+
+    def _all(self, tag: str, values: Iterable[Any]) -> bytes:
+        return _hash(tag, *map(self._digest, values))
+
+    def _reduced(self, value: Any, cls: type) -> bytes:
+        reducer = copyreg.dispatch_table.get(cls)
+        try:
+            reduced = reducer(value) if reducer else value.__reduce_ex__(_PROTOCOL)
+        except Exception as error:  # __reduce_ex__ is the user's, and may raise anything
+            raise Unstable(f"a {cls.__qualname__} cannot be hashed ({error})") from error
+        if isinstance(reduced, str):
+            return _hash("named", _name(cls), reduced.encode())
+        rebuild, arguments, state, items, pairs = (*reduced, None, None, None)[:_LONGEST]
+        return self._all(
+            "object",
+            [
+                self._refer(cls) or _name(cls),
+                rebuild,
+                tuple(arguments),
+                state,
+                None if items is None else list(items),
+                None if pairs is None else list(pairs),
+            ],
+        )
+
+
+def _hash(tag: str, *parts: bytes | memoryview) -> bytes:
+    """Return the digest of a tag and some parts; no two lists of parts run into each other."""
+    made = blake2b(tag.encode(), digest_size=_SIZE)
+    for part in parts:
+        made.update(struct.pack("<Q", len(part)))
+        made.update(part)
+    return made.digest()
+
+
+def _parts(value: Any) -> list[Any] | None:
+    """Return what a wrapper around functions is made of; None for everything else."""
+    if isinstance(value, staticmethod | classmethod):
+        return [value.__func__]
+    if isinstance(value, property):
+        return [value.fget, value.fset, value.fdel]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    return None
+
+
+def _name(cls: type) -> bytes:
+    return f"{cls.__module__}.{cls.__qualname__}".encode()
+
+
+_PLAIN: dict[type, Callable[[Any], bytes]] = {
+    type(None): lambda _: b"",
+    type(Ellipsis): lambda _: b"",
+    type(NotImplemented): lambda _: b"",
+    bool: lambda value: b"1" if value else b"0",
+    int: lambda value: value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True),
+    float: lambda value: struct.pack("<d", value),
+    complex: lambda value: struct.pack("<dd", value.real, value.imag),
+    str: lambda value: value.encode("utf-8", "surrogatepass"),
+    bytes: bytes,
+    bytearray: bytes,
+    range: lambda value: repr(value).encode(),
+}

@@ -1,0 +1,307 @@
+"""Everything that a function depends on: a walk from it through the user's own modules."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import inspect
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from actorflow.plans.cache.fingerprint.bytecode import Import, Uses, instructions, uses
+from actorflow.plans.cache.fingerprint.components import Component, Part, digest_of
+from actorflow.plans.cache.fingerprint.ownership import is_own, module_name, own_import
+from actorflow.plans.cache.fingerprint.source import find_node
+from actorflow.plans.cache.fingerprint.syntax import FunctionNode, normal_form
+from actorflow.plans.cache.fingerprint.values import Unstable, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Walk"]
+
+_NATIVE = (
+    types.BuiltinFunctionType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+# Of a class: what the interpreter keeps there, and what does not change what the class does.
+_UNTOLD = {
+    "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__abstractmethods__",
+    "_abc_impl", "__firstlineno__", "__static_attributes__",
+}  # fmt: skip
+
+
+class Walk:
+    """The components of one function, or of one value. Not thread-safe; used once.
+
+    Only objects that live in this process are looked at: what a name stands for now, not what
+    its module says about it. Modules that the function imports when it runs are imported.
+    """
+
+    def __init__(self) -> None:
+        self.components: dict[Component, str] = {}
+        self.unstable: dict[Component, str] = {}
+        """What has no stable digest, with the reason."""
+        self.values = Values(self.refer)
+        self._labels: dict[int, tuple[str, Any]] = {}
+        self._taken: dict[str, int] = {}
+        self._visits: list[tuple[Any, Callable[[Any], str]]] = [
+            (types.FunctionType, self._refer_function),
+            (type, self._refer_class),
+            (types.ModuleType, self._refer_module),
+            (types.MethodType, self._refer_method),
+            (_NATIVE, self._refer_native),
+        ]
+
+    def root(self, function: Any) -> None:
+        """Add the components of the function of a job."""
+        if isinstance(function, types.FunctionType) and _is_own_function(function):
+            self._function(function, self._label(function, _label_of(function)), root=True)
+        else:
+            self.value(Component(Part.CODE, ""), function)
+
+    def value(self, component: Component, value: Any) -> None:
+        """Add a value as a component, or to what is unstable."""
+        if component in self.components or component in self.unstable:
+            return
+        try:
+            self.components[component] = self.values.digest(value)
+        except Unstable as error:
+            self.unstable[component] = str(error)
+
+    # --- references: functions, classes, modules ------------------------------
+
+    def refer(self, thing: Any) -> str | None:
+        """Return what stands for a function, class or module, after a visit to it; else None."""
+        if id(thing) in self._labels:
+            return self._labels[id(thing)][0]
+        for kind, visit in self._visits:
+            if isinstance(thing, kind):
+                return visit(thing)
+        wrapped = inspect.getattr_static(thing, "__wrapped__", None)
+        if wrapped is None or is_own(type(thing).__module__):
+            return None
+        return f"{_class_label(type(thing))} around {self.values.digest(wrapped)}"
+
+    def _label(self, thing: Any, wanted: str) -> str:
+        """Name a thing; another one of the same name gets a number."""
+        count = self._taken[wanted] = self._taken.get(wanted, 0) + 1
+        label = wanted if count == 1 else f"{wanted}#{count}"
+        self._labels[id(thing)] = (label, thing)
+        return label
+
+    def _refer_method(self, method: types.MethodType) -> str:
+        return f"{self.refer(method.__func__)} of {self.values.digest(method.__self__)}"
+
+    def _refer_native(self, thing: Any) -> str:
+        owner = getattr(thing, "__self__", None)
+        name = f"{getattr(thing, '__module__', None)}.{thing.__qualname__}"
+        if owner is None or isinstance(owner, types.ModuleType):
+            return name
+        return f"{name} of {self.values.digest(owner)}"
+
+    def _refer_function(self, function: types.FunctionType) -> str:
+        label = self._label(function, _label_of(function))
+        if _is_own_function(function):
+            self._function(function, label, root=False)
+        else:
+            self._foreign(function, label)
+        return label
+
+    def _foreign(self, function: types.FunctionType, label: str) -> None:
+        """Look into a wrapper that an installed package has put around a function of the user."""
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is None:
+            return
+        self.value(Component(Part.HELPER, label), wrapped)
+        for name, content in _cells(function):
+            try:
+                digest = self.values.digest(content)
+            except Unstable:
+                continue  # the package's own bookkeeping, such as a table of weak references
+            self.components[Component(Part.CLOSURE, f"{name} of {label}")] = digest
+
+    def _refer_class(self, cls: type) -> str:
+        if not is_own(cls.__module__):
+            return _class_label(cls)
+        label = self._label(cls, _class_label(cls))
+        members = {name: each for name, each in vars(cls).items() if name not in _UNTOLD}
+        self.value(
+            Component(Part.CLASS, label),
+            [type(cls), cls.__bases__, sorted(members), _bare(members)],
+        )
+        return label
+
+    def _refer_module(self, module: types.ModuleType) -> str:
+        """Visit a whole module: it is handed around, so anything in it may be used."""
+        name = module_name(module.__name__)
+        label = self._label(module, f"module {name}")
+        if is_own(module.__name__):
+            bindings = [
+                self._resolve(module.__dict__, (each,), ())
+                for each in sorted(vars(module))
+                if not each.startswith("__")
+                and not isinstance(vars(module)[each], types.ModuleType)
+            ]
+            self.components[Component(Part.MODULE, name)] = digest_of(repr(bindings).encode())
+        return label
+
+    # --- the user's own functions ---------------------------------------------
+
+    def _function(self, function: types.FunctionType, label: str, *, root: bool) -> None:
+        code = function.__code__
+        node = find_node(code)
+        form = normal_form(node) if node else self.values.digest(instructions(code))
+        owner = "" if root else f" of {label}"
+        for name, default in _defaults(function):
+            self.value(Component(Part.DEFAULT, f"{name}{owner}"), default)
+        names = uses(code)
+        bindings = [self._resolve(function.__globals__, each, ()) for each in names.globals]
+        bindings += [self._resolve(function.__globals__, each, ()) for each in _decorators(node)]
+        bindings += self._imported(function.__globals__, names)
+        for name, content in _cells(function):
+            reference = self._reference(content)
+            if reference is None:
+                self.value(Component(Part.CLOSURE, f"{name}{owner}"), content)
+            else:
+                bindings.append(f"{name} is {reference}")
+        for name, attribute in sorted(vars(function).items()):
+            if not name.startswith("__"):
+                self.value(Component(Part.GLOBAL, f"{label}.{name}"), attribute)
+        part = Component(Part.CODE, "") if root else Component(Part.HELPER, label)
+        self.components[part] = digest_of(f"{form} {sorted(bindings)}".encode())
+
+    def _reference(self, thing: Any) -> str | None:
+        try:
+            return self.refer(thing)
+        except Unstable:
+            return None  # a bound method of something unstable: told as a value
+
+    def _resolve(
+        self, names: dict[str, Any], chain: tuple[str, ...], above: tuple[str, ...]
+    ) -> str:
+        """Follow `name.attribute...` from a module's names; return what it is bound to.
+
+        Own modules on the way are passed through. Data becomes a component of its own.
+        """
+        name, *rest = chain
+        shown = ".".join((*above, name))
+        if name not in names:
+            return f"{shown} is {'built in' if hasattr(builtins, name) else 'missing'}"
+        found = names[name]
+        if isinstance(found, types.ModuleType) and rest and is_own(found.__name__):
+            return self._resolve(found.__dict__, tuple(rest), (*above, name))
+        reference = self._reference(found)
+        if reference is not None:
+            return f"{shown} is {reference}"
+        home = module_name(str(names.get("__name__", "")))
+        self.value(Component(Part.GLOBAL, f"{home}:{name}"), found)
+        return f"{shown} is data of {home}"
+
+    # --- imports inside functions ---------------------------------------------
+
+    def _imported(self, names: dict[str, Any], used: Uses) -> Iterator[str]:
+        package = str(names.get("__package__") or "")
+        for each in used.imports:
+            full = own_import(each.module, each.level, package)
+            if full is not None:
+                yield from self._import(full, each, used)
+
+    def _import(self, full: str, each: Import, used: Uses) -> Iterator[str]:
+        module = _module(full)
+        if module is None:
+            yield f"{full} cannot be imported"
+            return
+        if not each.names:
+            top = sys.modules[full.partition(".")[0]]
+            for start in dict.fromkeys((top, module)):
+                yield from self._looked_up(start, used.attributes, set())
+        for name in sorted(vars(module)) if "*" in each.names else each.names:
+            found = vars(module).get(name) if name in vars(module) else _module(f"{full}.{name}")
+            if isinstance(found, types.ModuleType):
+                yield from self._looked_up(found, used.attributes, set())
+            elif not name.startswith("__"):
+                yield self._resolve(vars(module), (name,), (full,))
+
+    def _looked_up(
+        self, module: types.ModuleType, attributes: frozenset[str], seen: set[str]
+    ) -> Iterator[str]:
+        """Yield what the function may look up on a module that a local variable holds."""
+        if module.__name__ in seen or not is_own(module.__name__):
+            return
+        seen.add(module.__name__)
+        for name in sorted(attributes & vars(module).keys()):
+            found = vars(module)[name]
+            if isinstance(found, types.ModuleType):
+                yield from self._looked_up(found, attributes, seen)
+            else:
+                yield self._resolve(vars(module), (name,), (module.__name__,))
+
+
+def _module(name: str) -> types.ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except Exception:  # noqa: BLE001 - the user's module runs here; the job will meet the error itself
+        return None
+
+
+def _bare(members: dict[str, Any]) -> list[Any]:
+    return [members[name] for name in sorted(members)]
+
+
+def _is_own_function(function: types.FunctionType) -> bool:
+    # Not `__module__`, which functools.wraps copies: where its names are looked up is its home.
+    return is_own(str(function.__globals__.get("__name__") or function.__module__))
+
+
+def _label_of(function: types.FunctionType) -> str:
+    home = str(function.__globals__.get("__name__") or function.__module__)
+    # functools.wraps copies `__qualname__`, too.
+    wraps = "__wrapped__" in vars(function)
+    name = function.__code__.co_qualname if wraps else function.__qualname__
+    return f"{module_name(home)}:{name}"
+
+
+def _class_label(cls: type) -> str:
+    return f"{module_name(cls.__module__)}:{cls.__qualname__}"
+
+
+def _cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            yield name, "not bound yet"
+
+
+def _defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    code, values = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[: code.co_argcount]
+    yield from zip(names[len(names) - len(values) :], values, strict=True)
+    yield from (function.__kwdefaults__ or {}).items()
+
+
+def _decorators(node: FunctionNode | None) -> list[tuple[str, ...]]:
+    """Return the names in the decorators of a function, with their attributes."""
+    found = []
+    for decorator in getattr(node, "decorator_list", []):
+        inner = {id(each.value) for each in ast.walk(decorator) if isinstance(each, ast.Attribute)}
+        for each in ast.walk(decorator):
+            chain = _chain(each)
+            if chain and id(each) not in inner:
+                found.append(chain)
+    return sorted(set(found))
+
+
+def _chain(node: ast.AST) -> tuple[str, ...]:
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    if isinstance(node, ast.Attribute):
+        before = _chain(node.value)
+        return (*before, node.attr) if before else ()
+    return ()

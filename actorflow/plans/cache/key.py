@@ -1,0 +1,138 @@
+"""The key of a job: what its result depends on, in named parts."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from actorflow.plans.cache.fingerprint.components import Component, Part, digest_of, key_of
+from actorflow.plans.cache.fingerprint.walk import Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from actorflow.plans.cache.fingerprint.components import Components
+    from actorflow.plans.lookup import JobSpec
+
+__all__ = ["Code", "Description", "Keys"]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What all jobs with the same function share."""
+
+    components: Components
+    digest: str
+    unstable: Mapping[Component, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """All that a job's result depends on."""
+
+    code: Code
+    own: Components
+    """Its arguments and inputs."""
+    unstable: Mapping[Component, str] = field(default_factory=dict)
+    """What has no stable digest, with the reason: a job with any of these has no key."""
+
+    @property
+    def components(self) -> dict[Component, str]:
+        """All components."""
+        return {**self.code.components, **self.own}
+
+    @property
+    def key(self) -> str:
+        """What stands for all of it."""
+        return digest_of(f"{self.code.digest} {key_of(self.own)}".encode())
+
+
+class Keys:
+    """Describes jobs. Use one for each run: a function is looked at once, a global may change.
+
+    Not thread-safe. Runs `__reduce_ex__` of the user's classes, and imports the modules that
+    functions import when they run.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[int, tuple[Code, Any]] = {}
+        self._signatures: dict[int, tuple[inspect.Signature | None, Any]] = {}
+
+    def describe(self, job: JobSpec, inputs: Mapping[str, str]) -> Description:
+        """Return what a job depends on; `inputs` has the digest of each input by its name."""
+        function, args, kwargs = _unwrapped(job)
+        code = self._code(function)
+        own = {Component(Part.INPUT, name): digest for name, digest in inputs.items()}
+        unstable = dict(code.unstable)
+        for name, value in self._arguments(function, args, kwargs):
+            walk = Walk()
+            component = Component(Part.ARGUMENT, name)
+            walk.value(component, value)
+            if walk.unstable:
+                unstable[component] = next(iter(walk.unstable.values()))
+            # The code that an argument brings along changes the argument.
+            own[component] = key_of(walk.components)
+        return Description(code, own, unstable)
+
+    def _code(self, function: Any) -> Code:
+        known = self._codes.get(id(function))
+        if known is not None:
+            return known[0]
+        walk = Walk()
+        walk.root(function)
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        components = {**walk.components, Component(Part.PYTHON, ""): version}
+        code = Code(components, key_of(components), walk.unstable)
+        self._codes[id(function)] = (code, function)
+        return code
+
+    def _arguments(
+        self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield the arguments with the names of their parameters."""
+        signature = self._signature(function)
+        try:
+            bound = signature.bind(*args, **kwargs) if signature else None
+        except TypeError:
+            bound = None  # the call will fail; that is the job's to tell
+        if signature is None or bound is None:
+            yield from ((str(at), value) for at, value in enumerate(args, start=1))
+            yield from kwargs.items()
+            return
+        for name, value in bound.arguments.items():
+            kind = signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                yield from ((f"{name}[{at}]", each) for at, each in enumerate(value))
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                yield from value.items()
+            else:
+                yield name, value
+
+    def _signature(self, function: Any) -> inspect.Signature | None:
+        known = self._signatures.get(id(function))
+        if known is not None:
+            return known[0]
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            signature = None  # a function in C that does not say
+        self._signatures[id(function)] = (signature, function)
+        return signature
+
+
+def _unwrapped(job: JobSpec) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return the function behind partials and bound methods, with the arguments these add."""
+    function: Any = job.function
+    args, kwargs = job.args, dict(job.kwargs)
+    while True:
+        if isinstance(function, functools.partial):
+            args, kwargs = function.args + args, {**function.keywords, **kwargs}
+            function = function.func
+        elif isinstance(function, types.MethodType):
+            args, function = (function.__self__, *args), function.__func__
+        else:
+            return function, args, kwargs

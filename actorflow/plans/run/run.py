@@ -1,0 +1,238 @@
+"""The run of a plan: the master as a worker, whose accumulator is the cleanup queue.
+
+Completions that arrive while the master is busy are its next batch (T14). It never waits: it hands
+calls to a crew of processes, and each end is pushed back to it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import threading
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from actorflow.plans.errors import PlanFailed
+from actorflow.plans.master import Ending, OnFailure, State
+from actorflow.plans.run.books import Books
+from actorflow.plans.run.desk import Desk, Refused
+from actorflow.plans.run.result import PlanResult
+from actorflow.runtime.errors import LaunchFailed
+from actorflow.runtime.lanes.process.call import Call, CallOutcome, Ended
+from actorflow.runtime.lanes.process.crew import Crew
+from actorflow.runtime.worker.spec import spawn
+from behaviours import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actorflow.plans.blueprint import Blueprint
+    from actorflow.plans.run.options import RunOptions
+
+__all__ = ["PlanRun"]
+
+_BEGIN = object()
+_STOP = object()
+_ENDINGS = {
+    CallOutcome.OK: Ending.OK,
+    CallOutcome.FAILED: Ending.FAILED,
+    CallOutcome.TIMED_OUT: Ending.FAILED,
+    CallOutcome.CRASHED: Ending.CRASHED,
+    CallOutcome.CANCELLED: Ending.CANCELLED,
+}
+
+
+class PlanRun:
+    """One run of a plan.
+
+    Args:
+        blueprint: the plan.
+        options: how it is run.
+        watch: called in the master's thread after each round, with this run.
+
+    Raises:
+        BadPlan: it cannot be run.
+
+    """
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        options: RunOptions,
+        *,
+        watch: Callable[[PlanRun], object] | None = None,
+    ) -> None:
+        self._options = options
+        self.workers = options.workers
+        """How many processes there are at most."""
+        self._directory = tempfile.mkdtemp(prefix="actorflow-plan-")
+        try:
+            self.desk = Desk(
+                blueprint,
+                self._directory,
+                on_failure=OnFailure(options.on_failure),
+                workers=options.workers,
+                budget=options.budget,
+                retries=options.retries,
+                crashes_max=options.crashes_max,
+                limits=options.resources,
+                cache=options.cache,
+            )
+        except BaseException:
+            shutil.rmtree(self._directory)
+            raise
+        self.books = Books(self.desk, time, quiet=options.quiet)
+        """When each job began and ended, and what it said."""
+        self._watch = watch
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+        self._launch_error: str | None = None
+        self._crew: Crew | None = None
+        self._push: Callable[[Any], object] = _nowhere
+
+    def run(self) -> PlanResult:
+        """Run the plan to its end; return what it has come to.
+
+        Raises:
+            PlanFailed: a job has failed, and failures stop the plan; or no worker can be started.
+            KeyboardInterrupt: Ctrl-C; what was running is killed, and a report is printed.
+
+        """
+        options = self._options
+        crew = self._crew = Crew(
+            (1, options.workers),
+            launcher=options.launcher,
+            renew_after=options.renew_after,
+            renew_after_seconds=options.renew_after_seconds,
+            max_rss=options.max_rss,
+            setup=options.setup,
+            name="plan",
+        )
+        try:
+            try:
+                with spawn(self._round, behaviour=Queue) as master:
+                    self._push = master.push
+                    master.push(_BEGIN)
+                    self._wait(master.push)
+            finally:
+                self._over.set()
+                crew.close()
+            return self._finish()
+        except PlanFailed:
+            raise  # its result needs the files
+        except BaseException:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
+
+    def _wait(self, push: Callable[[Any], object]) -> None:
+        try:
+            self._over.wait()
+        except KeyboardInterrupt:
+            # The master hears of it as of everything else; the second Ctrl-C is not waited for.
+            push(_STOP)
+            self._over.wait()
+            result = self._result()
+            sys.stderr.write(f"\ninterrupted: {result}\n")
+            raise
+
+    def _finish(self) -> PlanResult:
+        if self._error is not None:
+            raise self._error
+        result = self._result()
+        if self._launch_error is not None:
+            raise PlanFailed(self._launch_error, result)
+        if self.desk.master.stopped:
+            first = min(result.failed.values(), key=lambda record: record.ended or 0.0)
+            msg = f"job {first.name!r} failed: {first.error}\n{first.traceback}".rstrip()
+            raise PlanFailed(f"{msg}\n{result}", result)
+        return result
+
+    def _result(self) -> PlanResult:
+        return PlanResult(
+            self.books.records,
+            self.desk.value,
+            seconds=self.books.now(),
+            workers=self._options.workers,
+            directory=self._directory,
+            plan=self.desk.blueprint,
+        )
+
+    def _on_ended(self, ended: Ended) -> None:
+        """Pass on that a call has ended. In the crew's thread."""
+        if not self._over.is_set():  # or the master has stopped before, and nobody waits for it
+            self._push(ended)
+
+    # In the master's thread.
+
+    def _round(self, batch: Sequence[Any], _: Any) -> None:
+        try:
+            for each in batch:
+                if isinstance(each, Ended):
+                    self._ended(each)
+                elif each is _STOP:
+                    self._stop()
+            self._hand_out()
+            if self._watch is not None:
+                self._watch(self)
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+            self._error = error
+            self._over.set()
+        if self.desk.master.done:
+            self._over.set()
+
+    def _ended(self, ended: Ended) -> None:
+        job: Any = ended.id
+        if isinstance(ended.error, LaunchFailed):
+            self._launch_error = str(ended.error)
+            self.desk.ended(job, Ending.CANCELLED)
+            self._stop()
+            return
+        was_stopped = self.desk.master.stopped
+        seconds = None if ended.started is None else ended.ended - ended.started
+        state = self.desk.ended(job, _ENDINGS[ended.outcome], ended.result, seconds)
+        self.books.ended(job, ended)
+        if state is State.FAILED and not was_stopped and self.desk.master.stopped:
+            self._withdraw()
+
+    def _stop(self) -> None:
+        """Begin nothing more, and end what runs."""
+        self.desk.master.stop()
+        assert self._crew is not None  # noqa: S101 - for mypy
+        for job in self.desk.master.handed_out():
+            self._crew.cancel(job)
+
+    def _withdraw(self) -> None:
+        """Take back what has not begun; what runs may end."""
+        assert self._crew is not None  # noqa: S101 - for mypy
+        for job in self.desk.master.handed_out():
+            self._crew.cancel(job, running=False)
+
+    def _hand_out(self) -> None:
+        desk, crew = self.desk, self._crew
+        assert crew is not None  # noqa: S101 - for mypy
+        calls: list[Call] = []
+        while (job := desk.next()) is not None:
+            try:
+                packed = desk.call(job)
+            except Refused as refused:
+                self.books.refused(job, str(refused))
+                desk.ended(job, Ending.FAILED)
+                continue
+            options = desk.options(job)
+            calls.append(
+                Call(
+                    job,
+                    packed,
+                    timeout=options.timeout,
+                    memory=options.memory or None,
+                    attempt=desk.master.attempts(job) + 1,
+                )
+            )
+        self.books.handed_out(calls)
+        if calls:
+            crew.submit(calls, self._on_ended)
+
+
+def _nowhere(_: Any) -> None:
+    """Stand in for the inbox of a master that is not started."""

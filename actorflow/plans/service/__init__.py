@@ -1,0 +1,1 @@
+"""Plans on an engine: durable, so that finished jobs survive any crash."""

@@ -1,0 +1,289 @@
+"""The durable plan: a kind of execution. Pure: what jobs come to goes in, tasks come out.
+
+Its state is a journal. The first entry is the plan; each run adds what has ended since. Reading it
+again plays it through a new master, which makes the same decisions: so a commit writes only what
+is new, however large the plan is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from actorflow.engine import bodies
+from actorflow.engine.errors import TaskTimeout
+from actorflow.engine.kind import (
+    Addition,
+    Failure,
+    Message,
+    NewTask,
+    Options,
+    Outcome,
+    Status,
+    TaskEnded,
+)
+from actorflow.plans.errors import BadPlan
+from actorflow.plans.master import Ending, OnFailure, State
+from actorflow.plans.run.desk import Desk, Refused
+from actorflow.plans.run.records import records_of
+from actorflow.plans.service.definition import unpack_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from actorflow.engine.kind import Context, Envelope
+    from actorflow.plans.record import JobRecord
+
+__all__ = ["KIND", "TASKER", "DurablePlan", "PlanKind"]
+
+KIND = "plan"
+TASKER = "plan:jobs"
+"""The tasker that runs the jobs of all plans."""
+_WHOLE = 1 << 62  # bytes: stored tasks take no memory here
+
+
+class _End(msgspec.Struct, array_like=True):
+    """An attempt of a job that has ended, as the journal has it."""
+
+    job: int
+    ending: str
+    at: float
+    wire: Any = None
+    error: str = ""
+    traceback: str = ""
+    started: float | None = None
+    pid: int | None = None
+
+
+class _Entry(msgspec.Struct, array_like=True):
+    """One entry of the journal: what one run has learned."""
+
+    ends: list[_End]
+    refused: list[tuple[int, str]] = []
+    """Which of the jobs handed out in this run, by turn, could not be sent, and why."""
+    plan: bytes = b""
+    options: dict[str, Any] = {}
+    began: float = 0.0
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(_Entry)
+
+
+class DurablePlan:
+    """The state of a durable plan: a desk, and what is known of its jobs besides."""
+
+    def __init__(self) -> None:
+        self.desk: Desk | None = None
+        """`None` before the plan is known."""
+        self.began = 0.0
+        """When it was started, in seconds since the epoch."""
+        self.workers = 1
+        """How many of its jobs run at the same time, at most."""
+        self.errors: dict[int, tuple[str, str]] = {}
+        """By job whose last attempt went wrong: the error and the traceback."""
+        self.last: dict[int, dict[str, Any]] = {}
+        """By job: when and where its last attempt ran, as its record has it."""
+        self.fresh = b""
+        """What the last run has added to the journal."""
+        self.read: bytes | None = None
+        """The whole journal, if it was just read and nothing was added since."""
+        self.begun = False
+        """Whether a part of the journal is stored."""
+
+    def apply(self, entry: _Entry, send: Callable[[Desk, int], str] | None = None) -> None:
+        """Note what has ended, and hand out what is ready.
+
+        `send` returns why a job cannot be sent to a worker, or nothing, which is noted in the
+        entry. Without it, the entry is played again.
+        """
+        if entry.plan:
+            options = entry.options
+            self.began = entry.began
+            self.workers = options["workers"]
+            self.desk = Desk(
+                unpack_plan(entry.plan),
+                options["directory"],
+                on_failure=OnFailure(options["on_failure"]),
+                workers=options["workers"],
+                budget=_WHOLE,
+                retries=options["retries"],
+                crashes_max=options["crashes_max"],
+                limits=options["resources"],
+            )
+        if self.desk is None:
+            msg = "the journal of a plan begins with the plan, and this one does not"
+            raise BadPlan(msg)
+        for end in entry.ends:
+            self._note(end)
+            seconds = None if end.started is None else end.at - end.started
+            self.desk.ended(end.job, Ending(end.ending), end.wire, seconds)
+        refused = dict(entry.refused)
+        turn = 0
+        while (job := self.desk.next()) is not None:
+            if send is not None and (why := send(self.desk, job)):
+                refused[turn] = why
+                entry.refused.append((turn, why))
+            if turn in refused:
+                self._note(_End(job, Ending.FAILED.value, self.began, error=refused[turn]))
+                self.desk.ended(job, Ending.FAILED)
+            turn += 1
+
+    def _note(self, end: _End) -> None:
+        self.last[end.job] = {
+            "started": None if end.started is None else end.started - self.began,
+            "ended": end.at - self.began,
+            "worker": None if end.pid is None else str(end.pid),
+        }
+        if end.error:
+            self.errors[end.job] = end.error, end.traceback
+
+    def records(self) -> Sequence[JobRecord]:
+        """Return what is known of each job."""
+        return [] if self.desk is None else records_of(self.desk, self._details)
+
+    def _details(self, job: int) -> Mapping[str, Any]:
+        error, traceback = self.errors.get(job, ("", ""))
+        return {**self.last.get(job, {}), "error": error, "traceback": traceback}
+
+
+class PlanKind:
+    """Durable plans."""
+
+    name = KIND
+
+    def quick(self, _execution: str) -> bool:
+        """Return True: no code of a user runs in its inbox."""
+        return True
+
+    def options(self, _execution: str) -> Options:
+        """Return the defaults: what has ended while a run was under way is the next batch."""
+        return Options()
+
+    def decode(self, data: bytes | None) -> DurablePlan:
+        """Play the journal."""
+        state = DurablePlan()
+        if data:
+            offset = 0
+            while offset < len(data):
+                size = int.from_bytes(data[offset : offset + _HEAD], "big")
+                offset += _HEAD
+                state.apply(_decoder.decode(data[offset : offset + size]))
+                offset += size
+            state.read, state.begun = data, True
+        return state
+
+    def encode(self, state: DurablePlan) -> bytes | Addition:
+        """Return what the last run has added."""
+        if state.read is not None:
+            return state.read
+        return Addition(state.fresh) if state.begun else state.fresh
+
+    def run(self, context: Context, state: DurablePlan, batch: Sequence[Envelope]) -> Outcome:
+        """Take in what has ended, and hand out what is ready."""
+        state.begun = state.begun or bool(state.fresh)
+        state.read = None
+        entry = _Entry([])
+        for envelope in batch:
+            if isinstance(envelope, Message):
+                _begin(entry, state, envelope)
+            elif isinstance(envelope, TaskEnded):
+                entry.ends.append(_end(envelope))
+        outcome = Outcome(state=state)
+        state.apply(entry, lambda desk, job: _send(outcome, context, desk, job))
+        data = _encode(entry)
+        state.fresh = len(data).to_bytes(_HEAD, "big") + data
+        _conclude(outcome, state)
+        return outcome
+
+
+def _send(outcome: Outcome, context: Context, desk: Desk, job: int) -> str:
+    """Make a task of a job; return why that cannot be done, else nothing."""
+    try:
+        packed = desk.call(job)
+    except Refused as refused:
+        return str(refused)
+    options = desk.options(job)
+    attempt = desk.master.attempts(job) + 1
+    body = {
+        "job": desk.name(job),
+        "call": packed.data,
+        "buffers": [bytes(each.raw()) for each in packed.buffers],
+        "memory": options.memory[:attempt][-1] if options.memory else 0,
+    }
+    outcome.tasks.append(
+        NewTask(
+            f"{context.id}:{job}:{attempt}",
+            TASKER,
+            body,
+            timeout=options.timeout,
+            retries=0,
+            priority=options.priority,
+        )
+    )
+    return ""
+
+
+def _conclude(outcome: Outcome, state: DurablePlan) -> None:
+    """End the execution if the plan is done."""
+    desk = state.desk
+    if desk is None or not desk.master.done:
+        return
+    states = desk.master.states
+    counts = {
+        "done": states.count(State.DONE),
+        "failed": states.count(State.FAILED),
+        "skipped": states.count(State.SKIPPED),
+    }
+    if desk.master.stopped:
+        job = next(job for job in state.errors if desk.master.state(job) is State.FAILED)
+        error, traceback = state.errors[job]
+        outcome.status = Status.FAILED
+        outcome.error = Failure("PlanFailed", f"job {desk.name(job)!r} failed: {error}", traceback)
+    else:
+        outcome.status = Status.DONE
+        outcome.result = counts
+    outcome.history.append(counts)
+
+
+_HEAD = 4  # bytes of the length before each entry
+
+
+def _begin(entry: _Entry, state: DurablePlan, message: Message) -> None:
+    body: Any = message.body
+    if not isinstance(body, dict) or "plan" not in body or "options" not in body:
+        msg = f"{body!r:.100} refused: a durable plan takes no messages but the plan it starts with"
+        raise BadPlan(msg)
+    if state.desk is None and not entry.plan:
+        entry.plan, entry.options, entry.began = body["plan"], body["options"], message.at
+
+
+def _end(envelope: TaskEnded) -> _End:
+    job = int(envelope.task.rsplit(":", 2)[1])
+    if envelope.ok:
+        found: dict[str, Any] = envelope.value
+        error = found.get("error", "")
+        return _End(
+            job,
+            (Ending.FAILED if error else Ending.OK).value,
+            found["ended"],
+            found.get("wire"),
+            error,
+            found.get("traceback", ""),
+            found["started"],
+            found["pid"],
+        )
+    failure = envelope.error
+    text = "it failed" if failure is None else str(failure)
+    # A job whose time is up has failed, as in a run without an engine.
+    late = failure is not None and failure.type == TaskTimeout.__name__
+    crashed = envelope.outcome == "crashed" and not late
+    return _End(job, (Ending.CRASHED if crashed else Ending.FAILED).value, envelope.at, error=text)
+
+
+def start_body(plan: bytes, options: dict[str, Any]) -> Any:
+    """Return the first message of a durable plan."""
+    body = {"plan": plan, "options": options}
+    bodies.encode(body)
+    return body

@@ -1,0 +1,99 @@
+"""What a function prints and warns of, caught in the worker process."""
+
+from __future__ import annotations
+
+import io
+import sys
+import warnings
+from typing import Any, TextIO
+
+__all__ = ["Capture"]
+
+_MOST = 1024 * 1024
+"""Bytes of each stream that are kept for one call."""
+_WARNINGS_MOST = 100
+
+
+class _Kept(io.BytesIO):
+    """Keeps what is written, up to a limit."""
+
+    dropped = 0
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        if self.tell() + size > _MOST:
+            self.dropped += size
+            return size
+        return super().write(data)
+
+
+class _Stream:
+    """Stands for `sys.stdout` or `sys.stderr`."""
+
+    def __init__(self) -> None:
+        self._kept = _Kept()
+        self.text = self._wrapped()
+
+    def _wrapped(self) -> io.TextIOWrapper:
+        return io.TextIOWrapper(
+            self._kept, encoding="utf-8", errors="backslashreplace", write_through=True
+        )
+
+    def take(self) -> str:
+        """Return what was written since the last time."""
+        kept = self._kept
+        if kept.closed:  # by the function
+            self._kept = _Kept()
+            self.text = self._wrapped()
+            return ""
+        if not kept.tell() and not kept.dropped:
+            return ""
+        text = kept.getvalue().decode("utf-8", "backslashreplace")
+        if kept.dropped:
+            text += f"\n... {kept.dropped} more bytes were left out\n"
+            kept.dropped = 0
+        kept.seek(0)
+        kept.truncate()
+        return text
+
+
+class Capture:
+    """Replaces the standard streams, and the display of warnings, for the life of the process."""
+
+    def __init__(self) -> None:
+        self._out = _Stream()
+        self._err = _Stream()
+        self._warnings: list[str] = []
+        self.install()
+        warnings.showwarning = self._note
+
+    def install(self) -> None:
+        """Replace the streams, also after a function has replaced them."""
+        sys.stdout = self._out.text
+        sys.stderr = self._err.text
+
+    def _note(  # noqa: PLR0917 - the signature of `warnings.showwarning`
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if len(self._warnings) < _WARNINGS_MOST:
+            self._warnings.append(
+                warnings.formatwarning(message, category, filename, lineno, line).rstrip()
+            )
+
+    def take(self) -> tuple[str, str, tuple[str, ...]] | None:
+        """Return what was printed and warned of since the last time; `None` if nothing was."""
+        out = self._out.take()
+        err = self._err.take()
+        if sys.stdout is not self._out.text or sys.stderr is not self._err.text:
+            self.install()
+        if not (out or err or self._warnings):
+            return None
+        noted = tuple(self._warnings)
+        self._warnings.clear()
+        return out, err, noted

@@ -1,0 +1,112 @@
+"""What a state has got since it was stored, so that storing a step costs the same at any length.
+
+The long lists of a state only grow. Of what is in them, a work may change and a branch may get an
+output; both are noted. All the rest of a state is short, and is stored each time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from actorflow.workflows.instance.state import InstanceState, WorkStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Changes", "Growth", "grown"]
+
+_LISTS = ("branches", "executions", "statuses", "properties", "records")
+
+
+class Growth(Struct, array_like=True):
+    """What a state has got since some moment."""
+
+    state: InstanceState
+    """All that is short, and the new ends of the long lists."""
+    statuses: list[WorkStatus] = []
+    """Works of before that have changed."""
+    outputs: list[tuple[int, Any]] = []
+    """Branches of before that have got an output, by their keys."""
+
+
+class Changes:
+    """Notes what changes in a state.
+
+    Args:
+        state: as it is stored.
+
+    """
+
+    def __init__(self, state: InstanceState) -> None:
+        self._state = state
+        self._sizes = _sizes(state)
+        self._statuses: dict[int, WorkStatus] = {}
+        self._branches: set[int] = set()
+        self._rewritten = False
+
+    def rewritten(self) -> None:
+        """Note that the past has changed: all has to be stored again."""
+        self._rewritten = True
+
+    def status(self, status: WorkStatus) -> None:
+        """Note that a work has changed, or is new."""
+        self._statuses[id(status)] = status
+
+    def output(self, branch_key: int) -> None:
+        """Note that a branch has got an output."""
+        self._branches.add(branch_key)
+
+    def take(self) -> Growth | None:
+        """Return what the state has got since the last time; `None` if its past has changed.
+
+        O(what that is).
+        """
+        state, sizes = self._state, self._sizes
+        shorter = any(new < old for new, old in zip(_sizes(state), sizes, strict=True))
+        if self._rewritten or shorter:
+            self.forget()
+            return None
+        ends = {name: getattr(state, name)[size:] for name, size in zip(_LISTS, sizes, strict=True)}
+        for status in ends["statuses"]:
+            self._statuses.pop(id(status), None)
+        known = sizes[0]
+        growth = Growth(
+            msgspec.structs.replace(state, **ends),
+            list(self._statuses.values()),
+            [(key, state.branches[key].output) for key in sorted(self._branches) if key < known],
+        )
+        self.forget()
+        return growth
+
+    def forget(self) -> None:
+        """Begin again: the state was stored as a whole."""
+        self._sizes = _sizes(self._state)
+        self._statuses.clear()
+        self._branches.clear()
+        self._rewritten = False
+
+
+def _sizes(state: InstanceState) -> list[int]:
+    return [len(getattr(state, name)) for name in _LISTS]
+
+
+def grown(state: InstanceState, growths: Iterable[Growth]) -> InstanceState:
+    """Return a state with what it has got since. The state is used up. O(all of it)."""
+    places = {status.work: at for at, status in enumerate(state.statuses)}
+    for growth in growths:
+        new = growth.state
+        for status in new.statuses:
+            places[status.work] = len(places)
+        for name in _LISTS:
+            end = getattr(new, name)
+            setattr(new, name, getattr(state, name))
+            getattr(new, name).extend(end)
+        for status in growth.statuses:
+            new.statuses[places[status.work]] = status
+        for key, output in growth.outputs:
+            new.branches[key].output = output
+        state = new
+    return state

@@ -1,0 +1,232 @@
+"""What changes a job's key, and what does not."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actorflow.plans.cache.fingerprint.components import Component, Part
+from actorflow.plans.cache.fingerprint.walk import Walk
+from tests.plans.cache.project import changes, components, loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+PAIRS = {
+    block.partition("\n")[0]: block.partition("\n")[2]
+    for block in Path(__file__).with_name("pairs.txt").read_text("utf-8").split("### ")[1:]
+}
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_the_key_and(case: str, tmp_path: Path) -> None:
+    before, _, rest = PAIRS[case].partition("--->\n")
+    after, _, expected = rest.partition("=>")
+    first = components(tmp_path, pipeline=before)
+    assert ", ".join(changes(first, components(tmp_path, pipeline=after))) == expected.strip()
+
+
+TOOLS = "ALPHA = 1\nUNUSED = 1\ndef clean(x): return x\ndef other(x): return x\n"
+REACHED = {
+    "from tools import clean, ALPHA\ndef job(x): return clean(x) + ALPHA\n",
+    "import tools\ndef job(x): return tools.clean(x) + tools.ALPHA\n",
+    "import tools as t\ndef job(x): return t.clean(x) + t.ALPHA\n",
+    "def job(x):\n    import tools\n    return tools.clean(x) + tools.ALPHA\n",
+    "def job(x):\n    import tools as t\n    return t.clean(x) + t.ALPHA\n",
+    "def job(x):\n    from tools import clean as c, ALPHA\n    return c(x) + ALPHA\n",
+}
+
+
+@pytest.mark.parametrize("pipeline", sorted(REACHED))
+def test_helpers_and_constants_of_other_modules_count(pipeline: str, tmp_path: Path) -> None:
+    first = components(tmp_path, pipeline=pipeline, tools=TOOLS)
+    second = components(tmp_path, pipeline=pipeline, tools=TOOLS.replace("ALPHA = 1", "ALPHA = 2"))
+    unused = components(
+        tmp_path, pipeline=pipeline, tools=TOOLS.replace("UNUSED = 1", "UNUSED = 2")
+    )
+    assert changes(first, second) == ["global `ALPHA`"]
+    assert changes(first, unused) == []
+
+
+@pytest.mark.parametrize("pipeline", sorted(REACHED))
+def test_only_the_helpers_that_are_used_count(pipeline: str, tmp_path: Path) -> None:
+    first = components(tmp_path, pipeline=pipeline, tools=TOOLS)
+    clean = TOOLS.replace("clean(x): return x", "clean(x): return -x")
+    other = TOOLS.replace("other(x): return x", "other(x): return -x")
+    assert changes(first, components(tmp_path, pipeline=pipeline, tools=clean)) == [
+        "helper `clean`"
+    ]
+    assert changes(first, components(tmp_path, pipeline=pipeline, tools=other)) == []
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        "import pkg.tools\ndef job(x): return pkg.tools.clean(x)\n",
+        "from pkg import tools\ndef job(x): return tools.clean(x)\n",
+        "def job(x):\n    import pkg.tools\n    return pkg.tools.clean(x)\n",
+        "def job(x):\n    import pkg.tools as t\n    return t.clean(x)\n",
+        "def job(x):\n    from pkg import tools\n    return tools.clean(x)\n",
+        "def job(x):\n    from pkg.tools import clean\n    return clean(x)\n",
+    ],
+)
+def test_helpers_inside_packages_count(pipeline: str, tmp_path: Path) -> None:
+    modules = {"pkg____init__": "", "pipeline": pipeline}
+    first = components(tmp_path, **modules, pkg__tools="def clean(x): return x\n")
+    second = components(tmp_path, **modules, pkg__tools="def clean(x): return -x\n")
+    assert changes(first, second) == ["helper `clean`"]
+
+
+def test_a_relative_import_inside_a_function_counts(tmp_path: Path) -> None:
+    modules = {
+        "pkg____init__": "",
+        "pkg__work": "def run(x):\n    from .tools import clean\n    return clean(x)\n",
+        "pipeline": "from pkg.work import run as job\n",
+    }
+    first = components(tmp_path, **modules, pkg__tools="def clean(x): return x\n")
+    second = components(tmp_path, **modules, pkg__tools="def clean(x): return -x\n")
+    assert changes(first, second) == ["helper `clean`"]
+
+
+@pytest.mark.parametrize("use", ["getattr(tools, x)()", "list(map(vars, [tools]))"])
+def test_all_of_a_module_counts_that_is_handed_around(use: str, tmp_path: Path) -> None:
+    pipeline = f"import tools\ndef job(x): return {use}\n"
+    first = components(tmp_path, pipeline=pipeline, tools="def a(): return 1\nN = 1\n")
+    second = components(tmp_path, pipeline=pipeline, tools="def a(): return 2\nN = 2\n")
+    assert changes(first, second) == ["global `N`", "helper `a`"]
+
+
+def test_a_module_that_cannot_be_imported_is_no_obstacle(tmp_path: Path) -> None:
+    pipeline = "def job(x):\n    import broken, absent_from_here\n    return broken.x\n"
+    first = components(tmp_path, pipeline=pipeline, broken="1 / 0\n")
+    assert changes(first, components(tmp_path, pipeline=pipeline, broken="x = 1\n")) == [
+        "code",
+        "global `x`",
+    ]
+
+
+def test_installed_packages_count_by_name_only(tmp_path: Path) -> None:
+    pipeline = "import json\nimport pytest as np\ndef job(x): return np.mark, json.dumps(x)\n"
+    found = components(tmp_path, pipeline=pipeline)
+    assert found.keys() == {Component(Part.CODE, "")}
+
+
+def test_a_package_that_is_not_the_users_is_never_imported_for_the_key(tmp_path: Path) -> None:
+    assert "this" not in sys.modules
+    pipeline = "def job(x):\n    import this\n    return this.s\n"
+    components(tmp_path, pipeline=pipeline)
+    assert "this" not in sys.modules
+
+
+def test_a_file_that_was_edited_after_its_import_does_not_count(tmp_path: Path) -> None:
+    with loaded(tmp_path, pipeline="def job(x): return 1\n") as module:
+        first = _walked(module.job)
+        (tmp_path / "pipeline.py").write_text("def job(x): return 2\n")
+        edited = _walked(module.job)
+        (tmp_path / "pipeline.py").write_text("def job(x): return 1\n")
+        assert _walked(module.job) == first
+    with loaded(tmp_path, pipeline="def job(x): return 2\n") as module:
+        assert _walked(module.job) not in (first, edited)
+
+
+def _walked(job: Callable[..., Any]) -> dict[Component, str]:
+    walk = Walk()
+    walk.root(job)
+    return walk.components
+
+
+def _made(text: str) -> Callable[..., Any]:
+    """Return a function that has no source."""
+    names: dict[str, Any] = {"__name__": "typed_in"}
+    exec(compile(text, "<typed in>", "exec"), names)  # noqa: S102 - our own text
+    job: Callable[..., Any] = names["job"]
+    return job
+
+
+WITHOUT_SOURCE = [
+    (
+        "def job(x):\n    y = x + 1\n    return y\n",
+        "def job(x):\n    z = x + 1\n    return z\n",
+        [],
+    ),
+    ("def job(x):\n    return 1\n", "def job(x):\n    'doc'\n\n    return 1\n", []),
+    ("def job(x):\n    return 1\n", "def job(x):\n    return 2\n", ["code"]),
+    ("def job(x):\n    return 1\n", "def job(x):\n    return True\n", ["code"]),
+    ("def job(x):\n    return x.a\n", "def job(x):\n    return x.b\n", ["code"]),
+    ("def job(x):\n    return x in {1, 2}\n", "def job(x):\n    return x in {1, 3}\n", ["code"]),
+    (
+        "def job(x):\n    for i in x:\n        if i: break\n    return lambda: x\n",
+        "def job(x):\n    for j in x:\n\n        if j: break\n    return lambda: x\n",
+        [],
+    ),
+    ("A = 1\ndef job(x): return A\n", "A = 2\ndef job(x): return A\n", ["global `A`"]),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), WITHOUT_SOURCE)
+def test_code_without_a_source_is_compared_by_its_instructions(
+    before: str, after: str, expected: list[str]
+) -> None:
+    assert changes(_walked(_made(before)), _walked(_made(after))) == expected
+
+
+def test_native_functions_and_partials_of_them_are_known_by_name() -> None:
+    assert _walked(sum) == _walked(sum)
+    assert changes(_walked(sum), _walked(len)) == ["code"]
+    assert changes(_walked(functools.partial(int, base=2)), _walked(functools.partial(int))) == [
+        "code"
+    ]
+
+
+def test_the_walk_ends_on_recursive_data_and_code(tmp_path: Path) -> None:
+    pipeline = """
+        LOOP = []
+        LOOP.append(LOOP)
+        class Node:
+            def __init__(self): self.me = self
+            def f(self): return NODE, Node
+        NODE = Node()
+        def job(x): return job, LOOP, NODE.f(), TABLE
+        TABLE = {"job": job}
+        """
+    assert components(tmp_path, pipeline=pipeline) == components(tmp_path, pipeline=pipeline)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "component", "text"),
+    [
+        ("FILE = open(__file__)\ndef job(x): return FILE\n", "global `FILE`", "TextIOWrapper"),
+        ("GEN = (i for i in ())\ndef job(x): return GEN\n", "global `GEN`", "generator"),
+        ("def job(x, f=open(__file__)): return f\n", "default argument `f`", "TextIOWrapper"),
+    ],
+)
+def test_what_lives_in_this_process_only_is_named(
+    pipeline: str, component: str, text: str, tmp_path: Path
+) -> None:
+    with loaded(tmp_path, pipeline=pipeline) as module:
+        walk = Walk()
+        walk.root(module.job)
+        for name in ("FILE", "f"):
+            held = getattr(module, name, None) or (module.job.__defaults__ or [None])[0]
+            if hasattr(held, "close"):
+                held.close()
+    [(found, why)] = walk.unstable.items()
+    assert str(found) == component
+    assert text in why
+
+
+def test_locks_and_loggers_are_no_data(tmp_path: Path) -> None:
+    pipeline = """
+        import logging, threading
+        log = logging.getLogger("a")
+        lock = threading.Lock()
+        def job(x):
+            with lock:
+                log.info("x")
+        """
+    assert components(tmp_path, pipeline=pipeline) == components(tmp_path, pipeline=pipeline)
