@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from actorflow.plans.run.result import PlanResult
     from actorflow.plans.sources import job
     from actorflow.runtime.prometheus import Collector
+    from actorflow.workflows.remote import RemoteWorkflow
     from actorflow.workflows.running import current_task
     from actorflow.workflows.service.handle import WorkflowHandle
     from actorflow.workflows.task import task
@@ -142,6 +143,7 @@ __all__ = [
     "PlanResult",
     "PushTimeout",
     "Rejected",
+    "RemoteWorkflow",
     "Replaced",
     "RequestRefusal",
     "RequestRefused",
@@ -192,6 +194,7 @@ _LATER = {
     "Plan": "actorflow.plans.plan",
     "PlanFailed": "actorflow.plans.errors",
     "PlanResult": "actorflow.plans.run.result",
+    "RemoteWorkflow": "actorflow.workflows.remote",
     "Wait": "actorflow.workflows.wait",
     "Workflow": "actorflow.workflows.workflow",
     "WorkflowHandle": "actorflow.workflows.service.handle",

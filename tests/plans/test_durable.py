@@ -202,6 +202,15 @@ def test_a_job_that_fails_stops_the_plan_or_only_what_needs_it(engine: Engine) -
     assert [*other.skipped] == ["after"]
 
 
+def test_a_resource_that_is_not_there_is_refused_before_anything_is_stored(engine: Engine) -> None:
+    plan = Plan()
+    plan.job(one, resources={"gpu": 1})
+    with pytest.raises(BadPlan, match="needs 1 of resource 'gpu'"):
+        engine.start(plan, id="p")
+    assert list(engine.plans.list()) == []
+    assert engine.plans.start(plan, id="p", resources={"gpu": 1}).result(timeout=50).ok
+
+
 def test_a_plan_that_is_cancelled_has_no_result(engine: Engine, tmp_path: Path) -> None:
     plan = Plan()
     plan.job(note, str(tmp_path), "a")

@@ -257,6 +257,7 @@ class Tasker:
         behaviour: Any = None,
         executor: str = "pool",
         kills: bool = False,
+        passes_on: bool = False,
         **options: Any,
     ) -> None:
         given: Any = function_of(do, timeout)
@@ -278,6 +279,8 @@ class Tasker:
         self.timeout = timeout
         self._on_cancel = on_cancel
         self._kills = kills
+        self.passes_on = passes_on
+        """Whether the function only passes tasks on: they start later, with `Board.tell_start`."""
         self.asynchronous = inspect.iscoroutinefunction(given)
         self.lane: Lane = LOOP if self.asynchronous else POOL
         self.stopped = False

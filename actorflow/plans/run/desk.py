@@ -15,7 +15,6 @@ from actorflow.plans.lookup import Hit, Input, JobSpec
 from actorflow.plans.master import Ending, Master, OnFailure, Role, Rules, State
 from actorflow.plans.run.calls import Slot, perform, split
 from actorflow.plans.values import Gathered, Inline, Spilled, Value
-from actorflow.runtime.errors import near
 from actorflow.runtime.lanes.process.packing import Packed, pack_value
 from behaviours.errors import brief
 
@@ -79,7 +78,7 @@ class Desk:
         self._keys: dict[int, tuple[JobSpec, str]] = {}
         self._codes = blueprint.codes()
         graph = blueprint.graph()
-        _refuse_too_much(blueprint, limits or {})
+        blueprint.check_limits(limits or {})
         self.master = Master(
             graph,
             rules={
@@ -278,19 +277,6 @@ def _rules(options: JobOptions, retries: int, crashes_max: int) -> Rules:
         weight=options.weight,
         uses=options.uses,
     )
-
-
-def _refuse_too_much(blueprint: Blueprint, limits: Mapping[str, int]) -> None:
-    """Refuse a job that would wait for ever."""
-    for job, options in blueprint.options.items():
-        for name, amount in options.uses.items():
-            if amount > limits.get(name, 0):
-                known = "" if name in limits else near(name, limits)
-                msg = (
-                    f"job {blueprint.name(job)!r} needs {amount} of resource {name!r}, but the run "
-                    f"has {limits.get(name, 0)}: run(resources={{{name!r}: {amount}}}){known}"
-                )
-                raise BadPlan(msg)
 
 
 def _value(wire: Wire) -> Value:

@@ -139,9 +139,8 @@ class PlanRun:
         result = self._result()
         if self._launch_error is not None:
             raise PlanFailed(self._launch_error, result)
-        failed = result.failed
-        if failed and self._options.on_failure == OnFailure.STOP:
-            first = min(failed.values(), key=lambda record: record.ended or 0.0)
+        if self.desk.master.stopped:
+            first = min(result.failed.values(), key=lambda record: record.ended or 0.0)
             msg = f"job {first.name!r} failed: {first.error}\n{first.traceback}".rstrip()
             raise PlanFailed(f"{msg}\n{result}", result)
         return result

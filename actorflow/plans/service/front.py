@@ -116,6 +116,7 @@ class Plans:
         self._have_workers()
         known = self._core.store.execution(name)
         if known is None:
+            plan.blueprint.check_limits(options.resources)
             weighs = any(each.weight > 1 or each.uses for each in plan.blueprint.options.values())
             body = start_body(
                 pack_plan(plan.blueprint),
