@@ -107,11 +107,34 @@ class Engine(BareEngine):
 
         The control sockets are closed first, after what was asked through them is answered.
         """
+        self.workflows.agent.close()
         while self._controls:
             self._controls.pop().close()
         super().close(timeout)
         self.workflows.close()
         self.plans.close()
+
+    def serve_agent(
+        self, *, host: str = "127.0.0.1", port: int = 4001, token: str | None = None
+    ) -> str:
+        """Let workers of other languages ask for jobs over HTTP, until the engine is closed.
+
+        Return the URL that they ask: see docs/workflows/other-languages.md. Needs the extra `web`.
+
+        Args:
+            host: to listen on; without a token only a loopback address.
+            port: to listen on; 0 finds a free one.
+            token: what every request must bear.
+
+        Raises:
+            BadOption: the port is in use, or the host can be reached from elsewhere and there is no
+                token.
+
+        """
+        self.core.refuse_if_closed()
+        server = _web_server("serve_agent()").open_agent(self, host, port, token)
+        self._controls.append(server)
+        return str(server.address).replace("tcp://", "http://")
 
     @overload
     def start(
@@ -228,16 +251,21 @@ def _refuse_inbox(inbox: Any) -> None:
 
 def _refuse_body(body: Any) -> None:
     if body is not None:
-        msg = f"a workflow or plan takes no message to start with: give {body!r:.80} to its __init__"
+        msg = (
+            f"a workflow or plan takes no message to start with: give {body!r:.80} to its __init__"
+        )
         raise BadOption(msg)
 
 
 def _open_controls(engine: Engine, control: Any, token: str | None) -> list[Any]:
-    """Open control sockets. What serves them stands above this module, and is an extra."""
-    try:
-        server = importlib.import_module("actorflow.web.server")
-    except ImportError as error:
-        msg = f"control= needs {error.name}: pip install 'actorflow[web]'"
-        raise BadOption(msg) from error
-    opened: list[Any] = server.open_controls(engine, control, token)
+    opened: list[Any] = _web_server("control=").open_controls(engine, control, token)
     return opened
+
+
+def _web_server(what: str) -> Any:
+    """Return the module that serves sockets. It stands above this one, and is an extra."""
+    try:
+        return importlib.import_module("actorflow.web.server")
+    except ImportError as error:
+        msg = f"{what} needs {error.name}: pip install 'actorflow[web]'"
+        raise BadOption(msg) from error

@@ -35,6 +35,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str
     message: str
     traceback: str = ""
+    code: int | str | None = None
+    """What others call it: a status of HTTP, a number of a database."""
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}"

@@ -91,7 +91,14 @@ class KindMismatch(ActorflowError, ValueError):
 
 
 class TaskFailed(ActorflowError):
-    """A tasker elsewhere said that it could not do a task."""
+    """A tasker elsewhere said that it could not do a task.
+
+    `failure` is what it said, if it said more than a text.
+    """
+
+    def __init__(self, message: str = "", failure: Any = None) -> None:
+        super().__init__(message)
+        self.failure = failure
 
 
 class TaskCrashed(ActorflowError):

@@ -5,29 +5,27 @@ from __future__ import annotations
 import copy
 import json
 import math
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from actorflow.testing.golden_values import Difference
 from actorflow.testing.workflow_described import LiveDecider
-from actorflow.testing.workflow_notation import Scope, interpret, work_call
-from actorflow.workflows.errors import WorkflowModified
+from actorflow.testing.workflow_notation import NotationRaised, Scope, interpret, work_call
+from actorflow.workflows.agent.answers import read_answer
+from actorflow.workflows.agent.cursor import DecisionCursor
 from actorflow.workflows.frames.properties import RESERVED
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance import state as stored
-from actorflow.workflows.instance.decision import (
-    AnswerStatus,
-    BranchCursor,
-    DecisionSession,
-    WorkCall,
-)
 from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.state import UNSET, BranchType, WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from actorflow.workflows.instance.decision import WorkCall
 
 Json = Any
 
@@ -74,7 +72,7 @@ class Decides(Protocol):
 
 
 class ScriptDecider:
-    """Replays every branch from its start, as a script does over HTTP."""
+    """Replays every branch from its start, as a script does over HTTP: it only knows the agent."""
 
     def __init__(self, methods: dict[str, Json]) -> None:
         self._methods = methods
@@ -91,43 +89,43 @@ class ScriptDecider:
 
     def decide(self, instance: Instance, at: float) -> tuple[m.Received, Json]:
         """Take the ongoing decision; return the answer to it, and every call with its reply."""
-        session = DecisionSession(instance)
+        cursor = DecisionCursor(instance)
         trace: list[Json] = []
-        while (key := session.next_branch()) is not None:
-            operations = self._methods.get(session.branch(key).type, [])
+        while given := _over_the_wire(cursor.next_branch()):
+            _note(trace, "GET branch", None, given)
             try:
-                _ScriptedBranch(session, key, trace).run(operations)
-            except Exception as error:  # noqa: BLE001 - whatever the code raises
-                modified = isinstance(error, WorkflowModified)
-                body = {"branch_key": key, "kind": "modified" if modified else "failed"}
-                trace.append({"call": "POST error", "body": body, "reply": {}})
-                return m.DecisionBroken(at, session.uuid, modified, body), trace
-        trace.append({"call": "GET branch", "body": None, "reply": {}})
-        return m.Completed(at, session.uuid, list(session.decisions)), trace
+                _ScriptedBranch(cursor, given, trace).run(self._methods)
+            except (_Modified, NotationRaised) as error:
+                kind = "modified" if isinstance(error, _Modified) else "failed"
+                body = {"branch_key": given["branch"]["key"], "kind": kind}
+                _note(trace, "POST error", body, {})
+                return read_answer(cursor.broken(body), cursor.uuid, at), trace
+        _note(trace, "GET branch", None, {})
+        return read_answer(cursor.completed(), cursor.uuid, at), trace
+
+
+class _Modified(Exception):
+    """The agent says that the code was modified."""
 
 
 class _ScriptedBranch:
     """One execution of a branch by a script: each call and its reply go into the trace."""
 
-    def __init__(self, session: DecisionSession, key: int, trace: list[Json]) -> None:
-        self._session = session
-        self._branch = session.branch(key)
-        self._cursor = BranchCursor(key, self._branch)
+    def __init__(self, cursor: DecisionCursor, given: Json, trace: list[Json]) -> None:
+        self._cursor = cursor
         self._trace = trace
-        self._arguments = _fields(self._branch, _BRANCH_FIELDS)
-        self._properties = copy.deepcopy(session.first_properties(key))
-        reply = {"branch": {"key": key, **self._arguments}, "properties": self._properties}
-        self._note("GET branch", None, reply)
+        self._branch = given["branch"]
+        self._properties = copy.deepcopy(given["properties"])
 
-    def run(self, operations: list[Json]) -> None:
+    def run(self, methods: dict[str, Json]) -> None:
         """Execute the branch until it waits or ends."""
-        code = interpret(operations, Scope(self._properties, self._arguments))
+        operations = methods.get(self._branch["type"], [])
+        code = interpret(operations, Scope(self._properties, self._branch))
         outputs: list[Json] | None = None
-        output: Json = UNSET
+        ended: dict[str, Json] = {}
         try:
-            while True:
+            for number in count():
                 call = code.send(outputs)
-                number = self._cursor.next_call()
                 outputs = self._execute(
                     [
                         work_call(work, f"{number}.{at}", sync=call.sync)
@@ -137,36 +135,34 @@ class _ScriptedBranch:
                 if call.sync and outputs is None:
                     break
         except StopIteration as stop:
-            self._session.end(self._cursor)
-            if stop.value is not None or self._branch.type is BranchType.HANDLE:
-                output = stop.value
-        self._session.finish(copy.deepcopy(self._properties), output)
-        ended = {} if output is UNSET else {"output": output}
-        self._note("POST branch", {"properties": self._properties, **ended}, {})
+            if stop.value is not None or self._branch["type"] == BranchType.HANDLE:
+                ended = {"output": stop.value}
+        body = {"properties": self._properties, **ended}
+        reply = self._cursor.finish_branch(**_over_the_wire(body))
+        _note(self._trace, "POST branch", body, reply)
 
     def _execute(self, works: list[WorkCall]) -> list[Json] | None:
         body = [_call_body(work) for work in works]
-        try:
-            answer = self._session.execute(self._cursor, works)
-        except WorkflowModified:
-            self._note("POST execute", body, {"status": "modified"})
-            raise
-        reply: dict[str, Json] = {"status": str(answer.status)}
-        if answer.status is AnswerStatus.COMPLETED:
-            reply["outputs"] = answer.outputs
-            if answer.properties is not None:
-                reply["properties"] = answer.properties
-        self._note("POST execute", body, reply)
-        if answer.status is not AnswerStatus.COMPLETED:
+        reply = _over_the_wire(self._cursor.execute(_over_the_wire(body)))
+        _note(self._trace, "POST execute", body, reply)
+        if reply["status"] == "modified":
+            raise _Modified
+        if reply["status"] == "scheduled":
             return None
-        if answer.properties is not None and all(work.sync for work in works):
+        if "properties" in reply and all(work.sync for work in works):
             self._properties.clear()
-            self._properties.update(copy.deepcopy(answer.properties))
-        return answer.outputs
+            self._properties.update(reply["properties"])
+        outputs: list[Json] = reply["outputs"]
+        return outputs
 
-    def _note(self, call: str, body: Json, reply: Json) -> None:
-        entry = {"call": call, "body": body, "reply": reply}
-        self._trace.append(copy.deepcopy(entry))
+
+def _over_the_wire(value: Json) -> Json:
+    """Return what arrives at the other end."""
+    return json.loads(json.dumps(value))
+
+
+def _note(trace: list[Json], call: str, body: Json, reply: Json) -> None:
+    trace.append(copy.deepcopy({"call": call, "body": body, "reply": reply}))
 
 
 class GoldenWorkflow:

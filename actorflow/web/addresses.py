@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import stat
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ __all__ = [
     "UnixAddress",
     "address_of",
     "bindable",
+    "is_loopback",
     "is_socket",
     "socket_beside",
 ]
@@ -76,6 +78,20 @@ def address_of(text: str | os.PathLike[str]) -> Address:
         msg = f"{str(text)!r} has port {port}: choose one between 1 and {_PORTS[-1]:,}"
         raise BadOption(msg)
     return TcpAddress(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a host of that name.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @contextmanager

@@ -190,6 +190,19 @@ class Client:
         found: dict[str, Any] = self._post("/api/start", kind=kind, body=body, id=id)
         return found
 
+    def start_workflow(
+        self,
+        workflow: str,
+        properties: dict[str, Any] | None = None,
+        *,
+        id: str | None = None,  # noqa: A002
+    ) -> dict[str, Any]:
+        """Start a workflow by its name."""
+        found: dict[str, Any] = self._post(
+            "/api/start-workflow", workflow=workflow, properties=properties, id=id
+        )
+        return found
+
     def send(
         self, execution: str, body: Any = None, *, kind: str | None = None, key: str | None = None
     ) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from actorflow.engine.errors import (
 from actorflow.flows import errors as flow_errors
 from actorflow.runtime import errors as runtime_errors
 from actorflow.runtime.errors import ActorflowError
+from actorflow.workflows import errors as workflow_errors
 
 __all__ = [
     "REPORTED",
@@ -42,12 +43,14 @@ _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (StoreBusy, 409),
     (StoreConflict, 409),
     (flow_errors.MessageRefused, 409),
+    (workflow_errors.OutOfTurn, 409),
+    (workflow_errors.JobGone, 410),
     (WaitTimeout, 408),
     (EngineClosed, 503),
     (StoreRefused, 503),
     *((each, 422) for each in REPORTED),
 )
-_MODULES = (engine_errors, runtime_errors, flow_errors)
+_MODULES = (engine_errors, runtime_errors, flow_errors, workflow_errors)
 
 
 class ControlError(ActorflowError):

@@ -22,6 +22,7 @@ from actorflow.web.addresses import (
     UnixAddress,
     address_of,
     bindable,
+    is_loopback,
     is_socket,
     socket_beside,
 )
@@ -30,7 +31,7 @@ from actorflow.web.control import create_app
 if TYPE_CHECKING:
     from actorflow.engine.engine import Engine
 
-__all__ = ["ControlServer", "open_controls"]
+__all__ = ["ControlServer", "open_agent", "open_controls"]
 
 _BACKLOG = 128
 _OWNER_ONLY = 0o600
@@ -47,9 +48,7 @@ def open_controls(engine: Engine, control: Any, token: str | None) -> list[Contr
     """
     wanted = list(control) if isinstance(control, (list, tuple)) else [control]
     addresses = [_address(engine, each) for each in wanted]
-    if token is not None and not (token and token.isascii() and token.isprintable()):
-        msg = "token= must be a text of ASCII characters, such as secrets.token_urlsafe()"
-        raise BadOption(msg)
+    _check_token(token)
     if token is None and any(isinstance(each, TcpAddress) for each in addresses):
         msg = "a TCP port is open to everybody who reaches it: add token=secrets.token_urlsafe()"
         raise BadOption(msg)
@@ -63,6 +62,29 @@ def open_controls(engine: Engine, control: Any, token: str | None) -> list[Contr
             each.close()
         raise
     return opened
+
+
+def open_agent(engine: Engine, host: str, port: int, token: str | None) -> ControlServer:
+    """Open the port that `engine.serve_agent(...)` names; 0 finds a free one.
+
+    Raises:
+        BadOption: it is in use, or is not loopback and has no token.
+
+    """
+    _check_token(token)
+    if token is None and not is_loopback(host):
+        msg = (
+            f"host={host!r} can be reached from elsewhere: add token=secrets.token_urlsafe(), or "
+            "listen on 127.0.0.1"
+        )
+        raise BadOption(msg)
+    return ControlServer(engine, TcpAddress(host, port), token=token)
+
+
+def _check_token(token: str | None) -> None:
+    if token is not None and not (token and token.isascii() and token.isprintable()):
+        msg = "token= must be a text of ASCII characters, such as secrets.token_urlsafe()"
+        raise BadOption(msg)
 
 
 def _address(engine: Engine, wanted: Any) -> Address:
@@ -90,11 +112,13 @@ class ControlServer:
     """
 
     def __init__(self, engine: Engine, address: Address, *, token: str | None = None) -> None:
-        self.address = address
         self._socket = _listen(address)
+        if isinstance(address, TcpAddress):
+            address = TcpAddress(address.host, self._socket.getsockname()[1])
+        self.address = address
         self._mark = _mark_of(address)
         config = uvicorn.Config(
-            create_app(engine, token),
+            create_app(engine, token, local=token is None and isinstance(address, TcpAddress)),
             http="h11",
             ws="none",
             lifespan="off",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import TaskFailed
@@ -18,6 +19,8 @@ from actorflow.engine.tags import tags_from
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.web.plain import decoded, plain, shown
+from actorflow.workflows.service.incoming import start_body
+from actorflow.workflows.service.names import kind_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -153,6 +156,21 @@ class Steering:
         engine.core.create(check_id(id, "an execution"), check_id(kind, "a kind"), body, done)
         engine.core.wait_for(done, None, body)
         return {"execution": id}
+
+    def start_workflow(
+        self,
+        workflow: str,
+        properties: dict[str, Any] | None = None,
+        *,
+        id: str | None = None,  # noqa: A002
+    ) -> dict[str, Any]:
+        """Start a workflow by its name, whatever language its code is in.
+
+        With an id, only the first call does so.
+        """
+        name = check_id(workflow, "a workflow")
+        given = f"{name}-{uuid.uuid4().hex}" if id is None else id
+        return self.start(kind_name(name), start_body(properties or {}), id=given)
 
     def send(
         self, execution: str, body: Any = None, *, kind: str | None = None, key: str | None = None

@@ -13,8 +13,10 @@ __all__ = [
     "BranchClosed",
     "InvalidWork",
     "InvalidWorkflow",
+    "JobGone",
     "MessageRefused",
     "NotInWorkflow",
+    "OutOfTurn",
     "WorkFailed",
     "WorkflowModified",
 ]
@@ -26,6 +28,18 @@ class InvalidWorkflow(ActorflowError, TypeError):
 
 class InvalidWork(ActorflowError, TypeError):
     """Something that is not a work was given to `execute`, `dispatch` or `first`."""
+
+
+class JobGone(ActorflowError):
+    """A job that a worker answers is not its own any more. Drop it; nothing was changed.
+
+    Its lease ran out and somebody else has it, it was answered already, its instance has ended, or
+    the engine was restarted: then the job is handed out again, under another uuid.
+    """
+
+
+class OutOfTurn(ActorflowError):
+    """A worker asked for something that cannot come now. Nothing was changed."""
 
 
 class MessageRefused(ActorflowError, ValueError):

@@ -17,7 +17,7 @@ from actorflow.engine.errors import (
     WaitTimeout,
 )
 from actorflow.runtime.errors import BadOption
-from actorflow.web import control
+from actorflow.web import guards
 from actorflow.web.errors import ControlError
 from tests.web.ledger import PATIENCE
 
@@ -233,7 +233,7 @@ def test_many_clients_at_the_same_time(engine: af.Engine, client: Client) -> Non
 def test_a_body_that_is_too_large_is_refused(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "MAX_BYTES", 1_000)
+    monkeypatch.setattr(guards, "MAX_BYTES", 1_000)
     body = json.dumps({"execution": "a", "body": "x" * 3_000}).encode()
     status, answer = raw(client, "POST", "/api/send", body)
     assert status == 413

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import Failure, TaskEnded, TaskStarted, pack
-from actorflow.engine.errors import TaskCrashed, TaskTimeout, text_of
+from actorflow.engine.errors import TaskCrashed, TaskFailed, TaskTimeout, text_of
 from actorflow.engine.stores.protocol import Answer, Change, NewMessage
 from actorflow.engine.tasks.tasker import HOLD, Tasker
 from actorflow.runtime.errors import BadOption
@@ -198,12 +198,18 @@ class Board:
             change = Change(row.execution, retried=(row,))
             self._core.writer.submit(change, lambda _change, _error: go_on(), insist=True)
             return False
+        tasker = self._taskers.get(row.tasker)
+        if tasker is None or not tasker.passes_on:
+            self.tell_start(row)
+        return True
+
+    def tell_start(self, row: TaskRow) -> None:
+        """Send a `TaskStarted` to the execution, if it wants one. Thread-safe."""
         if row.tell_start:
             started = TaskStarted(None, 0.0, row.id, row.attempts + 1)
             message = NewMessage(row.execution, *pack(started))
             change = Change(row.execution, at=self._core.clock.now(), messages=(message,))
             self._core.writer.submit(change, self._told, insist=True)
-        return True
 
     def _told(self, change: Change, error: Exception | None) -> None:
         if error is None:
@@ -324,7 +330,8 @@ class Board:
     def _end_failed(self, row: TaskRow, error: BaseException, done: Any = None) -> None:
         self.failed += 1
         crashed = isinstance(error, (TaskCrashed, TaskTimeout))
-        failure = Failure(type(error).__name__, text_of(error))
+        told = error.failure if isinstance(error, TaskFailed) else None
+        failure = told or Failure(type(error).__name__, text_of(error))
         self._end(
             row,
             TaskEnded(
@@ -375,33 +382,58 @@ class Board:
         except Exception as error:  # noqa: BLE001 - it cannot be stored: the task has failed
             self.attempt_failed(row, error, final=True)
 
-    def attempt_failed(self, row: TaskRow, error: BaseException, *, final: bool = False) -> None:
-        """Handle a failed attempt: try again later, or notify the execution."""
+    def attempt_failed(
+        self,
+        row: TaskRow,
+        error: BaseException,
+        *,
+        final: bool = False,
+        least: int = 0,
+        done: Any = None,
+    ) -> bool:
+        """Handle a failed attempt: try again later, or notify the execution.
+
+        Return whether it counts: not if the task was answered or cancelled, or a later attempt is
+        under way.
+
+        Args:
+            row: the task as this attempt has got it.
+            error: why it failed.
+            final: do not try again.
+            least: try again this often, even if the tasker has fewer retries.
+            done: is resolved when that is stored, if it counts.
+
+        """
         tasker = self._taskers.get(row.tasker)
         if self._core.closed or tasker is None:
-            return  # it is in the store, and begins again
-        if final or row.attempts >= self._retries(tasker, row):
-            if self._close_task(row.id, row.attempts) is not None:
-                self._end_failed(row, error)
-            return
+            return False  # it is in the store, and begins again
+        if final or row.attempts >= max(self._retries(tasker, row), least):
+            counts = self._close_task(row.id, row.attempts) is not None
+            if counts:
+                self._end_failed(row, error, done)
+            return counts
         delay = tasker.backoff.delay(row.attempts, random.random())  # noqa: S311 - jitter
         due = self._core.clock.now() + delay
         again = row._replace(attempts=row.attempts + 1, due=due)
         with self._lock:
             found = self._open.get(row.id)
             if found is None or found.row.attempts != row.attempts:
-                return  # answered, cancelled, or a later attempt is under way
+                return False
             if found.lease is not None:
                 found.lease.cancel()
             self._open[row.id] = _Open(again)
         self.retried += 1
         log.warning("task failed; it is tried again", task=row.id, error=brief(error))
 
-        def committed(_change: Change, _error: Exception | None) -> None:
+        def committed(_change: Change, error: Exception | None) -> None:
             if self.is_current(again):
                 self._pass_on(tasker, again)
+            if done is not None:
+                done.resolve(error)
 
-        self._core.writer.submit(Change(row.execution, retried=(again,)), committed, insist=True)
+        change = Change(row.execution, retried=(again,))
+        self._core.writer.submit(change, committed, insist=True, waiter=done)
+        return True
 
     def finished(self, tasks: Iterable[str]) -> None:
         """Forget tasks that are gone from the store; tell the taskers of those still under way."""

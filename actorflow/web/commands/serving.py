@@ -1,4 +1,4 @@
-"""The command that runs an engine as a process."""
+"""The commands that run an engine as a process."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ import os
 import signal
 import sys
 import threading
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from actorflow.web.addresses import is_loopback, socket_beside
 from actorflow.web.commands.printing import note, say
+from actorflow.web.commands.reaching import TOKEN
 from actorflow.web.commands.setups import App, load_setup, set_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.application import Engine
 
 __all__ = ["COMMANDS"]
 
 _INTERRUPTED = 130  # what shells expect of a program that a second Ctrl-C has ended
 
 
+NewStore = Annotated[str, typer.Argument(metavar="STORE", help="A file or URL; made if need be.")]
+Timeout = Annotated[float, typer.Option(min=0, help="Seconds for what is under way at the end.")]
+
+
 def serve(
-    store: Annotated[str, typer.Argument(metavar="STORE", help="A file or URL; made if need be.")],
+    store: NewStore,
     *,
     app: App,
     tcp: Annotated[
@@ -30,9 +41,7 @@ def serve(
         str | None,
         typer.Option(metavar="NAME", help="The environment variable that holds the token."),
     ] = None,
-    timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds for what is under way at the end.")
-    ] = 5.0,
+    timeout: Timeout = 5.0,
 ) -> None:
     """Run an engine until SIGINT or SIGTERM; steer it with the other commands meanwhile.
 
@@ -41,15 +50,83 @@ def serve(
     """
     control, token = _control(tcp, token_env)
     setup = load_setup(app)
+
+    def begin(engine: Engine) -> str:
+        set_up(app, setup, engine)
+        return f"serving {store}"
+
+    _run(store, begin, timeout, control=control, token=token)
+
+
+def agent(
+    store: NewStore,
+    *,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 finds a free one.")] = 4001,
+    host: Annotated[
+        str, typer.Option(help=f"Where to listen; {TOKEN} must be set if it is not loopback.")
+    ] = "127.0.0.1",
+    app: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:SETUP", help="setup(engine) registers what is in Python."),
+    ] = None,
+    workflow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=LANG", help="A workflow, and the language of its code."),
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=LANG", help="A task, and the language of its code."),
+    ] = None,
+    env: Annotated[str, typer.Option(help="The environment of these.")] = "default",
+    timeout: Timeout = 5.0,
+) -> None:
+    """Run an engine with an agent: workers of other languages ask it for jobs over HTTP.
+
+    If the environment variable ACTORFLOW_TOKEN is set, every request must bear it. Exit codes are
+    those of `serve`.
+    """
+    token = os.environ.get(TOKEN) or None
+    if token is None and not is_loopback(host):
+        msg = f"--host {host} can be reached from elsewhere: set {TOKEN}, or listen on 127.0.0.1"
+        raise typer.BadParameter(msg)
+    setup = None if app is None else load_setup(app)
+    workflows, tasks = _languages("--workflow", workflow), _languages("--task", task)
+
+    def begin(engine: Engine) -> str:
+        if app is not None and setup is not None:
+            set_up(app, setup, engine)
+        for name, lang in workflows:
+            engine.workflows.remote(name, lang=lang, env=env)
+        for name, lang in tasks:
+            engine.workflows.remote_tasks(name, lang=lang, env=env)
+        url = engine.serve_agent(host=host, port=port, token=token)
+        return f"serving {store} at {url}"
+
+    _run(store, begin, timeout, control=socket_beside(store) is not None)
+
+
+def _languages(option: str, given: list[str] | None) -> list[tuple[str, str]]:
+    found = []
+    for each in given or ():
+        name, _, lang = each.rpartition("=")
+        if not name or not lang:
+            msg = f"{option} {each!r}: write NAME=LANG, such as Order=javascript"
+            raise typer.BadParameter(msg)
+        found.append((name, lang))
+    return found
+
+
+def _run(store: str, begin: Callable[[Engine], str], timeout: float, **options: Any) -> None:
+    """Run an engine between `begin`, which says what to print, and a signal."""
     from actorflow.application import Engine  # noqa: PLC0415 - after the arguments were checked
 
     asked = _Signals()
     with asked:
-        engine = Engine(store, control=control, token=token)
+        engine = Engine(store, **options)
         try:
-            set_up(app, setup, engine)
+            told = begin(engine)
             engine.resume()
-            say(f"serving {store}, process {os.getpid()}; stop with SIGINT or SIGTERM")
+            say(f"{told}, process {os.getpid()}; stop with SIGINT or SIGTERM")
             sys.stdout.flush()
             asked.wait()
         finally:
@@ -98,4 +175,4 @@ class _Signals:
         self._asked.wait()
 
 
-COMMANDS = {"serve": serve}
+COMMANDS = {"serve": serve, "agent": agent}

@@ -65,6 +65,21 @@ def start(
     say_json(found) if json else say(found["execution"])
 
 
+def start_workflow(
+    store: StoreName,
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="Its name.")],
+    *,
+    properties: Object = None,
+    new: NewId = None,
+    json: AsJson = False,
+) -> None:
+    """Start a workflow by its name; print the id of its execution."""
+    given = as_object(properties)
+    with reach(store, to_change=True) as verbs:
+        found = verbs.start_workflow(workflow, given, id=new)
+    say_json(found) if json else say(found["execution"])
+
+
 def send(
     store: StoreName,
     execution: ExecutionId,
@@ -187,6 +202,7 @@ def _text(file: Path) -> str:
 COMMANDS = {
     "launch": launch,
     "start": start,
+    "start-workflow": start_workflow,
     "send": send,
     "signal": signal,
     "cancel": cancel,

@@ -1,4 +1,4 @@
-"""Routes for executions of any kind, and for flows.
+"""Routes for executions of any kind, for workflows and for flows.
 
 Ids go into the query or the body, never into the path: they may hold slashes.
 """
@@ -25,6 +25,14 @@ class Start(Body):
 
     kind: str
     body: Any = None
+    id: str | None = None
+
+
+class StartWorkflow(Body):
+    """What starts a workflow: its name, and its first properties."""
+
+    workflow: str
+    properties: dict[str, Any] | None = None
     id: str | None = None
 
 
@@ -103,6 +111,12 @@ async def wait(
 def start(steering: Steered, given: Start) -> Answer:
     """Start an execution of a kind."""
     return Answer(steering.start(given.kind, given.body, id=given.id))
+
+
+@router.post("/start-workflow", responses=refusals(404, 409))
+def start_workflow(steering: Steered, given: StartWorkflow) -> Answer:
+    """Start a workflow by its name."""
+    return Answer(steering.start_workflow(given.workflow, given.properties, id=given.id))
 
 
 @router.post("/send", responses=refusals(404, 409))

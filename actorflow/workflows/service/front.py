@@ -11,9 +11,11 @@ from actorflow.engine.errors import KindMismatch
 from actorflow.engine.identifiers import check_id
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.workflows.agent.jobs import Queue
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.frames.properties import capture
+from actorflow.workflows.remote import ENVIRONMENT, RemoteWorkflow
 from actorflow.workflows.service.discovery import found_in
 from actorflow.workflows.service.dispatched import DispatchedKind
 from actorflow.workflows.service.handle import WorkflowHandle
@@ -22,14 +24,16 @@ from actorflow.workflows.service.incoming import start_body
 from actorflow.workflows.service.kind import WorkflowKind
 from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.recording import recorded_state
+from actorflow.workflows.service.remote.agent import Agent
+from actorflow.workflows.service.remote.kind import declare, remote_kind
 from actorflow.workflows.service.stored import read
-from actorflow.workflows.service.tasks import tasker_of
+from actorflow.workflows.service.tasks import remote_options, tasker_of
 from actorflow.workflows.task import Task
 from actorflow.workflows.workflow import Workflow, workflow_name
 from behaviours.base import Base, Behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from actorflow.engine.engine import Engine
     from actorflow.engine.kind import Status
@@ -51,6 +55,8 @@ class Workflows:
         self._engine = engine
         self._core = engine.core
         self._decider = Decider()
+        self.agent = Agent(engine)
+        """Hands out decisions and tasks to workers of other languages."""
         self._lock = threading.RLock()
         self._kinds: dict[str, WorkflowKind] = {}
         self._tasks: dict[str, Task[..., Any]] = {}
@@ -103,9 +109,9 @@ class Workflows:
                     f"there is a workflow {name!r} already, in {known.cls.__module__}: call the "
                     f"one in {cls.__module__} something else"
                 )
-            kind = WorkflowKind(cls, self._decider, inbox=inbox)
+            kind = self._kind(cls, inbox)
             self._kinds[name] = kind
-            tasks, classes = found_in(cls)
+            tasks, classes = ([], []) if issubclass(cls, RemoteWorkflow) else found_in(cls)
             try:
                 for task in tasks:
                     self._register_task(task)
@@ -117,6 +123,54 @@ class Workflows:
                 raise
             return kind
 
+    def _kind(self, cls: type[Workflow[Any]], inbox: Callable[[], Any] | None) -> WorkflowKind:
+        if not issubclass(cls, RemoteWorkflow):
+            return WorkflowKind(cls, self._decider, inbox=inbox)
+        kind = remote_kind(cls, inbox)
+        self.agent.add_workflow(kind, _queue_of(cls))
+        return kind
+
+    def remote(
+        self,
+        name: str,
+        *,
+        lang: str,
+        env: str = ENVIRONMENT,
+        tasks: Iterable[str] = (),
+        inbox: Any = None,
+    ) -> type[RemoteWorkflow[Any]]:
+        """Make a workflow known whose code is in another language; return a class to start it by.
+
+        A worker of that language takes its decisions, and does the tasks that are named here: see
+        `actorflow agent`. The arguments of the class are the first properties.
+
+        Args:
+            name: of the workflow, there and here.
+            lang: the language, by which workers ask for jobs.
+            env: the environment, by which they ask, too.
+            tasks: names of tasks in that language. Declare those that need options, or another
+                language, by `task(lang=...)`.
+            inbox: as for `register`.
+
+        Raises:
+            BadOption: there is a workflow or a task of that name.
+
+        """
+        cls = declare(check_id(name, "a workflow"), lang=lang, env=env)
+        self._register_class(cls, _factory(inbox))
+        self.remote_tasks(*tasks, lang=lang, env=env)
+        return cls
+
+    def remote_tasks(self, *names: str, lang: str, env: str = ENVIRONMENT) -> None:
+        """Make tasks known that workers of another language do.
+
+        Raises:
+            BadOption: there is a task of one of the names.
+
+        """
+        for name in names:
+            self.agent.add_task(check_id(name, "a task"), Queue(env, lang), {})
+
     def _register_task(self, task: Task[..., Any]) -> None:
         with self._lock:
             known = self._tasks.get(task.name)
@@ -127,6 +181,12 @@ class Workflows:
                     f"there is a task {task.name!r} already, in {known.function.__module__}: give "
                     f"the one in {task.function.__module__} another name, as in @task(name='...')"
                 )
+            lang, env = task.options.lang, task.options.env
+            if lang is not None:
+                queue = Queue(env, lang)
+                self.agent.add_task(check_id(task.name, "a task"), queue, remote_options(task))
+                self._tasks[task.name] = task
+                return
             do, options, front = tasker_of(task, self._core.worker_clock)
             self._core.board.register(check_id(task.name, "a task"), do, options)
             self._tasks[task.name] = task
@@ -258,7 +318,9 @@ class Workflows:
                     f"{near(state.workflow_name, self._kinds)}"
                 )
             cls = known.cls
-        elif workflow_name(cls) != state.workflow_name:
+        if issubclass(cls, RemoteWorkflow):
+            raise InvalidWorkflow(f"the code of {workflow_name(cls)} is not here, to be replayed")
+        if workflow_name(cls) != state.workflow_name:
             raise KindMismatch(
                 f"{state.id!r} is of the workflow {state.workflow_name!r}, not "
                 f"{workflow_name(cls)!r}: give the class that it was recorded with"
@@ -276,6 +338,11 @@ class Workflows:
             self._decider.close()
         for front in self._fronts:
             front.worker.stop(drain=False, timeout=None)
+
+
+def _queue_of(cls: type[RemoteWorkflow[Any]]) -> Queue:
+    """Return where workers look for the decisions of a workflow."""
+    return Queue(cls._actorflow_env, cls._actorflow_lang)
 
 
 def _is_class(each: Any) -> bool:

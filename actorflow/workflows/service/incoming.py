@@ -10,10 +10,11 @@ import msgspec
 from msgspec import UNSET
 
 from actorflow.engine.envelopes import ChildEnded, Message, TaskEnded, TaskStarted, TimerFired
+from actorflow.workflows.agent.answers import read_answer
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.state import WorkState, WorkType, encode
-from actorflow.workflows.service.names import attempt_of, work_of
+from actorflow.workflows.service.names import attempt_of, decision_of, is_decision, work_of
 from actorflow.workflows.wait import Event
 
 if TYPE_CHECKING:
@@ -165,6 +166,8 @@ def _read(
         case TaskStarted():
             work, attempt = work_of(execution, each.task), attempt_of(execution, each.task)
             found.received.append(m.Started(each.at, work, attempt))
+        case TaskEnded() if is_decision(each.task):
+            found.received.append(_decided(each))
         case TaskEnded():
             found.received.append(_task_ended(execution, each))
         case ChildEnded():
@@ -177,6 +180,15 @@ def _fired(fired: TimerFired) -> m.Received:
     if fired.timer.startswith("timeout:"):
         return m.TimedOut(fired.due, fired.timer.removeprefix("timeout:"))
     return m.Tick(max(fired.at, fired.due))
+
+
+def _decided(ended: TaskEnded) -> m.Received:
+    """Return the end of a decision that was taken elsewhere."""
+    uuid = decision_of(ended.task)
+    if ended.ok:
+        return read_answer(ended.value, uuid, ended.at)
+    error = {"kind": "failed", "stacktrace": "", **_error(ended.error, ended.outcome)}
+    return m.DecisionBroken(ended.at, uuid, modified=False, error=error)
 
 
 def _task_ended(execution: str, ended: TaskEnded) -> m.Received:
@@ -259,7 +271,9 @@ def _child(execution: str, instance: Instance | None, ended: ChildEnded, found: 
 def _error(error: Failure | None, outcome: str) -> dict[str, Any]:
     if error is None:
         return {"name": "Cancelled" if outcome == "cancelled" else outcome, "message": ""}
-    described = {"name": error.type, "message": error.message}
+    described: dict[str, Any] = {"name": error.type, "message": error.message}
     if error.traceback:
         described["stacktrace"] = error.traceback
+    if error.code is not None:
+        described["code"] = error.code
     return described

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import UNSET
@@ -33,18 +33,29 @@ from actorflow.workflows.workflow import Workflow, workflow_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from actorflow.engine.kind import Addition, Context, Outcome
+    from actorflow.engine.kind import Addition, Context, NewTask, Outcome
     from actorflow.engine.stores.protocol import Change, ExecutionRow, Store
-    from actorflow.workflows.decider import Decider
     from actorflow.workflows.service.incoming import Incoming, Start
 
-__all__ = ["FRAMES", "WorkflowKind"]
+__all__ = ["FRAMES", "Decides", "WorkflowKind"]
 
 FRAMES = 1_000
 """Instances of one class whose code stays in memory between decisions."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class Decides(Protocol):
+    """Takes decisions, or has somebody else take them."""
+
+    def decide(
+        self, cls: type[Workflow[Any]], instance: Instance, *, at: float
+    ) -> m.Received | None:
+        """Return what the instance is to receive; `None` if that comes as a message, later."""
+
+    def forget(self, instance: str) -> None:
+        """Give up what is in memory for the sake of an instance."""
 
 
 class WorkflowKind:
@@ -54,6 +65,9 @@ class WorkflowKind:
         cls: the class.
         decider: takes the decisions; several kinds may share it.
         inbox: a factory of behaviours for the events of those instances that have none.
+        language: that the code is written in.
+        hand_out: makes the task by which a decision is taken elsewhere; `None` if the decider takes
+            all of them here.
 
     """
 
@@ -62,9 +76,11 @@ class WorkflowKind:
     def __init__(
         self,
         cls: type[Workflow[Any]],
-        decider: Decider,
+        decider: Decides,
         *,
         inbox: Callable[[], Any] | None = None,
+        language: str = "python",
+        hand_out: Callable[[Instance], NewTask] | None = None,
     ) -> None:
         self.cls = cls
         self.workflow = workflow_name(cls)
@@ -72,6 +88,8 @@ class WorkflowKind:
         self.waiters = Waiters()
         """Callers that wait for something inside an execution."""
         self._decider = decider
+        self._language = language
+        self._hand_out = hand_out
         self._inbox = inbox
         self._inboxes: dict[str, Callable[[], Any]] = {}
         self._lock = threading.Lock()
@@ -143,7 +161,7 @@ class WorkflowKind:
         incoming = read_batch(context.id, instance, batch, context.now)
         run = _Run(self.cls, context, self._tells_start)
         if instance is None or stored is None:
-            stored = run.begin(incoming.start, self.workflow)
+            stored = run.begin(incoming.start, self.workflow, self._language)
         else:
             run.go_on(instance)
             if stored.inbox and self.quick(context.id):
@@ -153,7 +171,9 @@ class WorkflowKind:
         run.decide(self._decider)
         instance = run.instance
         stored.tags |= run.tags
-        outcome = outcome_of(instance, run.sent, incoming.cancelled, self._tells_start)
+        outcome = outcome_of(
+            instance, run.sent, incoming.cancelled, self._tells_start, self._hand_out
+        )
         if run.tags:
             stored.tags = {name: tag for name, tag in stored.tags.items() if tag is not None}
             outcome.tags = texts_of(stored.tags)
@@ -230,7 +250,7 @@ class _Run:
         self._works = 0
         self._index = 0
 
-    def begin(self, start: Start | None, workflow: str) -> StoredInstance:
+    def begin(self, start: Start | None, workflow: str, language: str) -> StoredInstance:
         """Begin an instance."""
         if start is None:
             raise MessageRefused(
@@ -239,7 +259,7 @@ class _Run:
         if start.fork is not None:
             return self._begin_fork(start.at, start.fork)
         self.instance, sent = Instance.start(
-            self._context.id, workflow, start.properties, at=start.at
+            self._context.id, workflow, start.properties, at=start.at, language=language
         )
         self.history.append({"type": "start", "at": start.at, "properties": start.properties})
         self._note(sent)
@@ -277,24 +297,33 @@ class _Run:
         for each in incoming.received:
             if isinstance(each, m.Retry):
                 received += self._starts((each.work,))
+            elif isinstance(each, m.Completed):
+                received += self._children_begun(each)
+            elif isinstance(each, m.DecisionBroken) and self._is_awaited(each.uuid):
+                self._note_broken(each)
         self.history += incoming.notes
         if received:
             self._receive(received)
 
-    def decide(self, decider: Decider) -> None:
-        """Take decisions until there are none, or the budget is used up."""
+    def decide(self, decider: Decides) -> None:
+        """Take decisions until there are none here, or the budget is used up."""
         context, instance = self._context, self.instance
         taken = 0
         while instance.state.decision_ongoing and (taken == 0 or context.keep_going()):
             answer = decider.decide(self._cls, instance, at=context.now)
+            if answer is None:
+                break
             taken += 1
             if isinstance(answer, m.DecisionBroken):
                 self._note_broken(answer)
                 self._receive([answer])
             else:
                 self._receive([answer, *self._children_begun(answer)])
-        if instance.state.decision_mode not in BROKEN_MODES and not instance.state.decision_ongoing:
-            self._answer()
+        self._answer()
+
+    def _is_awaited(self, decision: str) -> bool:
+        state = self.instance.state
+        return state.decision_ongoing and state.decision_uuid == decision
 
     def _receive(self, received: list[m.Received]) -> None:
         sent = self.instance.receive(received, now=self._context.now)
@@ -375,7 +404,10 @@ class _Run:
         """Note the answers to those who have asked, once their branches have ended."""
         instance = self.instance
         state = instance.state
-        for key in dict.fromkeys(state.executions[self._index :]):
+        decided = len(state.executions)
+        if state.decision_ongoing or state.decision_mode in BROKEN_MODES:
+            decided = state.ongoing_index or 0
+        for key in dict.fromkeys(state.executions[self._index : decided]):
             branch = state.branches[key]
             if branch.event_id is UNSET or instance.waits(key):
                 continue

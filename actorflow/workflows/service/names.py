@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from actorflow.workflows.instance import messages as m
 
-__all__ = ["DISPATCHED", "attempt_of", "kind_name", "timer_id", "work_id", "work_of"]
+__all__ = [
+    "DISPATCHED",
+    "attempt_of",
+    "decision_id",
+    "decision_of",
+    "decision_tasker",
+    "is_decision",
+    "kind_name",
+    "timer_id",
+    "work_id",
+    "work_of",
+]
 
 DISPATCHED = "dispatched"
 """The kind of executions that a dispatched task is done by: it outlives who dispatched it."""
@@ -43,6 +54,39 @@ def attempt_of(execution: str, id_: str) -> int:
     (2, 1)
     """
     return int(id_.removeprefix(f"{execution}/").partition("#")[2] or 1)
+
+
+def decision_tasker(workflow: str) -> str:
+    """Return the tasker that has the decisions of a workflow taken elsewhere."""
+    return f"decision:{workflow}"
+
+
+def decision_id(uuid: str) -> str:
+    """Return the id of the task by which a decision is taken elsewhere.
+
+    No work has such an id, because their positions are numbers.
+
+    >>> decision_id("o-1/7"), decision_of("o-1/decision/7")
+    ('o-1/decision/7', 'o-1/7')
+    """
+    execution, _, number = uuid.rpartition("/")
+    return f"{execution}/decision/{number}"
+
+
+def decision_of(id_: str) -> str:
+    """Return the uuid of the decision that a task stands for."""
+    execution, _, number = id_.rpartition("/decision/")
+    return f"{execution}/{number}"
+
+
+def is_decision(id_: str) -> bool:
+    """Return whether a task is a decision that is taken elsewhere.
+
+    >>> is_decision("o-1/decision/7"), is_decision("o-1/0/2.0#2")
+    (True, False)
+    """
+    execution, decision, number = id_.rpartition("/decision/")
+    return bool(execution and decision) and number.isdecimal()
 
 
 def timer_id(timer: m.SetTimer | m.ClearTimer) -> str:

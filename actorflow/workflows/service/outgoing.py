@@ -34,6 +34,7 @@ def outcome_of(
     sent: Sequence[m.Outgoing],
     cancelled: Iterable[str],
     tells_start: Callable[[WorkStatus], bool],
+    hand_out: Callable[[Instance], NewTask] | None = None,
 ) -> Outcome:
     """Return all of an outcome but its state and its history.
 
@@ -42,6 +43,7 @@ def outcome_of(
         sent: what it has sent in this run.
         cancelled: works that somebody wants stopped.
         tells_start: whether the instance wants to know when a task starts.
+        hand_out: makes the task by which its decisions are taken, if they are taken elsewhere.
 
     """
     outcome = Outcome(state=None)
@@ -67,7 +69,24 @@ def outcome_of(
         _end(instance, outcome)
     else:
         _stay(instance, timers, outcome)
+        _decide(instance, sent, hand_out, outcome)
     return outcome
+
+
+def _decide(
+    instance: Instance,
+    sent: Sequence[m.Outgoing],
+    hand_out: Callable[[Instance], NewTask] | None,
+    outcome: Outcome,
+) -> None:
+    """Have the ongoing decision taken: elsewhere, or by the next run."""
+    state = instance.state
+    if not state.decision_ongoing:
+        return
+    if hand_out is None:
+        outcome.messages.append(Outgoing(state.id, GO_ON))
+    elif any(isinstance(each, m.DecisionJob) and each.uuid == state.decision_uuid for each in sent):
+        outcome.tasks.append(hand_out(instance))
 
 
 def _end(instance: Instance, outcome: Outcome) -> None:
@@ -85,8 +104,6 @@ def _stay(instance: Instance, timers: dict[str, float | None], outcome: Outcome)
             outcome.cancelled_timers.append(name)
         else:
             outcome.timers.append(SetTimer(name, moment))
-    if instance.state.decision_ongoing:
-        outcome.messages.append(Outgoing(instance.state.id, GO_ON))
     outcome.error = _failure(instance)
     if outcome.error is not None:
         outcome.status = Status.FAILED

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from actorflow.engine.tasks.tasker import Task as Job
     from actorflow.workflows.task import Task
 
-__all__ = ["THREADS", "tasker_of"]
+__all__ = ["THREADS", "remote_options", "tasker_of"]
 
 THREADS = 32
 """Calls of one task at the same time, unless its `concurrency` says otherwise."""
@@ -34,12 +34,7 @@ def tasker_of(task: Task[..., Any], clock: Any) -> tuple[Callable[[Job], Any], d
 
     """
     options = task.options
-    backoff = float(options.backoff)
-    given: dict[str, Any] = {
-        "retries": options.retries,
-        "backoff": Backoff(initial=backoff, maximum=max(_LONGEST, backoff), jitter=0.1),
-        "concurrency": options.concurrency or THREADS,
-    }
+    given = {**remote_options(task), "concurrency": options.concurrency or THREADS}
     asynchronous = inspect.iscoroutinefunction(task.function)
     if options.batch is not None:
         return _batched(task, given, clock)
@@ -50,6 +45,15 @@ def tasker_of(task: Task[..., Any], clock: Any) -> tuple[Callable[[Job], Any], d
         given["concurrency"] = options.concurrency or _COROUTINES
         return _on_loop(task), given, None
     return _in_thread(task, asynchronous=asynchronous), given, None
+
+
+def remote_options(task: Task[..., Any]) -> dict[str, Any]:
+    """Return the options of the tasker, whoever does the task."""
+    backoff = float(task.options.backoff)
+    return {
+        "retries": task.options.retries,
+        "backoff": Backoff(initial=backoff, maximum=max(_LONGEST, backoff), jitter=0.1),
+    }
 
 
 def _in_thread(task: Task[..., Any], *, asynchronous: bool) -> Callable[[Job], Any]:

@@ -1,0 +1,643 @@
+"""The agent over a real socket: every route, and what becomes of jobs whose worker is gone."""
+
+from __future__ import annotations
+
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import actorflow as af
+from actorflow.engine.errors import ExecutionFailed
+from actorflow.runtime.errors import BadOption
+from actorflow.workflows.errors import InvalidWork, InvalidWorkflow
+from actorflow.workflows.service.remote.agent import LEASE
+from tests.engine.kinds import until
+from tests.workflows.agent.worker import PATIENCE, Agency, Refused, Worker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actorflow.testing import VirtualClock
+
+ORDER = {
+    "handle": [
+        {
+            "op": "execute",
+            "works": [
+                {"task": "charge", "input": {"order": {"prop": "order"}}},
+                {"task": "reserve", "input": 3},
+            ],
+            "as": "got",
+        },
+        {"op": "execute", "works": [{"wait": {"event": "paid", "duration": 60}}], "as": "paid"},
+        {"op": "return", "value": [{"var": "got"}, {"var": "paid"}, {"prop": "seen"}]},
+    ],
+    "onEvent": [
+        {"op": "set", "prop": "seen", "value": {"add": [{"prop": "seen"}, 1]}},
+        {"op": "return", "value": {"prop": "seen"}},
+    ],
+}
+
+
+def start(engine: af.Engine, agency: Agency, **properties: Any) -> tuple[Any, Worker]:
+    order = engine.workflows.remote("Order", lang="test", tasks=["charge", "reserve"])
+    handle = engine.start(order(order=7, seen=0, **properties), id="o-7")
+    return handle, Worker(agency, {"Order": ORDER})
+
+
+def waits(handle: Any) -> bool:
+    """Return whether an order has come to its wait."""
+    return bool(handle.query().state.waits)
+
+
+def ended(handle: Any) -> bool:
+    return bool(handle.status != "active")
+
+
+def statuses(handle: Any) -> list[str]:
+    return [each.name for each in handle.query().state.statuses]
+
+
+def refused(code: int, call: Any, *given: Any, **named: Any) -> Any:
+    with pytest.raises(Refused) as found:
+        call(*given, **named)
+    assert found.value.status == code, found.value
+    assert set(found.value.body) == {"error", "message"}
+    return found.value.body
+
+
+def test_z66_a_workflow_is_run_by_a_worker_that_only_knows_http(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle, worker = start(engine, agency)
+    worker.work_until(lambda: waits(handle))
+    handle.send("paid", amount=5)
+    worker.work_until(lambda: ended(handle))
+    paid = {"event_name": "paid", "event_input": {"amount": 5}}
+    assert handle.result(PATIENCE) == [[{"order": 7}, 3], paid, 1]
+    state = handle.query().state
+    assert state.programming_language == "test"
+    assert state.workflow_name == "Order"
+    assert [each.type for each in state.branches[:2]] == ["handle", "onStart"]
+
+
+def test_z66_time_passes_and_answers_come_for_those_who_ask(
+    engine: af.Engine, agency: Agency, clock: VirtualClock
+) -> None:
+    handle, worker = start(engine, agency)
+    worker.work_until(lambda: waits(handle))
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(handle.ask, "hello", timeout=PATIENCE)
+        while not asked.done():
+            worker.work(wait=0.01)
+        assert asked.result() == 1
+    clock.advance(61)
+    worker.work_until(lambda: ended(handle))
+    assert handle.result(PATIENCE) == [[{"order": 7}, 3], None, 1]
+
+
+def test_z51_jobs_have_the_fields_of_the_seed(engine: af.Engine, agency: Agency) -> None:
+    handle, worker = start(engine, agency)
+    decision = agency.job()
+    assert set(decision) == {"action", "uuid", "name"}
+    assert (decision["action"], decision["name"]) == ("DecisionScheduled", "Order")
+    worker.decide(decision)
+    task = worker.next_task()
+    assert set(task) == {"action", "uuid", "name", "input", "hash"}
+    assert (task["action"], task["name"]) == ("TaskScheduled", "charge")
+    assert task["input"] == {"order": 7}
+    assert task["hash"] == handle.query().state.statuses[0].hash
+
+
+def test_z51_none_where_nothing_waits_or_for_another_language(
+    engine: af.Engine, agency: Agency
+) -> None:
+    start(engine, agency)
+    for place in ("env/default/lang/php", "env/prod/lang/test", "env/%C3%A9/lang/%20"):
+        assert agency.request("GET", f"/{place}/job?wait=0") == {"action": "None"}
+    assert agency.job(wait=0)["action"] == "DecisionScheduled"
+    assert agency.job(wait=0) == {"action": "None"}
+
+
+def test_z51_a_job_wakes_a_worker_that_waits_for_it(engine: af.Engine, agency: Agency) -> None:
+    order = engine.workflows.remote("Order", lang="test")
+    with ThreadPoolExecutor(3) as threads:
+        polls = [threads.submit(agency.job, PATIENCE) for _ in range(3)]
+        pollers = engine.workflows.agent._pollers
+        while sum(map(len, pollers._tickets.values())) < 3:
+            pass
+        for number in range(3):
+            engine.start(order(), id=f"o-{number}")
+        found = [poll.result() for poll in polls]
+    assert {each["action"] for each in found} == {"DecisionScheduled"}
+    assert len({each["uuid"] for each in found}) == 3
+
+
+def test_z51_closing_the_engine_sends_waiting_workers_away(
+    engine: af.Engine, agency: Agency
+) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        poll = threads.submit(agency.job, PATIENCE)
+        while not engine.workflows.agent._pollers._tickets:
+            pass
+        engine.close()
+        assert poll.result() == {"action": "None"}
+
+
+def test_r24_a_task_starts_when_it_is_handed_out(engine: af.Engine, agency: Agency) -> None:
+    handle, worker = start(engine, agency)
+    worker.decide(agency.job())
+    until(engine, lambda: statuses(handle))
+    assert handle.query().state.executions == [0]
+    agency.job()
+    until(engine, lambda: len(handle.query().state.branches) == 2)
+    assert handle.query().state.branches[1].task_name == "charge"
+
+
+def test_r24_a_decision_comes_back_under_another_uuid_when_its_worker_dies(
+    engine: af.Engine, agency: Agency, clock: VirtualClock
+) -> None:
+    handle, worker = start(engine, agency)
+    lost = agency.job()
+    agency.next_branch(lost["uuid"])
+    assert agency.job(wait=0) == {"action": "None"}
+    clock.advance(LEASE + 1)
+    again = agency.job()
+    assert again["action"] == "DecisionScheduled"
+    assert again["uuid"] != lost["uuid"]
+    refused(410, agency.next_branch, lost["uuid"])
+    refused(410, agency.finish_branch, lost["uuid"], {"properties": {}})
+    refused(410, agency.execute, lost["uuid"], [])
+    refused(410, agency.error, lost["uuid"], {})
+    worker.decide(again)
+    until(engine, lambda: statuses(handle) == ["charge", "reserve"])
+
+
+def test_r24_requests_about_a_decision_renew_its_lease(
+    engine: af.Engine, agency: Agency, clock: VirtualClock
+) -> None:
+    start(engine, agency)
+    uuid = agency.job()["uuid"]
+    for _ in range(3):
+        clock.advance(LEASE - 1)
+        agency.next_branch(uuid)
+    clock.advance(LEASE - 1)
+    agency.execute(uuid, [])
+    clock.advance(LEASE - 1)
+    agency.finish_branch(uuid, {"properties": {}})
+    assert agency.next_branch(uuid) == {}
+
+
+def pass_time(engine: af.Engine, clock: VirtualClock) -> None:
+    """Let the leases of all that is out run out, and the backoff after."""
+    retried = engine.statistics().tasks_retried
+    clock.advance(LEASE + 1)
+    assert engine.statistics().tasks_retried > retried
+    until(engine, lambda: engine.core.writer.quiet)
+    clock.advance(10)
+
+
+def test_r24_a_task_comes_back_under_the_same_uuid_and_any_answer_is_welcome(
+    engine: af.Engine, agency: Agency, clock: VirtualClock
+) -> None:
+    handle, worker = start(engine, agency)
+    lost, other = worker.next_task(), worker.next_task()
+    agency.task(other["uuid"], status="completed", output=3)
+    pass_time(engine, clock)
+    again = worker.next_task()
+    assert again == lost
+    agency.task(lost["uuid"], status="completed", output="late, and first")
+    refused(410, agency.task, again["uuid"], status="completed", output="second")
+    worker.work_until(lambda: waits(handle))
+    handle.send("paid")
+    worker.work_until(lambda: ended(handle))
+    assert handle.result(PATIENCE)[0] == ["late, and first", 3]
+
+
+def test_r24_a_task_that_takes_long_renews_its_lease(
+    engine: af.Engine, agency: Agency, clock: VirtualClock
+) -> None:
+    _, worker = start(engine, agency)
+    task = worker.next_task()
+    for _ in range(3):
+        clock.advance(LEASE - 1)
+        assert agency.task(task["uuid"], status="running") == {}
+    agency.task(task["uuid"], status="completed")
+    refused(410, agency.task, task["uuid"], status="running")
+
+
+def test_r24_a_task_that_kills_every_worker_is_given_up(
+    engine: af.Engine, agency: Agency, clock: VirtualClock
+) -> None:
+    handle, worker = start(engine, agency)
+    charge = worker.next_task()
+    agency.task(worker.next_task()["uuid"], status="completed")
+    for _ in range(2):
+        pass_time(engine, clock)
+        assert worker.next_task() == charge
+    clock.advance(LEASE + 1)
+    worker.work_until(lambda: ended(handle))
+    (failed,) = handle.query().failed
+    assert (failed.name, failed.error["name"]) == ("charge", "TaskTimeout")
+    refused(410, agency.task, charge["uuid"], status="completed")
+
+
+def test_z60_a_failed_task_is_told_to_the_workflow(engine: af.Engine, agency: Agency) -> None:
+    handle, worker = start(engine, agency)
+    worker.workflows["Order"] = {
+        **ORDER,
+        "onFailure": [{"op": "set", "prop": "why", "value": {"arg": "error_input"}}],
+    }
+    error = {"code": 402, "name": "CardDeclined", "message": "no", "stacktrace": "pay.js:7"}
+    agency.task(worker.next_task()["uuid"], status="failed", error=error)
+    worker.work_until(lambda: ended(handle))
+    (failed,) = handle.query().failed
+    assert failed.error == error
+    assert handle.query().properties["why"] == {
+        "code": 402,
+        "message": "no",
+        "stacktrace": "pay.js:7",
+    }
+    with pytest.raises(ExecutionFailed, match="CardDeclined"):
+        handle.result(PATIENCE)
+    handle.retry()
+    worker.work_until(lambda: waits(handle))
+    handle.send("paid")
+    worker.work_until(lambda: handle.status == "done")
+    assert handle.result(PATIENCE)[0] == [{"order": 7}, 3]
+
+
+@af.task(lang="test", retries=2, backoff=1.0)
+def guess(number: int) -> int:
+    raise NotImplementedError
+
+
+class Guess(af.Workflow[int]):
+    def handle(self) -> int:
+        return self.execute(guess(7))
+
+
+def test_z60_retries_come_before_on_failure(
+    engine: af.Engine, agency: Agency, clock: VirtualClock
+) -> None:
+    """A task of another language in a workflow of Python: typed, with the options of tasks."""
+    handle = engine.start(Guess())
+    uuids = set()
+    for _ in range(2):
+        job = agency.job()
+        assert (job["name"], job["input"]) == ("guess", {"number": 7})
+        uuids.add(job["uuid"])
+        agency.task(job["uuid"], status="failed", error={"name": "Wrong"})
+        refused(410, agency.task, job["uuid"], status="failed", error={"name": "Wrong"})
+        until(engine, lambda: engine.core.writer.quiet)
+        clock.advance(5)
+    job = agency.job()
+    uuids.add(job["uuid"])
+    agency.task(job["uuid"], status="completed", output=42)
+    assert handle.result(PATIENCE) == 42
+    assert len(uuids) == 1
+
+
+class Invoice(af.RemoteWorkflow[str], lang="test"):
+    def __init__(self, order: int) -> None:
+        self.order = order
+
+
+class _Undescribed(af.RemoteWorkflow[str], lang="php"): ...
+
+
+class Parent(af.Workflow[str]):
+    def handle(self) -> str:
+        return self.execute(Invoice(7))
+
+
+def test_a_declared_workflow_of_another_language_is_a_work(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle = engine.start(Parent(), id="p")
+    worker = Worker(agency, {"Invoice": {"handle": [{"op": "return", "value": {"prop": "order"}}]}})
+    worker.work_until(lambda: ended(handle))
+    with pytest.raises(ExecutionFailed, match="is not str"):
+        handle.result(PATIENCE)
+    other = engine.start(Invoice(8), id="i")
+    worker.work_until(lambda: ended(other))
+    with pytest.raises(TypeError, match="is not str"):
+        other.result(PATIENCE)
+    assert engine.workflows.get(Invoice, "i").query().properties == {"order": 8}
+
+
+def test_a_workflow_of_another_language_has_children_and_dispatched_tasks(
+    engine: af.Engine, agency: Agency
+) -> None:
+    parent = engine.workflows.remote("P", lang="test", tasks=["note"])
+    engine.workflows.register(Guess)
+    methods = {
+        "handle": [
+            {"op": "dispatch", "works": [{"task": "note", "input": "begun"}]},
+            {"op": "execute", "works": [{"flow": "Guess", "input": {}}], "as": "got"},
+            {"op": "return", "value": {"var": "got"}},
+        ]
+    }
+    noted = []
+
+    def do(name: str, given: Any) -> Any:
+        noted.append((name, given))
+        return 5
+
+    handle = engine.start(parent(), id="p")
+    worker = Worker(agency, {"P": methods}, do)
+    worker.work_until(lambda: ended(handle) and noted)
+    assert handle.result(PATIENCE) == 5
+    assert sorted(noted) == [("guess", {"number": 7}), ("note", "begun")]
+    hashes = {job["hash"] for job in worker.done if job.get("name") == "note"}
+    assert hashes == {handle.query().state.statuses[0].hash}
+
+
+def test_z65_the_last_branch_completes_the_decision(engine: af.Engine, agency: Agency) -> None:
+    handle, _ = start(engine, agency)
+    uuid = agency.job()["uuid"]
+    branch = agency.next_branch(uuid)
+    assert branch == {"branch": {"key": 0, "type": "handle"}, "properties": {"order": 7, "seen": 0}}
+    assert agency.finish_branch(uuid, {"properties": {"order": 7}, "output": None}) == {}
+    assert handle.query().state.decision_ongoing
+    assert agency.next_branch(uuid) == {}
+    assert handle.result(PATIENCE) is None
+    refused(410, agency.next_branch, uuid)
+
+
+def test_z52_decisions_of_several_instances_do_not_mix(engine: af.Engine, agency: Agency) -> None:
+    order = engine.workflows.remote("Order", lang="test")
+    for number in range(2):
+        engine.start(order(number=number), id=f"o-{number}")
+    jobs = [agency.job() for _ in range(2)]
+    branches = [agency.next_branch(job["uuid"]) for job in jobs]
+    assert [each["properties"]["number"] for each in branches] == [0, 1]
+    for number, job in reversed(list(enumerate(jobs))):
+        agency.finish_branch(job["uuid"], {"properties": {}, "output": number})
+        agency.next_branch(job["uuid"])
+    assert [engine.result(f"o-{number}", PATIENCE) for number in range(2)] == [0, 1]
+
+
+def test_z52_one_decision_is_asked_by_many_threads_at_once(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle, _ = start(engine, agency)
+    uuid = agency.job()["uuid"]
+    agency.next_branch(uuid)
+    works = [{"name": "charge", "position": "0.0"}]
+    with ThreadPoolExecutor(8) as threads:
+        replies = list(threads.map(lambda _: agency.execute(uuid, works), range(40)))
+    assert replies == [{"status": "scheduled"}] * 40
+    agency.finish_branch(uuid, {"properties": {}})
+    agency.next_branch(uuid)
+    until(engine, lambda: statuses(handle) == ["charge"])
+
+
+def test_z54_requests_out_of_turn_are_409(engine: af.Engine, agency: Agency) -> None:
+    start(engine, agency)
+    uuid = agency.job()["uuid"]
+    assert "GET branch first" in refused(409, agency.execute, uuid, [])["message"]
+    refused(409, agency.finish_branch, uuid, {"properties": {}})
+
+
+def test_z57_modified_code_waits_for_a_fix(engine: af.Engine, agency: Agency) -> None:
+    handle, worker = start(engine, agency)
+    agency.task(worker.next_task()["uuid"], status="completed", output=1)
+    other = json.loads(json.dumps(ORDER).replace("charge", "refund"))
+    worker.workflows["Order"] = other
+    worker.work_until(lambda: handle.query().mode == "modified")
+    assert "recorded execute of the task charge" in handle.query().error["message"]
+    with pytest.raises(ExecutionFailed, match="WorkflowModified"):
+        handle.result(PATIENCE)
+    worker.workflows["Order"] = ORDER
+    handle.resume()
+    worker.work_until(lambda: waits(handle))
+    handle.send("paid")
+    worker.work_until(lambda: ended(handle))
+    assert handle.result(PATIENCE)[0] == [1, 3]
+
+
+def test_r13_an_error_of_the_code_fails_the_instance_until_it_is_resumed(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle, worker = start(engine, agency)
+    uuid = agency.job()["uuid"]
+    agency.next_branch(uuid)
+    agency.execute(uuid, [{"name": "charge", "position": "0.0"}])
+    agency.error(uuid, {"name": "TypeError", "message": "undefined", "stacktrace": "order.js:3"})
+    refused(410, agency.next_branch, uuid)
+    with pytest.raises(ExecutionFailed, match="undefined") as found:
+        handle.result(PATIENCE)
+    assert found.value.failure.traceback == "order.js:3"
+    assert handle.query().state.statuses == []
+    handle.send("paid")  # is kept
+    handle.resume()
+    worker.work_until(lambda: handle.query().properties["seen"] == 1)
+
+
+def test_r14_what_arrives_for_an_ended_instance_is_410(engine: af.Engine, agency: Agency) -> None:
+    handle, worker = start(engine, agency)
+    task = worker.next_task()
+    while (decision := agency.job())["action"] != "DecisionScheduled":
+        pass
+    handle.cancel()
+    refused(410, agency.next_branch, decision["uuid"])
+    refused(410, agency.task, task["uuid"], status="completed")
+    assert agency.job(wait=0) == {"action": "None"}
+
+
+def test_r14_a_uuid_of_the_other_sort_is_410(engine: af.Engine, agency: Agency) -> None:
+    _, worker = start(engine, agency)
+    decision = agency.job()
+    refused(410, agency.task, decision["uuid"], status="completed")
+    worker.decide(decision)
+    task = worker.next_task()
+    refused(410, agency.next_branch, task["uuid"])
+    refused(410, agency.task, "no-such-task", status="completed")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {},
+        {"status": "done"},
+        {"status": "failed"},
+        {"status": "failed", "error": {"code": [1]}},
+        {"status": "completed", "outptu": 1},
+        {"status": "completed", "output": 2**70},
+        {"status": "completed", "output": "\ud800"},
+    ],
+)
+def test_z60_a_malformed_end_of_a_task_is_422_and_changes_nothing(
+    engine: af.Engine, agency: Agency, body: Any
+) -> None:
+    handle, worker = start(engine, agency)
+    uuid = worker.next_task()["uuid"]
+    refused(422, agency.request, "POST", f"/tasks/{uuid}", body)
+    agency.task(uuid, status="completed", output=1)
+    worker.work_until(lambda: handle.query().state.statuses[0].status == "successful")
+    assert handle.query().state.statuses[0].output == 1
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        {"name": "charge"},
+        {"position": "0.0"},
+        {"name": "", "position": "0.0"},
+        {"name": "a\x00", "position": "0.0"},
+        {"name": "charge", "position": "first"},
+        {"name": "charge", "position": "0.0\n"},
+        {"name": "charge", "position": "0.0", "type": "job"},
+        {"name": "charge", "position": "0.0", "sync": "yes"},
+        {"name": "charge", "position": "0.0", "timeout": 0},
+        {"name": "charge", "position": "0.0", "timeout": {"duration": 5}},
+        {"name": "charge", "position": "0.0", "event": "paid"},
+        {"name": "charge", "position": "0.0", "input": 2**70},
+        {"name": "Wait", "position": "0.0", "type": "wait"},
+        {"name": "Wait", "position": "0.0", "type": "wait", "timeout": {"duration": -1}},
+        {"name": "Wait", "position": "0.0", "type": "wait", "timeout": {"timestamp": 1e300}},
+    ],
+)
+def test_z55_a_malformed_work_is_422_and_changes_nothing(
+    engine: af.Engine, agency: Agency, work: dict[str, Any]
+) -> None:
+    handle, _ = start(engine, agency)
+    uuid = agency.job()["uuid"]
+    agency.next_branch(uuid)
+    good = {"name": "reserve", "position": "7.0"}
+    refused(422, agency.execute, uuid, [good, work])
+    assert agency.execute(uuid, [good]) == {"status": "scheduled"}
+    agency.finish_branch(uuid, {"properties": {}})
+    agency.next_branch(uuid)
+    until(engine, lambda: statuses(handle) == ["reserve"])
+
+
+@pytest.mark.parametrize(
+    "body", [None, {}, {"properties": []}, {"properties": {}, "x": 1}, {"properties": {"a": 2**70}}]
+)
+def test_z54_a_malformed_end_of_a_branch_is_422_and_changes_nothing(
+    engine: af.Engine, agency: Agency, body: Any
+) -> None:
+    handle, _ = start(engine, agency)
+    uuid = agency.job()["uuid"]
+    agency.next_branch(uuid)
+    refused(422, agency.finish_branch, uuid, body)
+    agency.finish_branch(uuid, {"properties": {"seen": 1}, "output": "done"})
+    agency.next_branch(uuid)
+    assert handle.result(PATIENCE) == "done"
+    assert handle.query().properties == {"seen": 1}
+
+
+def test_what_json_cannot_hold_reaches_a_worker_all_the_same(
+    engine: af.Engine, agency: Agency
+) -> None:
+    order = engine.workflows.remote("Order", lang="test")
+    engine.start(order(raw=b"\xff", odd=float("nan")), id="o")
+    given = agency.next_branch(agency.job()["uuid"])
+    assert given["properties"] == {"raw": {"base64": "/w=="}, "odd": "nan"}
+
+
+# Where it listens.
+
+
+def test_without_a_token_only_loopback_is_served(engine: af.Engine) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):  # noqa: S104 - refused
+        with pytest.raises(BadOption, match="add token="):
+            engine.serve_agent(host=host, port=0)
+
+
+def test_with_a_token_every_route_wants_it(engine: af.Engine) -> None:
+    url = engine.serve_agent(host="0.0.0.0", port=0, token="secret-7")  # noqa: S104, S106 - a test
+    url = url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - a test
+    stranger, friend = Agency(url), Agency(url, token="secret-7")  # noqa: S106 - a test
+    routes = (
+        ("GET", "/env/default/lang/test/job?wait=0"),
+        ("GET", "/decisions/x/branch"),
+        ("POST", "/decisions/x/branch"),
+        ("POST", "/decisions/x/execute"),
+        ("POST", "/decisions/x/error"),
+        ("POST", "/tasks/x"),
+        ("GET", "/openapi.json"),
+    )
+    for method, path in routes:
+        assert refused(401, stranger.request, method, path)["error"] == "Unauthorized"
+    assert friend.job(wait=0) == {"action": "None"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:4001"},
+        {"Host": ""},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Host": "[::1"},
+    ],
+)
+def test_a_page_in_a_browser_of_this_machine_is_refused(
+    engine: af.Engine, agency: Agency, headers: dict[str, str]
+) -> None:
+    agency._headers |= headers
+    assert refused(403, agency.job, 0)["error"] == "Forbidden"
+
+
+def test_the_description_names_every_route(agency: Agency) -> None:
+    paths = agency.request("GET", "/openapi.json")["paths"]
+    assert {
+        "/env/{env}/lang/{lang}/job": ["get"],
+        "/decisions/{uuid}/branch": ["get", "post"],
+        "/decisions/{uuid}/execute": ["post"],
+        "/decisions/{uuid}/error": ["post"],
+        "/tasks/{uuid}": ["post"],
+    }.items() <= {path: sorted(found) for path, found in paths.items()}.items()
+
+
+# Declaring.
+
+
+def test_bad_declarations_are_named(engine: af.Engine) -> None:
+    with pytest.raises(InvalidWorkflow, match="does not say where its code is"):
+
+        class _Nowhere(af.RemoteWorkflow[str]): ...
+
+    engine.workflows.remote("Order", lang="test", tasks=["charge"])
+    with pytest.raises(BadOption, match="'Order' already"):
+        engine.workflows.remote("Order", lang="php")
+    with pytest.raises(BadOption, match="'charge' already"):
+        engine.workflows.remote_tasks("charge", lang="php")
+    with pytest.raises(InvalidWork, match="leave out"):
+        af.task(lang="php", executor="process")
+    with pytest.raises(InvalidWorkflow, match="is in php"):
+        _Undescribed().handle()
+    engine.start(Invoice(7), id="i")
+    with pytest.raises(InvalidWorkflow, match="is not here"):
+        engine.workflows.check(Invoice, "i")
+
+
+def test_a_port_that_is_in_use_is_named(engine: af.Engine, tmp_path: Path) -> None:
+    url = engine.serve_agent(port=0)
+    with pytest.raises(BadOption, match="cannot be opened"):
+        engine.serve_agent(port=int(url.rpartition(":")[2]))
+
+
+def test_a_worker_that_leaves_while_it_waits_gets_no_job(engine: af.Engine, agency: Agency) -> None:
+    """Its connection is closed: the job goes to the next, before any lease runs out."""
+    pollers = engine.workflows.agent._pollers
+    with socket.create_connection((agency._host, agency._port or 0)) as line:
+        line.sendall(b"GET /env/default/lang/test/job HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while not pollers._tickets:
+            pass
+    order = engine.workflows.remote("Order", lang="test")
+    with ThreadPoolExecutor(1) as threads:
+        poll = threads.submit(agency.job, PATIENCE)
+        while sum(map(len, pollers._tickets.values())) < 2:
+            pass
+        engine.start(order(), id="o")
+        assert poll.result()["action"] == "DecisionScheduled"

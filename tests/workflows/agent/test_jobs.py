@@ -1,0 +1,67 @@
+"""Jobs by environment and language, against a naive model."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from actorflow.workflows.agent.jobs import Job, Jobs, Queue
+
+QUEUES = [Queue(env, lang) for env in ("dev", "prod") for lang in ("javascript", "php")]
+queues = st.sampled_from(QUEUES)
+tasks = st.sampled_from("abcdef")
+
+
+def job(queue: Queue, task: str, number: int) -> Job:
+    return Job(f"{task}-{number}", queue, task, "i", number, {"name": task})
+
+
+class JobsMachine(RuleBasedStateMachine):
+    """The model is a list of jobs, each with whether it is out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs = Jobs()
+        self.model: list[tuple[Job, bool]] = []
+        self.number = 0
+
+    @rule(queue=queues, task=tasks)
+    def add(self, queue: Queue, task: str) -> None:
+        self.number += 1
+        added = job(queue, task, self.number)
+        self.jobs.add(added)
+        self.model = [each for each in self.model if each[0].task != task]
+        self.model.append((added, False))
+
+    @rule(queue=queues)
+    def take(self, queue: Queue) -> None:
+        waiting = [each for each, out in self.model if each.queue == queue and not out]
+        expected = waiting[0] if waiting else None
+        assert self.jobs.waits(queue) == bool(waiting)
+        assert self.jobs.take(queue) is expected
+        self.model = [(each, out or each is expected) for each, out in self.model]
+
+    @rule(task=tasks)
+    def remove(self, task: str) -> None:
+        found = [each for each, _ in self.model if each.task == task]
+        assert self.jobs.remove(task) is (found[0] if found else None)
+        self.model = [each for each in self.model if each[0].task != task]
+
+    @invariant()
+    def fits(self) -> None:
+        self.jobs.check()
+        assert len(self.jobs) == len(self.model)
+        for each, out in self.model:
+            assert self.jobs.find(each.uuid) is (each if out else None)
+
+
+TestJobs = JobsMachine.TestCase
+
+
+def test_z51_each_language_of_each_environment_has_its_own_queue() -> None:
+    jobs = Jobs()
+    for number, queue in enumerate(QUEUES):
+        jobs.add(job(queue, f"task {number}", number))
+    taken = [jobs.take(queue) for queue in QUEUES]
+    assert [each and each.queue for each in taken] == QUEUES
+    assert all(jobs.take(queue) is None for queue in QUEUES)
