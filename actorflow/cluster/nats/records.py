@@ -18,7 +18,7 @@ from actorflow.engine.stores.protocol import (
     WatchRow,
 )
 
-__all__ = ["Checked", "Commit", "Fill", "Purge", "Record", "decode", "encode"]
+__all__ = ["Checked", "Commit", "Fill", "Purge", "Record", "decode", "encode", "frozen"]
 
 
 class Commit(NamedTuple):
@@ -92,14 +92,9 @@ def _change(plain: dict[str, Any]) -> Change:
     return Change(**plain)
 
 
-def _check_in(plain: list[Any]) -> CheckIn:
-    request = CheckIn(*plain)
-    return request._replace(
-        hold=tuple((number, epoch) for number, epoch in request.hold),
-        release=tuple((number, epoch) for number, epoch in request.release),
-        take=tuple(request.take),
-        taskers=tuple(request.taskers),
-    )
+def frozen(value: Any) -> Any:
+    """Return plain data with tuples for lists, at every depth: as it was before it was encoded."""
+    return tuple(map(frozen, value)) if type(value) is list else value
 
 
 def encode(id: str, record: Record) -> bytes:  # noqa: A002 - what it is
@@ -122,7 +117,7 @@ def decode(data: bytes) -> tuple[str, Record]:
         if name == "commit":
             return id_, Commit([_change(plain) for plain in body[0]])
         if name == "check-in":
-            return id_, Checked(_check_in(body[0]))
+            return id_, Checked(CheckIn(*frozen(body[0])))
         if name == "fill":
             return id_, Fill([(table, tuple(row)) for table, row in body[0]])
         return id_, _TYPES[name](*body)

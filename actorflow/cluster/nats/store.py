@@ -12,17 +12,27 @@ import asyncio
 import socket
 import threading
 import uuid
-from collections import OrderedDict
-from time import monotonic
+from collections import Counter, OrderedDict
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 from actorflow.cluster.membership import Membership
 from actorflow.cluster.nats.address import Address
 from actorflow.cluster.nats.connection import FAILURES, explain
 from actorflow.cluster.nats.log import Log
-from actorflow.cluster.nats.records import Checked, Commit, Fill, Purge, Record, decode, encode
+from actorflow.cluster.nats.records import (
+    Checked,
+    Commit,
+    Fill,
+    Purge,
+    Record,
+    decode,
+    encode,
+    frozen,
+)
 from actorflow.cluster.nats.snapshots import Snapshots, pack
 from actorflow.cluster.ring import CheckIn, Holding, RingOptions, Roll, Seat, check_in
+from actorflow.cluster.status import status_of
 from actorflow.engine.errors import StoreConflict, StoreRefused
 from actorflow.engine.stores.memory.store import MemoryStore
 from actorflow.engine.stores.memory.tables import ENDED, Tables
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from actorflow.cluster.ring import View
+    from actorflow.cluster.status import ClusterStatus
     from actorflow.engine.stores.protocol import Change, Wake
 
 __all__ = ["NatsStore", "from_url"]
@@ -192,7 +203,7 @@ class NatsStore(MemoryStore):
         self._submit(Commit(list(changes)))
         for change in changes:
             if change.refusal is not None and change.refusal.reason == "fenced":
-                self._membership.fenced(partition_of(change.execution, self.traits.partitions))
+                self._membership.fenced(self._partition_of(change.execution))
 
     def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
         """Forget what ended before a moment, with all that is stored of it."""
@@ -268,7 +279,7 @@ class NatsStore(MemoryStore):
         with self._lock:
             self._tables = tables
         self._roll = Roll(
-            {name: Seat(name, until, tuple(taskers), busy) for name, until, taskers, busy in seats},
+            {seat.name: seat for seat in (Seat(*frozen(each)) for each in seats)},
             [Holding(*each) for each in holdings],
         )
         self._recent = OrderedDict.fromkeys(recent)
@@ -292,13 +303,16 @@ class NatsStore(MemoryStore):
 
     # Ownership.
 
+    def _partition_of(self, execution: str) -> int:
+        return partition_of(execution, self.traits.partitions)
+
     def _epoch_of(self, execution: str) -> int:
-        return self._roll.holdings[partition_of(execution, self.traits.partitions)].epoch
+        return self._roll.holdings[self._partition_of(execution)].epoch
 
     def _is_visible(self, execution: str) -> bool:
         if not self._joined:
             return True
-        return partition_of(execution, self.traits.partitions) in self._membership.owned()
+        return self._partition_of(execution) in self._membership.owned()
 
     def owned(self) -> Mapping[int, int]:
         """Return the partitions that this process owns, each with its epoch."""
@@ -318,6 +332,28 @@ class NatsStore(MemoryStore):
     def drained(self, partition: int) -> None:
         """Note that nothing of a partition runs here any more, so that others may have it."""
         self._membership.drained(partition)
+
+    def status(self) -> ClusterStatus:
+        """Return the members, their leases and partitions, and what waits. O(what is active)."""
+        now = time()
+        active: Counter[int] = Counter()
+        waiting: dict[int, tuple[int, float]] = {}
+        kinds: Counter[str] = Counter()
+        with self._lock:
+            self._require_open()
+            tables = self._tables
+            for row in tables.executions.values():
+                if row.status == "active":
+                    active[self._partition_of(row.id)] += 1
+                    kinds[row.kind] += row.id in tables.messages.of
+            for name, rows in tables.messages.of.items():
+                number = self._partition_of(name)
+                count, lag = waiting.get(number, (0, 0.0))
+                oldest = now - min(row.at for row in rows.values())
+                waiting[number] = count + len(rows), max(lag, oldest)
+            tasks = Counter(row.tasker for row in tables.tasks.rows.values())
+            view = self._roll.view(now)
+        return status_of(view, active, waiting, tasks, +kinds)
 
     def check_in(self, request: CheckIn) -> View:
         """Pass a request to the register, which is part of the log. For the membership."""
@@ -377,6 +413,6 @@ def _concerned(change: Change) -> Iterator[str]:
         yield change.execution
 
 
-def from_url(url: str, **_options: Any) -> NatsStore:
-    """Open the store that a URL names."""
-    return NatsStore(url)
+def from_url(url: str, *, name: str | None = None, **_options: Any) -> NatsStore:
+    """Open the store that a URL names; `name` is that of the worker."""
+    return NatsStore(url, name=name)

@@ -27,10 +27,10 @@ from actorflow.engine.stores.protocol import (
 )
 from actorflow.runtime.errors import BadOption
 from actorflow.testing import check_store
+from tests.servers import start_nats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from actorflow.cluster.nats.server import NatsServer
 
@@ -68,24 +68,19 @@ def until(holds: Callable[[], bool], what: str) -> None:
 # --- promises of every store ---------------------------------------------------------------------
 
 
+def alone(url: str) -> NatsStore:
+    """Open a store, and own all of it."""
+    store = NatsStore(url)
+    store.join()
+    until(lambda: len(store.owned()) == store.traits.partitions, "it owns everything")
+    return store
+
+
 def test_it_keeps_every_promise_of_a_store(new_url: Callable[..., str]) -> None:
-    urls: dict[int, str] = {}
-
-    def factory() -> NatsStore:
-        url = new_url()
-        store = NatsStore(url)
-        urls[id(store)] = url
-        store.join()
-        return store
-
     def reopen(store: Any) -> NatsStore:
-        url = urls[id(store)]
-        again = NatsStore(url)
-        urls[id(again)] = url
-        again.join()
-        return again
+        return alone(f"{store.address.servers[0]}/{store.address.name}")
 
-    check_store(factory, reopen=reopen, max_examples=3)
+    check_store(lambda: alone(new_url()), reopen=reopen, max_examples=3)
 
 
 def test_a_record_is_the_same_after_it_was_written_and_read() -> None:
@@ -346,10 +341,8 @@ def test_no_server_is_an_error_that_says_where(own_server: NatsServer) -> None:
     own_server.start()
 
 
-def test_a_server_without_jetstream_is_refused(tmp_path: Path) -> None:
-    from tests.cluster.nats.conftest import start  # noqa: PLC0415 - only here
-
-    with start(jetstream=False) as server, pytest.raises(StoreBroken, match="no JetStream"):
+def test_a_server_without_jetstream_is_refused() -> None:
+    with start_nats(jetstream=False) as server, pytest.raises(StoreBroken, match="no JetStream"):
         NatsStore(f"{server.url}/x")
 
 
