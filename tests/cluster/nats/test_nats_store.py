@@ -26,7 +26,7 @@ from actorflow.engine.stores.protocol import (
     partition_of,
 )
 from actorflow.runtime.errors import BadOption
-from actorflow.testing import check_store
+from actorflow.testing.stores import check_store
 from tests.servers import start_nats
 
 if TYPE_CHECKING:
