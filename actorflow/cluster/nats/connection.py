@@ -157,10 +157,18 @@ class Connection:
             self._end_loop()
 
     def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.start(self._end_tasks())
         if threading.current_thread() is not self._thread:
             self._thread.join()
             self._loop.close()
+
+    async def _end_tasks(self) -> None:
+        """End what a connection that was not closed in good order has left."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._loop.stop()
 
 
 async def _quiet(_error: Exception) -> None:
