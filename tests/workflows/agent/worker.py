@@ -114,6 +114,14 @@ class Worker:
             self.decide(job)
         return job
 
+    def next_tasks(self, count: int) -> dict[str, Json]:
+        """Take decisions until there are tasks; return them by name.
+
+        Tasks that were scheduled together wait in the order in which the engine's threads got there.
+        """
+        jobs = [self.next_task() for _ in range(count)]
+        return {job["name"]: job for job in jobs}
+
     def decide(self, job: Json) -> None:
         """Take a decision."""
         uuid = job["uuid"]
