@@ -53,8 +53,8 @@ class Target:
         url = engine.serve_agent(port=0)
         self.agency = Agency(url)
         schema = schemathesis.openapi.from_url(f"{url}/openapi.json", wait_for_schema=PATIENCE)
-        found = [each.ok() for each in schema.get_all_operations()]
-        self.operations: dict[str, Any] = {each.label: each for each in found}
+        found: list[Any] = [*schema.get_all_operations()]
+        self.operations: dict[str, Any] = {each.ok().label: each.ok() for each in found}
 
     def job(self, label: str) -> str | None:
         """Return the uuid of a job that is out, for a request about one."""
