@@ -20,9 +20,14 @@ from actorflow.runtime.errors import (
     Dropped,
     Expired,
     Full,
+    LaunchFailed,
     LoopBlocked,
     Malformed,
     NotParked,
+    NotSendable,
+    ProcessCancelled,
+    ProcessCrashed,
+    ProcessTimeout,
     PushTimeout,
     Rejected,
     Replaced,
@@ -81,6 +86,7 @@ if TYPE_CHECKING:
     from actorflow.plans.run.result import PlanResult
     from actorflow.plans.sources import job
     from actorflow.runtime.prometheus import Collector
+    from actorflow.runtime.worker.processes import Processes
     from actorflow.workflows.remote import RemoteWorkflow
     from actorflow.workflows.running import current_task
     from actorflow.workflows.service.handle import WorkflowHandle
@@ -133,14 +139,20 @@ __all__ = [
     "JobFailed",
     "JobSkipped",
     "Killed",
+    "LaunchFailed",
     "LoopBlocked",
     "Malformed",
     "Normal",
     "NotParked",
+    "NotSendable",
     "PairState",
     "Plan",
     "PlanFailed",
     "PlanResult",
+    "ProcessCancelled",
+    "ProcessCrashed",
+    "ProcessTimeout",
+    "Processes",
     "PushTimeout",
     "Rejected",
     "RemoteWorkflow",
@@ -189,6 +201,7 @@ _LATER = {
     "Event": "actorflow.workflows.wait",
     "FlowTask": "actorflow.flows.service.taskers",
     "HOLD": "actorflow.engine.tasks.tasker",
+    "Processes": "actorflow.runtime.worker.processes",
     "JobFailed": "actorflow.plans.errors",
     "JobSkipped": "actorflow.plans.errors",
     "Plan": "actorflow.plans.plan",

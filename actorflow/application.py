@@ -251,7 +251,9 @@ def _refuse_inbox(inbox: Any) -> None:
 
 def _refuse_body(body: Any) -> None:
     if body is not None:
-        msg = f"a workflow or plan takes no message to start with: {body!r:.80} is its own to know"
+        msg = (
+            f"a workflow or plan takes no message to start with: give {body!r:.80} to its __init__"
+        )
         raise BadOption(msg)
 
 

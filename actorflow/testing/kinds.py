@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.kind import Kind
 
-__all__ = ["RULES", "check_kind"]
+__all__ = ["RULES", "awaited", "check_kind"]
 
 RULES = {
     "name": "its name is text that every store can keep",
@@ -309,7 +309,7 @@ class _Check:
         """Run; return an outcome, or what the kind may raise."""
         context = self._context(name or self.execution, keep_going=keep_going)
         try:
-            return _awaited(self._guarded(kind.run, context, state, batch))
+            return awaited(self._guarded(kind.run, context, state, batch))
         except _Broken:
             raise
         except self.refuses as error:
@@ -472,7 +472,8 @@ def _stepped(coroutine: Any) -> Any:
     raise _Waits(msg)
 
 
-def _awaited(result: Any) -> Any:
+def awaited(result: Any) -> Any:
+    """Return what a run came to, also if it is asynchronous or deferred."""
     if type(result) is Deferred:
         if not result.resolved:
             msg = "its Deferred is resolved later, which cannot be checked"

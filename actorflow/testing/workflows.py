@@ -207,7 +207,7 @@ class WorkflowHarness(Generic[R]):
         """
         found = self._decider.check(self._cls, self._instance.state)
         if found is not None:
-            msg = f"a replay does something else: {found['message']}"
+            msg = f"a replay does something else: {found}"
             raise AssertionError(msg)
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from actorflow.runtime.log import log
+from actorflow.workflows.difference import Difference
 from actorflow.workflows.errors import WorkflowModified
 from actorflow.workflows.frames.frame import Frame
 from actorflow.workflows.frames.properties import make
@@ -263,10 +264,10 @@ class Decider:
             at, session.uuid, isinstance(error, WorkflowModified), _error(key, error)
         )
 
-    def check(self, cls: type[Workflow[Any]], state: InstanceState) -> dict[str, Any] | None:
+    def check(self, cls: type[Workflow[Any]], state: InstanceState) -> Difference | None:
         """Replay all branches of a stored instance with this code; return the first difference.
 
-        Nothing is changed or scheduled. The difference is what `InstanceState.error` would hold.
+        Nothing is changed or scheduled.
         """
         replayed = stored.decode(stored.encode(state))
         replayed.id = f"{state.id} (check)"
@@ -278,7 +279,9 @@ class Decider:
         self._run(live)
         self._release(live)
         self.forget(live.id)
-        return None if live.error is None else _error(*live.error)
+        if live.error is None:
+            return None
+        return Difference.of(workflow_name(cls), live.error[1], _error(*live.error))
 
     def forget(self, instance: str) -> None:
         """Give up the frames of an instance; not while a decision is taken on it."""

@@ -699,8 +699,8 @@ def test_check_replays_a_history_against_other_code(decider: Decider) -> None:
     driver.succeed("0/1.0", 2)
     found = decider.check(good, driver.state)
     assert found is not None
-    assert (found["kind"], found["branch_key"]) == ("modified", 0)
-    assert "position 2.0" in found["message"]
+    assert (found.kind, found.branch, found.position) == ("modified", 0, "2.0")
+    assert "position 2.0" in str(found)
     driver.succeed("0/2.0", 3)
     assert decider.check(old, driver.state) is None, "ended ones can be checked, too"
     assert decider.statistics().instances == 0

@@ -55,7 +55,9 @@ POSITIONS = ["0/0.0", "0/0.1", "0/1.0", "0/2.0", "0/2.2", "0/3.0", "3/0.0", "5/0
 WORKS = st.sampled_from(POSITIONS)
 ARRIVALS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     st.tuples(st.just("event"), st.sampled_from("EFG"), st.integers(0, 3)),
-    st.tuples(st.sampled_from(["started", "succeeded", "failed", "timeout", "retry"]), WORKS),
+    st.tuples(
+        st.sampled_from(["started", "succeeded", "failed", "timeout", "retry", "rewind"]), WORKS
+    ),
     st.tuples(st.sampled_from(["tick", "pause", "resume", "restore", "forget", "stale"])),
     st.tuples(st.just("finish"), st.integers(0, 5)),
     st.tuples(st.just("decide")),
@@ -70,6 +72,7 @@ MESSAGES: dict[str, Callable[..., m.Received]] = {
     "failed": lambda at, work: m.Failed(at, work, {"name": "IOError"}),
     "timeout": m.TimedOut,
     "retry": m.Retry,
+    "rewind": m.Rewind,
     "tick": m.Tick,
     "pause": m.Pause,
     "resume": m.Resume,

@@ -46,6 +46,8 @@ class Leases:
         self.draining: set[int] = set()
         """Those that are on their way out: nothing starts in them."""
         self.view: View | None = None
+        self.ring: tuple[str, ...] = ()
+        """The members that were alive then."""
         self.leaving = False
         self.left = False
         self._options = options
@@ -105,6 +107,7 @@ class Leases:
             return []
         released = self._drained if not self.leaving else set()
         leave = self.leaving and self._drained >= self.held.keys()
+        self._number += 1
         request = CheckIn(
             self.name,
             self._options.lease,
@@ -118,8 +121,8 @@ class Leases:
             leave=leave,
             taskers=self.taskers,
             busy=self.busy,
+            number=self._number,
         )
-        self._number += 1
         self._asked = self._number, now, request
         self._last = now
         self._next = now + self._options.renewal
@@ -131,7 +134,7 @@ class Leases:
         if view is None:
             return []
         time = self.store_time(now)
-        owners = desired_owners(view.ring, len(view.holdings))
+        owners = desired_owners(self.ring, len(view.holdings))
         return [
             number
             for number, holding in enumerate(view.holdings)
@@ -152,7 +155,7 @@ class Leases:
         if view is None:
             self._next = now + self._options.lease * _FAILED
             return []
-        self.view, self._received = view, now
+        self.view, self.ring, self._received = view, view.ring, now
         _, sent, request = asked
         if request.leave:
             return self._gone(view)
@@ -184,7 +187,7 @@ class Leases:
         return actions
 
     def _hand_over(self, number: int, view: View) -> list[Action]:
-        ring = [each for each in view.ring if each != self.name or not self.leaving]
+        ring = [each for each in self.ring if each != self.name or not self.leaving]
         heirs = desired_owners(ring, len(view.holdings))
         if not heirs or heirs[number] == self.name:
             return []
@@ -194,7 +197,7 @@ class Leases:
         """Begin to release one partition that another member should own; one at a time."""
         if self.draining:
             return []
-        owners = desired_owners(view.ring, len(view.holdings))
+        owners = desired_owners(self.ring, len(view.holdings))
         over = [number for number in sorted(self.held) if owners and owners[number] != self.name]
         return self._drain(over[:1])
 
@@ -207,7 +210,7 @@ class Leases:
         if self._wanted(now) or self._drained:
             self.hurry(now)
             return
-        owners = desired_owners(view.ring, len(view.holdings))
+        owners = desired_owners(self.ring, len(view.holdings))
         ends = [seat.until for seat in view.seats if seat.name != self.name]
         ends += [
             holding.until

@@ -114,8 +114,7 @@ class Member:
     @property
     def ring(self) -> tuple[str, ...]:
         """The members that were alive when the store was last asked, in alphabetical order."""
-        view = self._leases.view
-        return () if view is None else view.ring
+        return self._leases.ring
 
     @property
     def owned(self) -> dict[int, int]:
@@ -146,9 +145,9 @@ class Member:
         if view is None:
             return None
         owner = view.holdings[partition].owner
-        if owner in view.ring:
+        if owner in self.ring:
             return owner
-        owners = desired_owners(view.ring, len(view.holdings))
+        owners = desired_owners(self.ring, len(view.holdings))
         return owners[partition] if owners else owner
 
     def status(self) -> Status:
@@ -181,7 +180,7 @@ class Member:
         view = self._leases.view
         if view is not None and not self._leases.left:
             time = self.store_time(now)
-            actions += self._rounds.tick(view.ring, view.now, time, now)
+            actions += self._rounds.tick(self.ring, view.now, time, now)
         if self._work:
             actions += self._process(self._work.popleft(), now)
             return Step(actions, 0.0)
@@ -193,7 +192,7 @@ class Member:
         if leases.held:
             times.append(self._sweep_at + self.options.sweep)
         if leases.view is not None and not leases.left:
-            times.append(self._rounds.next_time(leases.view.ring))
+            times.append(self._rounds.next_time(self.ring))
             due = self._trackers.first_due()
             if due < inf:
                 later = now + due - leases.store_time(now)
@@ -241,8 +240,9 @@ class Member:
             case AskMap(sender):
                 return [Send(sender, TrackerMap(tuple(self._trackers)))]
             case TrackerMap(trackers):
+                oldest = self._oldest(now)
                 for tracker in trackers:
-                    self._trackers.add(tracker)
+                    self._trackers.add(tracker, oldest)
             case HandedOver():
                 self._leases.hurry(now)
             case Work(task):
@@ -266,8 +266,8 @@ class Member:
         if not self._leases.owns(work.partition, now):
             return self._pass_on(work)
         if work.tracker is not None:
-            if work.id in self._handled:  # several members watch each timer
-                return []
+            if work.id in self._handled or work.tracker.due < self._oldest(now):
+                return []  # several members watch each timer; the sweep finds what is old
             self._handled[work.id] = now + self._memory
         return [Process(work)]
 
@@ -285,7 +285,7 @@ class Member:
         if verdict is Verdict.DONE:
             self._rounds.finished(post)
         elif verdict is Verdict.NOT_FOUND and not post.creates:
-            self._rounds.queue_post(post._replace(hops=post.hops + 1))
+            self._rounds.not_found(post)
         else:  # again, on the newer state, or with what is left
             self._handled.pop(post.id, None)
             self._work.appendleft(post)
@@ -313,8 +313,9 @@ class Member:
         actions: list[Action] = []
         for task in tasks:
             actions += self._hand_out(task)
+        oldest = self._oldest(now)
         for tracker in trackers:
-            if self._trackers.add(tracker):
+            if self._trackers.add(tracker, oldest):
                 self._rounds.queue_tracker(tracker)
         for post in posts:
             actions += self._emit(post)
@@ -348,9 +349,10 @@ class Member:
             return []
         reading = self._rounds.read(
             cycle,
-            ring=view.ring,
+            ring=self.ring,
             as_of=view.now,
             time=self.store_time(now),
+            oldest=self._oldest(now),
             now=now,
             owns=lambda partition: self._leases.owns(partition, now),
         )
@@ -366,6 +368,10 @@ class Member:
         """How long tombstones are kept."""
         trip = self._rounds.round_trip
         return max(_REMEMBERED * trip if trip < inf else 0.0, _LEAST_REMEMBERED)
+
+    def _oldest(self, now: float) -> float:
+        """Return since when timers are remembered: those due earlier are left to the sweep."""
+        return self.store_time(now) - self._memory
 
     def _clock_duty(self, now: float) -> list[Action]:
         """Look at the trackers that are due: emit those that this member watches, discard them.
@@ -388,6 +394,7 @@ class Member:
             if rank is not None and time < tracker.due + rank * self.options.grace:
                 continue
             self._trackers.discard(tracker, now + self._memory)
+            self._rounds.forget_tracker(tracker)
             if rank is not None:
                 actions += self._emit(_wake_up(tracker))
         return actions

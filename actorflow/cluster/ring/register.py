@@ -24,6 +24,8 @@ class Seat(NamedTuple):
     """The taskers that it has."""
     busy: int = 0
     """How many tasks it had when it checked in."""
+    number: int = 0
+    """Of its last request."""
 
 
 class Holding(NamedTuple):
@@ -52,6 +54,8 @@ class CheckIn(NamedTuple):
     """It is no member any more, and owns nothing."""
     taskers: tuple[str, ...] = ()
     busy: int = 0
+    number: int = 0
+    """Grows with each request of a member: one that arrives after a later one does nothing."""
 
 
 class View(NamedTuple):
@@ -91,6 +95,7 @@ class Roll:
 def check_in(roll: Roll, request: CheckIn, now: float) -> View:
     """Apply a request to the register; return what it says then. O(members + partitions).
 
+    - A request that was overtaken by a later one of the same member changes nothing.
     - A lease is renewed if the member still owns that epoch and it has not ended.
     - A partition is taken if nobody owns it, its lease has ended, or the member owned it without
       knowing. Its epoch grows by one.
@@ -105,6 +110,9 @@ def check_in(roll: Roll, request: CheckIn, now: float) -> View:
     Holding(owner='b', epoch=2, until=112.0)
     """
     name, until = request.name, now + request.lease
+    seat = roll.seats.get(name)
+    if seat is not None and 0 < request.number <= seat.number:
+        return roll.view(now)  # overtaken: what it asks for may be long given up
     for each in [seat.name for seat in roll.seats.values() if seat.until <= now]:
         del roll.seats[each]
     holdings = roll.holdings
@@ -117,7 +125,7 @@ def check_in(roll: Roll, request: CheckIn, now: float) -> View:
     if request.leave:
         roll.seats.pop(name, None)
         return roll.view(now)
-    roll.seats[name] = Seat(name, until, request.taskers, request.busy)
+    roll.seats[name] = Seat(name, until, request.taskers, request.busy, request.number)
     for number, epoch in request.hold:
         holding = holdings[number]
         if holding.owner == name and holding.epoch == epoch and holding.until > now:

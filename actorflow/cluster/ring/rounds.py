@@ -75,9 +75,20 @@ class Rounds:
         if post.id in self._taken:
             self._done.add(post.id)
 
+    def not_found(self, post: Post) -> None:
+        """Let the cycle carry a wake-up on whose execution is not here yet."""
+        if post.id in self._taken:
+            self._taken.discard(post.id)  # it is on board, and may be taken again
+        else:
+            self.queue_post(post._replace(hops=post.hops + 1))
+
     def queue_tracker(self, tracker: Tracker) -> None:
         """Put a new tracker on board of the next cycle, until it has come back."""
         self._mine[tracker.key] = tracker
+
+    def forget_tracker(self, tracker: Tracker) -> None:
+        """Leave a tracker out of the next cycles: it is done."""
+        self._mine.pop(tracker.key, None)
 
     # Starting, holding, losing.
 
@@ -118,13 +129,14 @@ class Rounds:
         ring: tuple[str, ...],
         as_of: float,
         time: float,
+        oldest: float,
         now: float,
         owns: Callable[[int], bool],
     ) -> Reading:
         """Read, write and delete; then emit to the next member.
 
         `ring` is the list of members that the store gave at `as_of`, by the store's clock, which
-        says `time` now.
+        says `time` now. Trackers that were due before `oldest` are not read.
         """
         rank = cycle.epoch, cycle.starter
         if rank < self._rank or (rank == self._rank and cycle.hop <= self._hop):
@@ -138,7 +150,7 @@ class Rounds:
         self._held = None
         actions = self._compare(cycle, now)
         for noted in cycle.trackers:
-            self._trackers.add(noted.tracker)
+            self._trackers.add(noted.tracker, oldest)
         posts = [
             carried.post
             for carried in cycle.posts

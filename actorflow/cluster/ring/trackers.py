@@ -36,10 +36,13 @@ class Trackers:
     def __contains__(self, key: TrackerKey) -> bool:
         return key in self._known
 
-    def add(self, tracker: Tracker) -> bool:
-        """Add a tracker, unless it is known or was discarded lately; return whether it is new."""
+    def add(self, tracker: Tracker, oldest: float) -> bool:
+        """Add a tracker, unless it is known or was discarded; return whether it is new.
+
+        One that was due before `oldest` is refused: its tombstone may be gone already.
+        """
         key = tracker.key
-        if key in self._known or key in self._stones:
+        if key in self._known or key in self._stones or tracker.due < oldest:
             return False
         self._known[key] = tracker
         self._order[tracker.due, key] = tracker

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.stores.protocol import Store
 
-__all__ = ["export_lines", "import_lines", "readable"]
+__all__ = ["export_lines", "import_lines", "readable", "unreadable"]
 
 _FORMAT = 2
 _FIELDS: dict[str, tuple[str, ...]] = {
@@ -62,7 +62,8 @@ def readable(data: bytes | None) -> Any:
     return {"base64": base64.b64encode(data).decode()}
 
 
-def _bytes(value: Any) -> bytes | None:
+def unreadable(value: Any) -> bytes | None:
+    """Return the bytes that `readable` was given."""
     if value is None:
         return None
     return bodies.encode(value["json"]) if "json" in value else base64.b64decode(value["base64"])
@@ -108,6 +109,6 @@ def _row(fields: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
         msg = f"a row of {table} has {sorted(fields)} and not {sorted(_FIELDS[table])}"
         raise ValueError(msg)
     return table, tuple(
-        _bytes(fields[field]) if _is_bytes(table, field) else fields[field]
+        unreadable(fields[field]) if _is_bytes(table, field) else fields[field]
         for field in _FIELDS[table]
     )

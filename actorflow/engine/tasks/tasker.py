@@ -124,6 +124,9 @@ class _Attempt:
         if self._tasker.asynchronous:
             LOOP.spawn(lambda: self._run_async(row))
             return
+        if self._tasker.processes is not None:
+            self._tasker.processes.begin(self.task, partial(self._end, row))
+            return
         try:
             result = self._tasker.do(self.task)
         except BaseException as error:  # noqa: BLE001 - retried, or told to the execution
@@ -274,14 +277,14 @@ class Tasker:
         if executor == "process":
             from actorflow.engine.tasks.process import ProcessTasker  # noqa: PLC0415 - loads processes
 
-            given = self.processes = ProcessTasker(name, given)
+            self.processes = ProcessTasker(name, given, options.get("concurrency", 1))
         self.do = given
         self.timeout = timeout
         self._on_cancel = on_cancel
         self._kills = kills
         self.passes_on = passes_on
         """Whether the function only passes tasks on: they start later, with `Board.tell_start`."""
-        self.asynchronous = inspect.iscoroutinefunction(given)
+        self.asynchronous = inspect.iscoroutinefunction(given) and self.processes is None
         self.lane: Lane = LOOP if self.asynchronous else POOL
         self.stopped = False
         self.running: set[str] = set()

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PlanHandle", "Plans"]
 
-_AHEAD = 2  # jobs for each worker: one that runs, and one that waits for it
-
 
 class Plans:
     """The durable plans of an engine. Thread-safe."""
@@ -116,12 +114,12 @@ class Plans:
         self._have_workers()
         known = self._core.store.execution(name)
         if known is None:
-            weighs = any(each.weight > 1 or each.uses for each in plan.blueprint.options.values())
+            plan.blueprint.check_limits(options.resources)
             body = start_body(
                 pack_plan(plan.blueprint),
                 {
                     "directory": self._directory(name),
-                    "places": options.workers * (1 if weighs else _AHEAD),
+                    "workers": options.workers,
                     "on_failure": str(options.on_failure),
                     "retries": options.retries,
                     "crashes_max": options.crashes_max,
@@ -234,7 +232,7 @@ class PlanHandle:
             state.records,
             _no_value if desk is None else desk.value,
             seconds=ended.updated - ended.created,
-            workers=1 if desk is None else desk.master.places,
+            workers=state.workers,
         )
         if ended.failure is not None:
             raise PlanFailed(f"{ended.failure.message}\n{result}", result)

@@ -6,13 +6,13 @@ import sys
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from actorflow.runtime.errors import ActorflowError
-from actorflow.web.commands import keeping, looking, serving, steering
+from actorflow.web.commands import keeping, looking, serving, steering, workflows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import typer
 
 __all__ = ["mount"]
 
@@ -22,6 +22,10 @@ def mount(app: typer.Typer) -> None:
     for module in (serving, looking, steering, keeping):
         for name, command in module.COMMANDS.items():
             app.command(name)(_telling(command))
+    group = typer.Typer(no_args_is_help=True, help=workflows.HELP)
+    for name, command in workflows.COMMANDS.items():
+        group.command(name)(_telling(command))
+    app.add_typer(group, name="workflows")
 
 
 def _telling(command: Callable[..., None]) -> Callable[..., None]:

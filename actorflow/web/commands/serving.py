@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from actorflow.runtime.errors import ActorflowError
 from actorflow.web.addresses import is_loopback, socket_beside
 from actorflow.web.commands.printing import note, say
 from actorflow.web.commands.reaching import TOKEN
+from actorflow.web.commands.setups import App, load_setup, set_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +25,6 @@ __all__ = ["COMMANDS"]
 _INTERRUPTED = 130  # what shells expect of a program that a second Ctrl-C has ended
 
 
-class _BadSetup(ActorflowError):
-    """What `--app` names cannot be used."""
-
-
 NewStore = Annotated[str, typer.Argument(metavar="STORE", help="A file or URL; made if need be.")]
 Timeout = Annotated[float, typer.Option(min=0, help="Seconds for what is under way at the end.")]
 
@@ -37,13 +32,7 @@ Timeout = Annotated[float, typer.Option(min=0, help="Seconds for what is under w
 def serve(
     store: NewStore,
     *,
-    app: Annotated[
-        str,
-        typer.Option(
-            metavar="MODULE:SETUP",
-            help="setup(engine) registers taskers, workers and kinds, before anything runs.",
-        ),
-    ],
+    app: App,
     tcp: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Listen there, too; needs --token-env."),
@@ -60,10 +49,10 @@ def serve(
     arguments; 130 if a second signal ended it while it was still closing.
     """
     control, token = _control(tcp, token_env)
-    setup = _setup(app)
+    setup = load_setup(app)
 
     def begin(engine: Engine) -> str:
-        setup(engine)
+        set_up(app, setup, engine)
         return f"serving {store}"
 
     _run(store, begin, timeout, control=control, token=token)
@@ -100,12 +89,12 @@ def agent(
     if token is None and not is_loopback(host):
         msg = f"--host {host} can be reached from elsewhere: set {TOKEN}, or listen on 127.0.0.1"
         raise typer.BadParameter(msg)
-    setup = None if app is None else _setup(app)
+    setup = None if app is None else load_setup(app)
     workflows, tasks = _languages("--workflow", workflow), _languages("--task", task)
 
     def begin(engine: Engine) -> str:
-        if setup is not None:
-            setup(engine)
+        if app is not None and setup is not None:
+            set_up(app, setup, engine)
         for name, lang in workflows:
             engine.workflows.remote(name, lang=lang, env=env)
         for name, lang in tasks:
@@ -159,33 +148,6 @@ def _control(tcp: str | None, token_env: str | None) -> tuple[Any, str | None]:
         msg = f"--token-env {token_env}: that variable is not set, or empty"
         raise typer.BadParameter(msg)
     return [True, f"tcp://{tcp}"], token
-
-
-def _setup(app: str) -> Callable[[Engine], None]:
-    module, _, name = app.partition(":")
-    if not module or not name:
-        msg = f"--app {app!r}: write MODULE:SETUP, such as orders.engine:setup"
-        raise typer.BadParameter(msg)
-    sys.path.insert(0, "")  # modules of the working directory, as python -m does
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        msg = f"--app {app!r} cannot be loaded: {error}"
-        raise _BadSetup(msg) from error
-    if not callable(found):
-        msg = f"--app {app!r} is {found!r:.80}, which cannot be called as setup(engine)"
-        raise _BadSetup(msg)
-
-    def setup(engine: Engine) -> None:
-        try:
-            found(engine)
-        except ActorflowError:
-            raise
-        except Exception as error:
-            msg = f"--app {app!r} raised {type(error).__name__}: {error}"
-            raise _BadSetup(msg) from error
-
-    return setup
 
 
 class _Signals:

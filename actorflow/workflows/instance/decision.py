@@ -331,7 +331,7 @@ class DecisionSession:
         """Let a branch go on without one of its works, unless it already does."""
         if self._known(work).sync and work not in self._left:
             self._left.add(work)
-            self.decisions.append(m.LeaveWork(work, cancel))
+            self.decisions.append(m.LeaveWork(work, cancel, self._index))
 
     # Values.
 
@@ -349,7 +349,7 @@ class DecisionSession:
     def record(self, cursor: BranchCursor, position: str, value: Any) -> None:
         """Record a value, so that replays get the same."""
         self._records[cursor.key, position] = value
-        self.decisions.append(m.RecordValue(cursor.key, position, value))
+        self.decisions.append(m.RecordValue(cursor.key, position, value, self._index, cursor.calls))
 
     def publish(self, value: Any) -> None:
         """Publish a value, unless a replay does it again."""

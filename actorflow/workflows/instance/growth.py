@@ -45,6 +45,11 @@ class Changes:
         self._sizes = _sizes(state)
         self._statuses: dict[int, WorkStatus] = {}
         self._branches: set[int] = set()
+        self._rewritten = False
+
+    def rewritten(self) -> None:
+        """Note that the past has changed: all has to be stored again."""
+        self._rewritten = True
 
     def status(self, status: WorkStatus) -> None:
         """Note that a work has changed, or is new."""
@@ -55,13 +60,14 @@ class Changes:
         self._branches.add(branch_key)
 
     def take(self) -> Growth | None:
-        """Return what the state has got since the last time; `None` if it has lost something.
+        """Return what the state has got since the last time; `None` if its past has changed.
 
         O(what that is).
         """
         state, sizes = self._state, self._sizes
-        self._sizes = _sizes(state)
-        if any(new < old for new, old in zip(self._sizes, sizes, strict=True)):
+        shorter = any(new < old for new, old in zip(_sizes(state), sizes, strict=True))
+        if self._rewritten or shorter:
+            self.forget()
             return None
         ends = {name: getattr(state, name)[size:] for name, size in zip(_LISTS, sizes, strict=True)}
         for status in ends["statuses"]:
@@ -72,9 +78,15 @@ class Changes:
             list(self._statuses.values()),
             [(key, state.branches[key].output) for key in sorted(self._branches) if key < known],
         )
-        self._statuses = {}
-        self._branches = set()
+        self.forget()
         return growth
+
+    def forget(self) -> None:
+        """Begin again: the state was stored as a whole."""
+        self._sizes = _sizes(self._state)
+        self._statuses.clear()
+        self._branches.clear()
+        self._rewritten = False
 
 
 def _sizes(state: InstanceState) -> list[int]:

@@ -18,6 +18,7 @@ import msgspec
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.buffer import Buffer
 from actorflow.workflows.instance.growth import Changes
+from actorflow.workflows.instance.rewinding import rewound
 from actorflow.workflows.instance.state import (
     BROKEN_MODES,
     COMPLETIONS,
@@ -54,11 +55,8 @@ class Instance:
         self.state = state
         self._sent: list[m.Outgoing] = []
         self.changes = Changes(state)
-        """What it has got since it was stored. Whoever changes the past needs another instance."""
-        self._works = Works(state, self.changes)
-        self._buffer = Buffer(state, self._works, self._sent)
-        self._waits = Waits(state, self._works, self._buffer, self._sent)
-        self._records = {(each.branch_key, each.position): each.value for each in state.records}
+        """What it has got since it was stored."""
+        self._look_up()
         self._handlers: dict[type, Callable[[Any], None]] = {
             m.Event: self._event,
             m.Started: self._started,
@@ -72,8 +70,17 @@ class Instance:
             m.Resume: self._resume,
             m.Kill: self._kill,
             m.Retry: self._retry,
+            m.Rewind: self._rewind,
             m.Restore: self._restore,
         }
+
+    def _look_up(self) -> None:
+        """Derive the lookups from the state."""
+        state = self.state
+        self._works = Works(state, self.changes)
+        self._buffer = Buffer(state, self._works, self._sent)
+        self._waits = Waits(state, self._works, self._buffer, self._sent)
+        self._records = {(each.branch_key, each.position): each.value for each in state.records}
 
     @classmethod
     def start(
@@ -197,7 +204,7 @@ class Instance:
 
     def _succeeded(self, succeeded: m.Succeeded) -> None:
         self._waits.end_due(succeeded.at)
-        status = self._unfinished(succeeded.work)
+        status = self._unfinished(succeeded.work, succeeded.attempt)
         if status is not None:
             self._buffer.push_end(
                 status, succeeded.at, BranchType.SUCCESS, {"task_output": succeeded.output}
@@ -205,7 +212,7 @@ class Instance:
 
     def _failed(self, failed: m.Failed) -> None:
         self._waits.end_due(failed.at)
-        status = self._unfinished(failed.work)
+        status = self._unfinished(failed.work, failed.attempt)
         if status is not None:
             error = dict(failed.error)
             data = {"error_name": error.pop("name", None), "error_input": error}
@@ -223,10 +230,15 @@ class Instance:
     def _tick(self, tick: m.Tick) -> None:
         self._waits.end_due(tick.at)
 
-    def _unfinished(self, work: str) -> WorkStatus | None:
+    def _unfinished(self, work: str, attempt: int | None) -> WorkStatus | None:
         """Return a work whose end is news."""
         status = self._works.get(work)
-        if status is None or status.type is WorkType.WAIT or self._works.is_over(status):
+        if (
+            status is None
+            or status.type is WorkType.WAIT
+            or self._works.is_over(status)
+            or attempt not in (None, status.attempt)
+        ):
             self.state.dropped += 1
             return None
         return status
@@ -309,10 +321,11 @@ class Instance:
                 state.branches[key].output = output
                 self.changes.output(key)
             case m.RecordValue(branch_key=key, position=position, value=value):
-                state.records.append(Record(key, position, value))
+                record = Record(key, position, value, decision.index, decision.calls)
+                state.records.append(record)
                 self._records[key, position] = value
-            case m.LeaveWork(work=work, cancel=cancel):
-                self._leave(work, cancel=cancel)
+            case m.LeaveWork():
+                self._leave(decision)
             case m.Publish(value=value):
                 self._sent.append(m.Published(value))
             case m.Tag(values=values):
@@ -329,6 +342,8 @@ class Instance:
             sync=decision.sync,
             timeout=decision.timeout,
             raises=decision.raises,
+            index=decision.index,
+            attempt=self.state.attempts.get(decision.work, 0) + 1,
         )
         self._works.add(status)
         if decision.type is WorkType.WAIT:
@@ -349,19 +364,25 @@ class Instance:
             )
         )
 
-    def _leave(self, work: str, *, cancel: bool) -> None:
+    def _leave(self, leave: m.LeaveWork) -> None:
         """Let a branch go on without one of its works."""
-        status = self._works.get(work)
+        status = self._works.get(leave.work)
         if status is None:
             return
         status.sync = False
-        if cancel and not self._works.is_over(status):
+        status.left_index = leave.index
+        if leave.cancel and not self._works.is_over(status):
             status.status = WorkState.CANCELLED
-            self._buffer.clear_timeout(work)
-            self._waits.cancel(work)
-            if status.type is not WorkType.WAIT:
-                self._sent.append(m.CancelWork(work, status.type))
+            self._buffer.clear_timeout(leave.work)
+            self._waits.cancel(leave.work)
+            self._send_cancel(status)
         self._works.changed(status)
+
+    def _send_cancel(self, status: WorkStatus) -> None:
+        if status.type is not WorkType.WAIT:
+            self._sent.append(
+                m.CancelWork(status.work, status.type, status.attempt, status.dispatched)
+            )
 
     def _broken(self, broken: m.DecisionBroken) -> None:
         """Discard a decision whole: the same executions are planned again on `Resume`."""
@@ -423,6 +444,45 @@ class Instance:
         status.attempt += 1
         self._works.changed(status)
         self._send_work(status)
+
+    def _rewind(self, rewind: m.Rewind) -> None:
+        """Replace the state by an earlier one; stop what is undone, and begin again."""
+        self._waits.end_due(rewind.at)
+        state = self.state
+        if self._works.get(rewind.work) is None:
+            state.dropped += 1
+            return
+        before = rewound(state, rewind.work)
+        kept = {status.work: status for status in before.statuses}
+        begin_again = [
+            kept[status.work]
+            for status in state.statuses
+            if status.work in kept and status.attempt < kept[status.work].attempt
+        ]
+        for status in state.statuses:
+            if status.work not in kept and status.status is WorkState.SCHEDULED:
+                self._send_cancel(status)
+        self._send_timers(state, before)
+        for name in before.__struct_fields__:
+            setattr(state, name, getattr(before, name))
+        self.changes.rewritten()
+        self._look_up()
+        for status in begin_again:
+            if status.type is not WorkType.WAIT:
+                self._send_work(status)
+        self._trigger()
+
+    def _send_timers(self, old: InstanceState, new: InstanceState) -> None:
+        """Clear the timers that are gone, and set those that are new."""
+        for wait in old.waits:
+            if wait.timestamp is not None and wait not in new.waits:
+                self._sent.append(m.ClearTimer(wait.work))
+        for timeout in old.timeouts:
+            if timeout not in new.timeouts:
+                self._sent.append(m.ClearTimer(timeout.work, timeout=True))
+        for wait in new.waits:
+            if wait.timestamp is not None and wait not in old.waits:
+                self._sent.append(m.SetTimer(wait.work, wait.timestamp))
 
     def _restore(self, restore: m.Restore) -> None:
         state = self.state

@@ -32,6 +32,7 @@ __all__ = [
     "Restore",
     "Resume",
     "Retry",
+    "Rewind",
     "ScheduleWork",
     "SetOutput",
     "SetTimer",
@@ -71,6 +72,8 @@ class Succeeded(Struct, frozen=True):
     at: float
     work: str
     output: Any = None
+    attempt: int | None = None
+    """Which one; `None` stands for the current one."""
 
 
 class Failed(Struct, frozen=True):
@@ -80,6 +83,8 @@ class Failed(Struct, frozen=True):
     work: str
     error: dict[str, Any]
     """`name`, and what else there is to say: `message`, `code`, `stacktrace`."""
+    attempt: int | None = None
+    """Which one; `None` stands for the current one."""
 
 
 class TimedOut(Struct, frozen=True):
@@ -137,6 +142,13 @@ class Retry(Struct, frozen=True):
     work: str
 
 
+class Rewind(Struct, frozen=True):
+    """Go back to before a work, and let the code run again from there."""
+
+    at: float
+    work: str
+
+
 class Restore(Struct, frozen=True):
     """The engine was restarted: send again what was sent and not answered."""
 
@@ -156,6 +168,7 @@ Received: TypeAlias = (
     | Resume
     | Kill
     | Retry
+    | Rewind
     | Restore
 )
 
@@ -209,6 +222,10 @@ class RecordValue(Struct, frozen=True):
     branch_key: int
     position: str
     value: Any
+    index: int = 0
+    """Of the execution that draws it."""
+    calls: int = 0
+    """How many calls for works its branch has made before."""
 
 
 class LeaveWork(Struct, frozen=True):
@@ -216,6 +233,8 @@ class LeaveWork(Struct, frozen=True):
 
     work: str
     cancel: bool = False
+    index: int = 0
+    """Of the execution that goes on without it."""
 
 
 class Publish(Struct, frozen=True):
@@ -263,6 +282,8 @@ class CancelWork(Struct, frozen=True):
 
     work: str
     type: WorkType
+    attempt: int = 1
+    dispatched: bool = False
 
 
 class SetTimer(Struct, frozen=True):

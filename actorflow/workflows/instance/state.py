@@ -123,11 +123,24 @@ class WorkStatus(Struct, omit_defaults=True):
     attempt: int = 1
     started: int = 0
     """The last attempt whose start was received."""
+    index: int = 0
+    """Of the execution that asked for it."""
+    left_index: int | UnsetType = UNSET
+    """Of the execution that went on without it; then it is not `sync` any more."""
+    event: str | None = None
+    """What a wait is for."""
+    deadline: float | None = None
+    """Until when a wait lasts."""
 
     @property
     def work(self) -> str:
         """What names it within the instance."""
         return f"{self.branch_key}/{self.position}"
+
+    @property
+    def dispatched(self) -> bool:
+        """Whether its branch never waited for it."""
+        return not self.sync and self.left_index is UNSET
 
 
 class RunningWait(Struct):
@@ -160,12 +173,16 @@ class BufferedAction(Struct):
     data: dict[str, Any]
 
 
-class Record(Struct):
+class Record(Struct, omit_defaults=True):
     """A value that a branch has drawn (`now`, `random`, `uuid`, `patched`): replays get it back."""
 
     branch_key: int
     position: str
     value: Any
+    index: int = 0
+    """Of the execution that drew it."""
+    calls: int = 0
+    """How many calls for works its branch had made before."""
 
 
 class InstanceState(Struct, omit_defaults=True):
@@ -193,6 +210,8 @@ class InstanceState(Struct, omit_defaults=True):
     decision_triggered_at: float = 0
     error: Any = None
     """Why the mode is modified or failed."""
+    attempts: dict[str, int] = {}
+    """How often works were begun that a rewind has undone."""
     dropped: int = 0
     """Messages that arrived too late, twice, or for nobody."""
 

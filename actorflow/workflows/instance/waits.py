@@ -82,6 +82,7 @@ class Waits:
         deadline = decision.timestamp
         if decision.duration is not None:
             deadline = begun + decision.duration
+        status.event, status.deadline = decision.event, deadline
         push_end = self._buffer.push_end
         self._buffer.push_of(status, begun, BranchType.START)
         event = None if decision.event is None else self._event_after(decision)

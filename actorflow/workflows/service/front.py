@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from actorflow.engine.errors import KindMismatch
 from actorflow.engine.identifiers import check_id
-from actorflow.runtime.errors import BadOption
+from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from actorflow.workflows.agent.jobs import Queue
 from actorflow.workflows.decider import Decider
@@ -23,8 +23,10 @@ from actorflow.workflows.service.inbox import EventInbox
 from actorflow.workflows.service.incoming import start_body
 from actorflow.workflows.service.kind import WorkflowKind
 from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.service.recording import recorded_state
 from actorflow.workflows.service.remote.agent import Agent
 from actorflow.workflows.service.remote.kind import declare, remote_kind
+from actorflow.workflows.service.stored import read
 from actorflow.workflows.service.tasks import remote_options, tasker_of
 from actorflow.workflows.task import Task
 from actorflow.workflows.workflow import Workflow, workflow_name
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.engine import Engine
     from actorflow.engine.kind import Status
+    from actorflow.workflows.difference import Difference
 
 __all__ = ["Workflows"]
 
@@ -282,19 +285,47 @@ class Workflows:
         for found in self._engine.executions(kind=kind.name, status=status, tags=tags):
             yield WorkflowHandle(self._engine, kind, found.id)
 
-    def check(self, cls: type[Workflow[Any]], id: str) -> dict[str, Any] | None:  # noqa: A002
-        """Replay a stored instance with the code of a class; return the first difference, if any.
+    def check(
+        self, history: Mapping[str, Any] | str, cls: type[Workflow[Any]] | None = None
+    ) -> Difference | None:
+        """Replay a recorded instance with the code of a class; return the first difference, if any.
 
-        Nothing is changed. For tests that hold new code against recorded instances.
+        Nothing is changed. For tests that hold new code against recorded instances: `assert
+        engine.workflows.check(history, Order) is None`.
+
+        Args:
+            history: what `handle.export()` has returned; or the id of a stored instance.
+            cls: the code; the registered class of that name if not given.
+
+        Raises:
+            BadOption: the history cannot be read, or no class of that name is registered.
+            KindMismatch: it is the history of another workflow.
+            UnknownExecution: there is none of that id.
+
         """
+        if isinstance(history, str):
+            row = self._core.row(history)
+            if row.state is None or not row.kind.startswith(kind_name("")):
+                raise KindMismatch(f"execution {history!r} is no workflow that has begun")
+            state = read(row.state).instance
+        else:
+            state = recorded_state(history)
+        if cls is None:
+            known = self._kinds.get(state.workflow_name)
+            if known is None:
+                raise BadOption(
+                    f"no workflow {state.workflow_name!r} is registered"
+                    f"{near(state.workflow_name, self._kinds)}"
+                )
+            cls = known.cls
         if issubclass(cls, RemoteWorkflow):
             raise InvalidWorkflow(f"the code of {workflow_name(cls)} is not here, to be replayed")
-        row = self._core.row(id)
-        kind = WorkflowKind(cls, self._decider)
-        if row.kind != kind_name(kind.workflow):
-            raise KindMismatch(f"execution {id!r} is of kind {row.kind!r}, not {kind.name!r}")
-        view = kind.view(row, self._core.store)
-        return None if view is None else self._decider.check(cls, view.state)
+        if workflow_name(cls) != state.workflow_name:
+            raise KindMismatch(
+                f"{state.id!r} is of the workflow {state.workflow_name!r}, not "
+                f"{workflow_name(cls)!r}: give the class that it was recorded with"
+            )
+        return self._decider.check(cls, state)
 
     def close(self) -> None:
         """Stop the threads that hold code, and what makes batches. After the engine is closed.

@@ -11,11 +11,15 @@ from actorflow.engine import bodies
 from actorflow.engine.errors import ExecutionEnded, WaitTimeout
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Status
+from actorflow.runtime.errors import near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from actorflow.workflows.frames.values import freeze
+from actorflow.workflows.instance.rewinding import forked
 from actorflow.workflows.instance.state import WorkType
-from actorflow.workflows.service.incoming import control_body, event_body
+from actorflow.workflows.service.incoming import control_body, event_body, fork_body
 from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.service.recording import record_of
+from actorflow.workflows.service.stored import read
 from actorflow.workflows.workflow import read_result
 
 if TYPE_CHECKING:
@@ -110,6 +114,15 @@ class WorkflowHandle(Generic[R_co]):
         """Yield what has happened to it, oldest first."""
         for record in self._engine.execution(self.id).history():
             yield from record["entries"]
+
+    def export(self) -> dict[str, Any]:
+        """Return all that is recorded of it, as data that JSON can hold.
+
+        For `engine.workflows.check`, in a test of the code that is to run it from now on.
+        """
+        self.query()
+        row = self._core.row(self.id)
+        return record_of(read(row.state or b""))
 
     def follow(self, offset: int = 0, timeout: float | None = None) -> Iterator[Any]:
         """Yield the values that it publishes, those before included, until it has ended.
@@ -267,6 +280,62 @@ class WorkflowHandle(Generic[R_co]):
         """Do a work again that has failed: one of `query().failed`, or all of these."""
         self._do("retry", work)
 
+    def rewind(self, work: str) -> None:
+        """Go back to before a work: the code that is there now runs again from there.
+
+        Works that were asked for later are cancelled, and what they came to is forgotten; done
+        again, they have another id. What has happened since happens again: events, and what works
+        that had begun before came to. The clock of the instance goes back as well: `self.now()` and
+        the durations of waits count from then. An instance that was paused, or whose code failed,
+        goes on. Tags and published values stay.
+
+        Args:
+            work: one of `query().state.statuses`, such as `"0/2.0"`: the branch and the position.
+
+        Raises:
+            LookupError: there is no such work.
+            ExecutionEnded: it has ended; `fork` it.
+
+        """
+        self._find(work)
+        self._do("rewind", work)
+
+    def fork(self, work: str, *, id: str | None = None) -> WorkflowHandle[R_co]:  # noqa: A002
+        """Start another instance with the past of this one before a work; return its handle.
+
+        It goes on from there with the code that is there now. It knows nothing of what has happened
+        since; works that were under way then are begun again, under ids of its own. This instance
+        is left alone, and may have ended.
+
+        Args:
+            work: as for `rewind`.
+            id: of the new instance; only the first call with the same id starts one.
+
+        Raises:
+            LookupError: there is no such work.
+            KindMismatch: the id is that of another kind of execution, or another workflow.
+
+        """
+        view = self._find(work)
+        name = f"{self.id}-{uuid.uuid4().hex}" if id is None else check_id(id, "a workflow")
+        body = fork_body(self.id, work, forked(view.state, work, name), view.tags)
+        done = ThreadTicket()
+        self._core.create(name, self._kind.name, body, done)
+        self._core.wait_for(done, None, body)
+        return WorkflowHandle(self._engine, self._kind, name)
+
+    def _find(self, work: str) -> WorkflowView:
+        """Return the instance, if it has a work of that name."""
+        view = self.query()
+        known = [status.work for status in view.state.statuses]
+        if work not in known:
+            msg = (
+                f"{self!r} has no work {work!r:.80} (see query().state.statuses)"
+                f"{near(str(work), known)}"
+            )
+            raise LookupError(msg)
+        return view
+
     def cancel(self, work: str | None = None) -> bool:
         """End it, or fail one of its works; return whether it was still there.
 
@@ -301,6 +370,14 @@ class WorkflowHandle(Generic[R_co]):
     async def aretry(self, work: str | None = None) -> None:
         """Like `retry`."""
         await asyncio.to_thread(self.retry, work)
+
+    async def arewind(self, work: str) -> None:
+        """Like `rewind`."""
+        await asyncio.to_thread(self.rewind, work)
+
+    async def afork(self, work: str, *, id: str | None = None) -> WorkflowHandle[R_co]:  # noqa: A002
+        """Like `fork`."""
+        return await asyncio.to_thread(self.fork, work, id=id)
 
     async def acancel(self, work: str | None = None) -> bool:
         """Like `cancel`."""

@@ -13,8 +13,8 @@ from actorflow.engine.envelopes import ChildEnded, Message, TaskEnded, TaskStart
 from actorflow.workflows.agent.answers import read_answer
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
-from actorflow.workflows.instance.state import WorkState, WorkType
-from actorflow.workflows.service.names import decision_of, is_decision, work_of
+from actorflow.workflows.instance.state import WorkState, WorkType, encode
+from actorflow.workflows.service.names import attempt_of, decision_of, is_decision, work_of
 from actorflow.workflows.wait import Event
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.envelopes import Failure
     from actorflow.workflows.instance.instance import Instance
+    from actorflow.workflows.instance.state import InstanceState
 
 __all__ = [
     "GO_ON",
@@ -30,6 +31,7 @@ __all__ = [
     "control_body",
     "event_body",
     "event_of",
+    "fork_body",
     "read_batch",
     "start_body",
 ]
@@ -42,7 +44,7 @@ _CONTROLS: dict[str, Callable[[float], m.Received]] = {
     "resume": m.Resume,
     "kill": m.Kill,
 }
-_ON_WORKS = ("retry", "cancel")
+_ON_WORKS = ("retry", "cancel", "rewind")
 
 
 def start_body(properties: dict[str, Any], *, inbox: bool = False) -> dict[str, Any]:
@@ -51,6 +53,12 @@ def start_body(properties: dict[str, Any], *, inbox: bool = False) -> dict[str, 
     if inbox:
         start["inbox"] = True
     return {"start": start}
+
+
+def fork_body(of: str, work: str, state: InstanceState, tags: dict[str, Any]) -> dict[str, Any]:
+    """Return the first message to an execution that goes on from the past of another."""
+    fork = {"of": of, "work": work, "state": encode(state), "tags": tags}
+    return {"start": {"properties": {}, "fork": fork}}
 
 
 def event_body(name: str, data: Any, asked: str | None = None) -> dict[str, Any]:
@@ -90,6 +98,8 @@ class Start:
     at: float
     properties: dict[str, Any]
     inbox: bool = False
+    fork: dict[str, Any] | None = None
+    """Of which instance it is a fork (`of`), before which `work`, and its `state`."""
 
 
 @dataclass(slots=True)
@@ -154,11 +164,12 @@ def _read(
         case TimerFired():
             found.received.append(_fired(each))
         case TaskStarted():
-            found.received.append(m.Started(each.at, work_of(execution, each.task)))
+            work, attempt = work_of(execution, each.task), attempt_of(execution, each.task)
+            found.received.append(m.Started(each.at, work, attempt))
         case TaskEnded() if is_decision(each.task):
             found.received.append(_decided(each))
         case TaskEnded():
-            found.received.append(_task_ended(work_of(execution, each.task), each))
+            found.received.append(_task_ended(execution, each))
         case ChildEnded():
             _child(execution, instance, each, found)
         case _:
@@ -180,10 +191,11 @@ def _decided(ended: TaskEnded) -> m.Received:
     return m.DecisionBroken(ended.at, uuid, modified=False, error=error)
 
 
-def _task_ended(work: str, ended: TaskEnded) -> m.Received:
+def _task_ended(execution: str, ended: TaskEnded) -> m.Received:
+    work, attempt = work_of(execution, ended.task), attempt_of(execution, ended.task)
     if ended.ok:
-        return m.Succeeded(ended.at, work, ended.value)
-    return m.Failed(ended.at, work, _error(ended.error, ended.outcome))
+        return m.Succeeded(ended.at, work, ended.value, attempt)
+    return m.Failed(ended.at, work, _error(ended.error, ended.outcome), attempt)
 
 
 def _event(event: Event, now: float) -> m.Event:
@@ -202,7 +214,9 @@ def _message(instance: Instance | None, message: Message, found: Incoming) -> No
     elif type(body) is dict and type(body.get("start")) is dict:
         if instance is None and found.start is None:
             given = body["start"]
-            found.start = Start(message.at, given["properties"], bool(given.get("inbox")))
+            found.start = Start(
+                message.at, given["properties"], bool(given.get("inbox")), given.get("fork")
+            )
     elif verb in _CONTROLS:
         found.received.append(_CONTROLS[verb](message.at))
         found.notes.append({"type": verb, "at": message.at})
@@ -224,6 +238,9 @@ def _on_works(instance: Instance | None, verb: str, work: Any, at: float, found:
             if status.status is WorkState.FAILED and work in (None, status.work)
         ]
         found.received += [m.Retry(at, each) for each in works]
+    elif verb == "rewind":
+        works = [status.work for status in statuses if status.work == work]
+        found.received += [m.Rewind(at, each) for each in works]
     else:
         works = [
             status.work
@@ -239,15 +256,16 @@ def _on_works(instance: Instance | None, verb: str, work: Any, at: float, found:
 
 
 def _child(execution: str, instance: Instance | None, ended: ChildEnded, found: Incoming) -> None:
-    work = work_of(execution, ended.child)
+    work, attempt = work_of(execution, ended.child), attempt_of(execution, ended.child)
     status = None if instance is None else instance.status(work)
     if ended.status == "done":
-        found.received.append(m.Succeeded(ended.at, work, ended.result))
+        found.received.append(m.Succeeded(ended.at, work, ended.result, attempt))
     elif ended.status == "failed" and status is not None and status.type is WorkType.FLOW:
         # It can be resumed, so it has not ended.
         found.notes.append({"type": "child failed", "at": ended.at, "work": work})
     else:
-        found.received.append(m.Failed(ended.at, work, _error(ended.error, ended.status)))
+        error = _error(ended.error, ended.status)
+        found.received.append(m.Failed(ended.at, work, error, attempt))
 
 
 def _error(error: Failure | None, outcome: str) -> dict[str, Any]:

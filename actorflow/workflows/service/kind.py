@@ -20,13 +20,14 @@ from actorflow.runtime.log import log
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import BROKEN_MODES, WorkStatus, WorkType
+from actorflow.workflows.instance.state import BROKEN_MODES, WorkStatus, WorkType, decode
 from actorflow.workflows.service.inbox import EventInbox
 from actorflow.workflows.service.incoming import control_body, read_batch
 from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.outgoing import outcome_of
-from actorflow.workflows.service.stored import StoredInstance, WorkflowState, read
+from actorflow.workflows.service.stored import CodeVersion, StoredInstance, WorkflowState, read
 from actorflow.workflows.service.view import WorkflowView
+from actorflow.workflows.versions import code_version
 from actorflow.workflows.workflow import Workflow, workflow_name
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class WorkflowKind:
         self._inboxes: dict[str, Callable[[], Any]] = {}
         self._lock = threading.Lock()
         self._frames: OrderedDict[str, object] = OrderedDict()
+        self._version = code_version(cls)
         self._wants_start = cls.on_start is not Workflow.on_start
 
     def __repr__(self) -> str:
@@ -128,7 +130,7 @@ class WorkflowKind:
         if row.state is None:
             return None
         stored = read(row.state)
-        return WorkflowView(stored.instance, stored.tags, killed=row.status == "cancelled")
+        return WorkflowView(stored, killed=row.status == "cancelled")
 
     def cancel(self, target: Any) -> dict[str, Any]:
         """Return the message that ends an instance, or stops the work that `target` names."""
@@ -164,6 +166,7 @@ class WorkflowKind:
             run.go_on(instance)
             if stored.inbox and self.quick(context.id):
                 self._warn_of_inbox(context.id)
+        run.note_version(stored, self._version)
         run.receive(incoming)
         run.decide(self._decider)
         instance = run.instance
@@ -253,12 +256,31 @@ class _Run:
             raise MessageRefused(
                 f"{self._context.id!r} has not been started: use engine.start({workflow}(...))"
             )
+        if start.fork is not None:
+            return self._begin_fork(start.at, start.fork)
         self.instance, sent = Instance.start(
             self._context.id, workflow, start.properties, at=start.at, language=language
         )
         self.history.append({"type": "start", "at": start.at, "properties": start.properties})
         self._note(sent)
         return StoredInstance(self.instance.state, inbox=start.inbox)
+
+    def _begin_fork(self, at: float, fork: dict[str, Any]) -> StoredInstance:
+        state = decode(fork["state"])
+        state.decision_triggered_at = at
+        self.go_on(Instance(state))
+        self.history.append({"type": "fork", "at": at, "of": fork["of"], "work": fork["work"]})
+        self._receive([m.Restore(at)])
+        self.tags = dict(fork["tags"])
+        return StoredInstance(state)
+
+    def note_version(self, stored: StoredInstance, version: str) -> None:
+        """Record which code runs, if it is another than before."""
+        if not stored.versions or stored.versions[-1].version != version:
+            index = len(self.instance.state.executions)
+            seen = CodeVersion(version, self._context.now, index if stored.versions else 0)
+            stored.versions = [*stored.versions, seen]
+            self.history.append({"type": "version", "at": seen.at, "version": version})
 
     def go_on(self, instance: Instance) -> None:
         """Go on with an instance."""
@@ -304,7 +326,10 @@ class _Run:
         return state.decision_ongoing and state.decision_uuid == decision
 
     def _receive(self, received: list[m.Received]) -> None:
-        self._note(self.instance.receive(received, now=self._context.now))
+        sent = self.instance.receive(received, now=self._context.now)
+        if any(isinstance(each, m.Rewind) for each in received):
+            self.go_on(self.instance)
+        self._note(sent)
 
     def _children_begun(self, answer: m.Received) -> list[m.Received]:
         """Return the starts of works that nobody else tells of: they begin with the commit."""

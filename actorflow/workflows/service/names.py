@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISPATCHED",
+    "attempt_of",
     "decision_id",
     "decision_of",
     "decision_tasker",
@@ -44,6 +45,15 @@ def work_of(execution: str, id_: str) -> str:
     '0/2.0'
     """
     return id_.removeprefix(f"{execution}/").partition("#")[0]
+
+
+def attempt_of(execution: str, id_: str) -> int:
+    """Return which attempt at a work an id stands for.
+
+    >>> attempt_of("o#1", "o#1/0/2.0#2"), attempt_of("o-1", "o-1/0/2.0")
+    (2, 1)
+    """
+    return int(id_.removeprefix(f"{execution}/").partition("#")[2] or 1)
 
 
 def decision_tasker(workflow: str) -> str:

@@ -52,8 +52,8 @@ def outcome_of(
         match each:
             case m.WorkJob():
                 _begin(instance, each, tells_start, outcome)
-            case m.CancelWork(work=work):
-                _stop(instance, work, outcome)
+            case m.CancelWork():
+                _stop(instance, each, outcome)
             case m.SetTimer(at=at):
                 timers[timer_id(each)] = at
             case m.ClearTimer():
@@ -62,7 +62,9 @@ def outcome_of(
                 outcome.status = Status.CANCELLED if each.killed else Status.DONE
                 outcome.result = None if each.killed else output
     for work in cancelled:
-        _stop(instance, work, outcome)
+        status = instance.status(work)
+        if status is not None:
+            _stop(instance, _cancel_of(status), outcome)
     if instance.state.ended:
         _end(instance, outcome)
     else:
@@ -93,7 +95,7 @@ def _end(instance: Instance, outcome: Outcome) -> None:
     if instance.state.decision_mode is DecisionMode.KILLED:
         for status in instance.state.statuses:
             if status.status is WorkState.SCHEDULED and _is_child(status):
-                _stop(instance, status.work, outcome)
+                _stop(instance, _cancel_of(status), outcome)
 
 
 def _stay(instance: Instance, timers: dict[str, float | None], outcome: Outcome) -> None:
@@ -109,7 +111,11 @@ def _stay(instance: Instance, timers: dict[str, float | None], outcome: Outcome)
 
 def _is_child(status: WorkStatus) -> bool:
     """Return whether an execution of its own does a work."""
-    return status.type is WorkType.FLOW or not status.sync
+    return status.type is WorkType.FLOW or status.dispatched
+
+
+def _cancel_of(status: WorkStatus) -> m.CancelWork:
+    return m.CancelWork(status.work, status.type, status.attempt, status.dispatched)
 
 
 def _begin(
@@ -125,7 +131,7 @@ def _begin(
         return  # in this very run
     if job.type is WorkType.FLOW:
         outcome.children.append(NewChild(name, kind_name(job.name), start_body(job.input)))
-    elif not status.sync:
+    elif status.dispatched:
         body = {"tasker": job.name, **task_body(job.work, job.input)}
         outcome.children.append(NewChild(name, DISPATCHED, body))
     else:
@@ -133,18 +139,15 @@ def _begin(
         outcome.tasks.append(NewTask(name, job.name, body, tell_start=tells_start(status)))
 
 
-def _stop(instance: Instance, work: str, outcome: Outcome) -> None:
-    status = instance.status(work)
-    if status is None:
-        return
-    name = work_id(instance.state.id, work, status.attempt)
+def _stop(instance: Instance, cancel: m.CancelWork, outcome: Outcome) -> None:
+    name = work_id(instance.state.id, cancel.work, cancel.attempt)
     if any(task.id == name for task in outcome.tasks):
         outcome.tasks = [task for task in outcome.tasks if task.id != name]
     elif any(child.id == name for child in outcome.children):
         outcome.children = [child for child in outcome.children if child.id != name]
-    elif status.type is WorkType.TASK and (status.sync or status.status is WorkState.CANCELLED):
+    elif cancel.type is WorkType.TASK and not cancel.dispatched:
         outcome.cancelled_tasks.append(name)
-    elif status.type is not WorkType.WAIT:
+    elif cancel.type is not WorkType.WAIT:
         outcome.cancelled_children.append(name)
 
 

@@ -20,12 +20,21 @@ from actorflow.workflows.instance.state import InstanceState, WorkStatus
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SMALL", "StoredInstance", "WorkflowState", "read"]
+__all__ = ["SMALL", "CodeVersion", "StoredInstance", "WorkflowState", "read"]
 
 SMALL = 4_096
 """Bytes up to which an execution is always written as a whole."""
 
 _LENGTH = 4  # bytes of the length of an entry
+
+
+class CodeVersion(Struct, frozen=True):
+    """Which code ran an instance from some moment on."""
+
+    version: str
+    at: float
+    index: int
+    """How many executions there were before."""
 
 
 class StoredInstance(Struct, omit_defaults=True):
@@ -35,6 +44,8 @@ class StoredInstance(Struct, omit_defaults=True):
     tags: dict[str, Any] = {}
     inbox: bool = False
     """Whether it was started with a behaviour of its own in front of its events."""
+    versions: list[CodeVersion] = []
+    """Of the code that has run it, oldest first."""
 
 
 class _Added(Struct, array_like=True):
@@ -78,6 +89,15 @@ def _entries(data: bytes) -> Iterator[memoryview]:
 def _entry(value: Any) -> bytes:
     body = _encode(value)
     return len(body).to_bytes(_LENGTH, "big") + body
+
+
+def _added(stored: StoredInstance, instance: Instance) -> bytes:
+    """Return an entry with what an instance has got; empty if it has lost something."""
+    growth = instance.changes.take()
+    if growth is None:
+        return b""
+    grows = msgspec.structs.replace(stored, instance=growth.state)
+    return _entry(_Added(grows, growth.statuses, growth.outputs))
 
 
 class _Bytes:
@@ -143,17 +163,19 @@ class WorkflowState:
         """Return the state that a run has led to."""
         made = WorkflowState()
         made.stored, made.instance = stored, instance
-        growth, before = instance.changes.take(), self._bytes
-        if instance is not self._taken or instance.state.ended:
-            growth = None
-        if growth is not None and before is not None and before.size > SMALL:
-            grows = msgspec.structs.replace(stored, instance=growth.state)
-            entry = _entry(_Added(grows, growth.statuses, growth.outputs))
-            if before.size - before.whole + len(entry) <= before.whole:
+        before = self._bytes
+        if before is not None and before.size > SMALL and self._goes_on(instance):
+            entry = _added(stored, instance)
+            if entry and before.size - before.whole + len(entry) <= before.whole:
                 made._bytes = _Bytes(entry, before)
                 return made
+        instance.changes.forget()
         made._bytes = _Bytes(_entry(stored))
         return made
+
+    def _goes_on(self, instance: Instance) -> bool:
+        """Return whether it is the instance that was taken, and more will be added to it."""
+        return instance is self._taken and not instance.state.ended
 
     def encoded(self) -> bytes | Addition:
         """Return what is to be written: all, or what the run has added. O(that)."""

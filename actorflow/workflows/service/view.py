@@ -10,6 +10,7 @@ from actorflow.workflows.instance.state import DecisionMode, WorkState, WorkType
 
 if TYPE_CHECKING:
     from actorflow.workflows.instance.state import InstanceState, WorkStatus
+    from actorflow.workflows.service.stored import CodeVersion, StoredInstance
 
 __all__ = ["WorkflowView"]
 
@@ -17,13 +18,15 @@ __all__ = ["WorkflowView"]
 class WorkflowView:
     """An instance at one moment, as it is stored."""
 
-    __slots__ = ("_killed", "state", "tags")
+    __slots__ = ("_killed", "state", "tags", "versions")
 
-    def __init__(self, state: InstanceState, tags: dict[str, Any], *, killed: bool = False) -> None:
-        self.state = state
+    def __init__(self, stored: StoredInstance, *, killed: bool = False) -> None:
+        self.state: InstanceState = stored.instance
         """All of it: branches, executions, statuses, waits, buffer, as the seed names them."""
-        self.tags = tags
+        self.tags: dict[str, Any] = stored.tags
         """What it can be found by."""
+        self.versions: list[CodeVersion] = stored.versions
+        """Which code has run it, since when; the last is the one that runs it now."""
         self._killed = killed
 
     def __repr__(self) -> str:
@@ -38,6 +41,11 @@ class WorkflowView:
     def mode(self) -> DecisionMode:
         """Whether decisions are taken, and if not, why."""
         return DecisionMode.KILLED if self._killed else self.state.decision_mode
+
+    @property
+    def version(self) -> str | None:
+        """Which code has run it last."""
+        return self.versions[-1].version if self.versions else None
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -72,6 +80,8 @@ class WorkflowView:
             **state,
             "decision_mode": str(self.mode),
             "tags": self.tags,
+            "version": self.version,
+            "versions": msgspec.to_builtins(self.versions),
         }
 
 

@@ -250,17 +250,17 @@ def test_the_history_says_what_has_happened(engine: af.Engine) -> None:
 def test_recorded_instances_can_be_held_against_new_code(engine: af.Engine) -> None:
     order = engine.start(Order("o-1"), id="o-1")
     wait_for_event(order)
-    assert engine.workflows.check(Order, "o-1") is None
+    assert engine.workflows.check("o-1", Order) is None
 
     class Other(af.Workflow[None]):
         def handle(self) -> None:
             self.execute(charge("o-1"))
 
     Other.__qualname__ = "Order"
-    found = engine.workflows.check(Other, "o-1")
+    found = engine.workflows.check("o-1", Other)
     assert found is not None
-    assert "0.1" in found["message"]
-    assert "reserve" in found["message"]
+    assert found.position == "0.1"
+    assert "reserve" in str(found)
 
 
 def test_from_asyncio(engine: af.Engine) -> None:

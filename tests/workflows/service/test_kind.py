@@ -85,6 +85,7 @@ CONTROLS = st.sampled_from(
     [
         control_body("pause"), control_body("resume"), control_body("kill"),
         control_body("retry"), control_body("retry", "0/1.0"), control_body("cancel", "0/1.0"),
+        control_body("rewind", "0/1.0"), control_body("rewind", "0/2.1"),
         {"do": "go on"}, event_body("go", None, "question"),
     ]
 )  # fmt: skip

@@ -18,7 +18,7 @@ from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import LaunchFailed, NotSendable
 from actorflow.runtime.lanes.process import wire
 from actorflow.runtime.lanes.process.call import CallOutcome, Ended, Output, RemoteTraceback
-from actorflow.runtime.lanes.process.launcher import ended as how_it_ended
+from actorflow.runtime.lanes.process.launcher import how_it_ended
 from actorflow.runtime.lanes.process.memory import Page
 from actorflow.runtime.lanes.process.packing import unpack
 from actorflow.runtime.lanes.process.roster.actions import (
@@ -157,7 +157,7 @@ class Loop:
             self._timer = None
         if when != math.inf and (self._timer is None or self._timer.callback is None):
             self._timer = self._clock.call_at(when, self.wake)
-        return None
+        return 0 if self._clock.now() >= when else None  # it may have moved meanwhile
 
     def _woken(self, _mask: int) -> None:
         with suppress(BlockingIOError):

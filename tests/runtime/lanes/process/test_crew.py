@@ -87,7 +87,7 @@ def test_what_a_function_raises_comes_with_its_traceback(crew: Crew) -> None:
     [
         (partial(crewing.leave, "enough"), SystemExit, "enough"),
         (crewing.be_fussy, NotSendable, "Fussy: fussy 7 (it cannot be sent"),
-        (crewing.return_a_lock, NotSendable, "what return_a_lock returned cannot be sent"),
+        (crewing.return_a_lock, NotSendable, "what return_a_lock returned (it cannot be sent"),
         (crewing.return_broken, NotSendable, "cannot be unpickled here: RuntimeError: not here"),
     ],
 )
@@ -146,7 +146,7 @@ def test_t15_t16_a3_renewal_loses_and_repeats_nothing(notes: Path) -> None:
         for each in found:
             processes[each.pid] = processes.get(each.pid, 0) + 1
         assert max(processes.values()) <= 7
-        assert crew.statistics().renewals >= 500 // 7
+        assert crew.statistics().launches >= 72  # 500 / 7
     assert sorted(map(int, crewing.lines(notes, 500))) == list(range(500))
     assert crew.statistics().workers == 0
 

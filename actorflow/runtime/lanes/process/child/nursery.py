@@ -11,7 +11,6 @@ import os
 import selectors
 import signal
 import socket
-import struct
 import warnings
 from contextlib import suppress
 from multiprocessing import get_context
@@ -19,14 +18,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from actorflow.runtime.lanes.process.child.loop import serve
 from actorflow.runtime.lanes.process.child.parent import die_with_parent, load_prctl
+from actorflow.runtime.lanes.process.launcher import REQUEST
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
 
-__all__ = ["REQUEST", "tend"]
-
-REQUEST = struct.Struct("<cQ")
-"""What is asked for (S: start, with two files; K: kill), and for which process."""
+__all__ = ["tend"]
 
 _FORK = get_context("fork")
 

@@ -1,0 +1,33 @@
+"""Deterministic simulation of a cluster: the real ring and real kinds, in virtual time.
+
+`simulate(kinds, seed=7)` runs them on several workers that share a simulated store, while messages
+are lost, workers are killed, clocks differ and the store fails; then it checks that nothing was
+lost or done twice.
+"""
+
+from actorflow.testing.simulation.checks import Broken, Checks
+from actorflow.testing.simulation.client import Cancel, Sent
+from actorflow.testing.simulation.cluster import Parts
+from actorflow.testing.simulation.driver import Driver
+from actorflow.testing.simulation.faults import Fault, Faults, FaultType, Skew
+from actorflow.testing.simulation.simulate import History, SimulationFailed, simulate
+from actorflow.testing.simulation.store import SharedStore
+from actorflow.testing.simulation.workflows import simulate_workflows
+
+__all__ = [
+    "Broken",
+    "Cancel",
+    "Checks",
+    "Driver",
+    "Fault",
+    "FaultType",
+    "Faults",
+    "History",
+    "Parts",
+    "Sent",
+    "SharedStore",
+    "SimulationFailed",
+    "Skew",
+    "simulate",
+    "simulate_workflows",
+]

@@ -1,0 +1,128 @@
+"""Which code has run an instance is recorded, and shown."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+import actorflow as af
+from actorflow.cli import application
+from actorflow.workflows.errors import InvalidWorkflow
+from actorflow.workflows.versions import UNKNOWN, code_version
+from tests.workflows.service.orders import PATIENCE, wait_for_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SOURCE = '''
+import actorflow as af
+
+
+class Base(af.Workflow[str], abstract=True):
+    def after(self) -> str:
+        return "one"
+
+
+class Order(Base):
+    """An order."""
+
+    def handle(self) -> str:
+        self.wait("go")  # for long
+        return self.after()
+'''
+
+
+def loaded(tmp_path: Path, text: str, name: str = "deployed") -> Any:
+    """Return the class of a module as it is deployed now."""
+    path = tmp_path / f"{name}.py"
+    path.write_text(text)
+    sys.modules.pop(name, None)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    # Two versions may be written within one tick of the file system's clock.
+    exec(compile(text, path, "exec"), module.__dict__)  # noqa: S102 - ours
+    sys.modules["linecache"].checkcache(str(path)) if "linecache" in sys.modules else None
+    return module.Order
+
+
+def test_a_hash_of_the_source_is_the_version(tmp_path: Path) -> None:
+    first = code_version(loaded(tmp_path, SOURCE, "first"))
+    assert len(first) == 12
+    assert first == code_version(loaded(tmp_path, SOURCE, "second")), "wherever it is"
+    told = SOURCE.replace("for long", "for ever").replace("An order.", "Another text.")
+    assert code_version(loaded(tmp_path, told.replace("\n\n\n", "\n\n\n\n"), "third")) == first
+    for changed in (SOURCE.replace('"go"', '"gone"'), SOURCE.replace('"one"', '"two"')):
+        other = code_version(loaded(tmp_path, changed, f"m{abs(hash(changed))}"))
+        assert other != first
+
+
+def test_a_version_of_its_own() -> None:
+    class Order(af.Workflow[None]):
+        version = "2026-11"
+
+        def handle(self) -> None: ...
+
+    class Special(Order): ...
+
+    assert code_version(Order) == code_version(Special) == "2026-11"
+
+
+def test_a_class_without_a_source_has_an_unknown_version() -> None:
+    made = type("Made", (af.Workflow,), {"handle": lambda _: None})
+    assert code_version(made) == UNKNOWN
+
+
+def test_a_version_that_is_no_text_is_refused_at_the_start(engine: af.Engine) -> None:
+    class Order(af.Workflow[None]):
+        version = 2
+
+        def handle(self) -> None: ...
+
+    with pytest.raises(InvalidWorkflow, match="version = '2'"):
+        engine.start(Order())
+
+
+def test_each_version_that_runs_an_instance_is_recorded(
+    reopen: Callable[..., af.Engine], tmp_path: Path
+) -> None:
+    def version(number: str) -> Any:
+        class Order(af.Workflow[str]):
+            def handle(self) -> str:
+                self.wait("go")
+                self.wait("end")
+                return number
+
+        Order.version = number  # type: ignore[attr-defined]
+        return Order
+
+    engine = reopen()
+    one, two = version("1"), version("2")
+    order = engine.start(one(), id="o-1")
+    wait_for_event(order)
+    assert [(each.version, each.index) for each in order.query().versions] == [("1", 0)]
+    engine = reopen()
+    order = engine.workflows.get(one, "o-1")
+    order.send("go")
+    wait_for_event(order)
+    assert order.query().version == "1"
+    engine = reopen()
+    order = engine.workflows.get(two, "o-1")
+    order.send("end")
+    assert order.result(PATIENCE) == "2"
+    view = order.query()
+    assert [each.version for each in view.versions] == ["1", "2"]
+    assert view.versions[1].index > 0
+    assert view.plain()["version"] == "2"
+    noted = [each["version"] for each in order.history() if each["type"] == "version"]
+    assert noted == ["1", "2"]
+    engine.close()
+    shown = CliRunner().invoke(application(), ["show", str(tmp_path / "again.db"), "o-1"])
+    assert '"type": "version"' in shown.output
