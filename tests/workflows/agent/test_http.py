@@ -268,6 +268,53 @@ def test_r13_an_error_of_the_code_fails_the_instance_until_it_is_resumed(
     worker.work_until(lambda: handle.query().properties["seen"] == 1)
 
 
+def test_r13_a_rewind_makes_the_decision_that_is_out_stale(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle, worker = start(engine, agency)
+    worker.work_until(lambda: waits(handle))
+    handle.send("paid")
+    stale = agency.job()
+    agency.next_branch(stale["uuid"])
+    handle.rewind("0/0.0")
+    # Its worker may go on, to no avail; another one gets what is planned now.
+    agency.finish_branch(stale["uuid"], {"properties": {"order": 99}, "output": "lost"})
+    while agency.next_branch(stale["uuid"]):
+        agency.finish_branch(stale["uuid"], {"properties": {}})
+    worker.work_until(lambda: waits(handle))
+    handle.send("paid")
+    worker.work_until(lambda: ended(handle))
+    paid = {"event_name": "paid", "event_input": {}}
+    # The first event has happened again, before there was a wait for it.
+    assert handle.result(PATIENCE) == [[{"order": 7}, 3], paid, 2]
+
+
+def test_r13_a_decision_of_a_past_that_was_rewound_is_not_handed_out_twice(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle, worker = start(engine, agency)
+    worker.work_until(lambda: waits(handle))
+    handle.send("paid")
+    until(engine, lambda: handle.query().state.decision_ongoing)
+    handle.rewind("0/0.0")
+    refused(410, agency.next_branch, agency.job()["uuid"])
+    worker.work_until(lambda: waits(handle))
+    assert handle.query().properties == {"order": 7, "seen": 1}
+
+
+def test_a_fork_of_a_workflow_of_another_language_goes_on_by_itself(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle, worker = start(engine, agency)
+    worker.work_until(lambda: waits(handle))
+    fork = handle.fork("0/1.0", id="fork")
+    worker.work_until(lambda: waits(fork))
+    fork.send("paid")
+    worker.work_until(lambda: ended(fork))
+    assert fork.result(PATIENCE)[0] == [{"order": 7}, 3]
+    assert handle.status == "active"
+
+
 def test_r14_what_arrives_for_an_ended_instance_is_410(engine: af.Engine, agency: Agency) -> None:
     handle, worker = start(engine, agency)
     task = worker.next_task()
@@ -390,4 +437,4 @@ def test_bad_declarations_are_named(engine: af.Engine) -> None:
         _Undescribed().handle()
     engine.start(Invoice(7), id="i")
     with pytest.raises(InvalidWorkflow, match="is not here"):
-        engine.workflows.check(Invoice, "i")
+        engine.workflows.check("i", Invoice)
