@@ -60,7 +60,7 @@ def test_an_agent_serves_workers_and_commands(tmp_path: Path) -> None:
         given = ("--properties", '{"order": 7}', "--id", "o-7")
         assert run("start-workflow", store, "Order", *given) == "o-7\n"
         assert run("start-workflow", store, "Order", *given) == "o-7\n"
-        made = json.loads(run("start-workflow", store, "Order", "--json"))
+        made = json.loads(run("start-workflow", store, "Order", *given[:2], "--json"))
         assert made["execution"].startswith("Order-")
         assert "not registered" in run("start-workflow", store, "Invoice", code=1)
         worker = Worker(Agency(url, env="dev"), {"Order": METHODS})
