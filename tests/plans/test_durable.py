@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.servers import Postgres
+
 OPTIONS: dict[str, Any] = {
     "directory": "/nowhere",
     "workers": 2,
@@ -217,6 +219,21 @@ def test_large_results_stay_in_files_beside_the_store(tmp_path: Path) -> None:
     files = [each for each in tmp_path.glob("store.db.plans/*/*") if each.name != "id"]
     assert len(files) == 1
     assert (tmp_path / "store.db").stat().st_size < 300_000
+
+
+def test_a_plan_on_a_shared_store_needs_a_directory_that_is_shared(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    plan = Plan()
+    data = plan.job(large, 300_000)
+    plan.job(size_of, data, name="size")
+    with Engine(postgres.new_url()) as engine:
+        with pytest.raises(BadOption, match="all machines on this store must see"):
+            engine.start(plan)
+        result = engine.plans.start(plan, directory=tmp_path).result(timeout=50)
+        assert len(result[data]) == 300_000
+        assert result["size"] == 300_000
+    assert len(list(tmp_path.glob("*/*"))) == 2
 
 
 def test_a_job_that_fails_stops_the_plan_or_only_what_needs_it(engine: Engine) -> None:
