@@ -20,9 +20,14 @@ from actorflow.runtime.errors import (
     Dropped,
     Expired,
     Full,
+    LaunchFailed,
     LoopBlocked,
     Malformed,
     NotParked,
+    NotSendable,
+    ProcessCancelled,
+    ProcessCrashed,
+    ProcessTimeout,
     PushTimeout,
     Rejected,
     Replaced,
@@ -81,6 +86,7 @@ if TYPE_CHECKING:
     from actorflow.plans.run.result import PlanResult
     from actorflow.plans.sources import job
     from actorflow.runtime.prometheus import Collector
+    from actorflow.runtime.worker.processes import Processes
     from actorflow.workflows.errors import Interrupted
     from actorflow.workflows.interrupt import Interrupt
     from actorflow.workflows.remote import RemoteWorkflow
@@ -137,14 +143,20 @@ __all__ = [
     "JobFailed",
     "JobSkipped",
     "Killed",
+    "LaunchFailed",
     "LoopBlocked",
     "Malformed",
     "Normal",
     "NotParked",
+    "NotSendable",
     "PairState",
     "Plan",
     "PlanFailed",
     "PlanResult",
+    "ProcessCancelled",
+    "ProcessCrashed",
+    "ProcessTimeout",
+    "Processes",
     "PushTimeout",
     "Rejected",
     "RemoteWorkflow",
@@ -195,6 +207,7 @@ _LATER = {
     "Interrupted": "actorflow.workflows.errors",
     "FlowTask": "actorflow.flows.service.taskers",
     "HOLD": "actorflow.engine.tasks.tasker",
+    "Processes": "actorflow.runtime.worker.processes",
     "JobFailed": "actorflow.plans.errors",
     "JobSkipped": "actorflow.plans.errors",
     "Plan": "actorflow.plans.plan",

@@ -49,6 +49,8 @@ class Engine(BareEngine):
         retention: seconds that executions are kept after they have ended; `None`: for ever.
         max_live: executions that stay in memory although they have nothing to do.
         clock: where time comes from; tests give a virtual one.
+        worker: of a store that several engines share: run executions here. Without, this engine
+            starts, sends, cancels, looks and waits, and others do the work.
         max_messages: that one run of a flow processes, at most.
         history: whether every message of a flow is kept.
         control: open a socket through which the engine is steered while it runs, by the commands
@@ -75,6 +77,7 @@ class Engine(BareEngine):
         retention: float | None = RETENTION,
         max_live: int = 1_000,
         clock: Any = WALL,
+        worker: bool = True,
         max_messages: int = MAX_MESSAGES,
         history: bool = True,
         control: bool | str | Path | Sequence[bool | str | Path] = False,
@@ -90,6 +93,7 @@ class Engine(BareEngine):
             retention=retention,
             max_live=max_live,
             clock=clock,
+            worker=worker,
         )
         self.flows = Flows(self, max_messages=max_messages, history=history)
         """The verbs of flows."""

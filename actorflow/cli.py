@@ -52,6 +52,16 @@ def application() -> typer.Typer:
 
         commands(arguments or [], prog_name="actorflow flow")
 
+    @app.command(
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )
+    def plan(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
+        """Run plans, see what they are, and why a job is run."""
+        from actorflow.plans.commands import commands  # noqa: PLC0415 - only when it is called
+
+        commands(arguments or [], prog_name="actorflow plan")
+
     from actorflow.web.commands.mounting import mount  # noqa: PLC0415 - only for the command line
 
     mount(app)

@@ -11,13 +11,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import math
-import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import tracemalloc
@@ -34,8 +30,19 @@ if str(ROOT) not in sys.path:
 from benchmarks import engine_peers as peers  # noqa: E402
 from benchmarks.machine import busy, describe, resident  # noqa: E402
 from benchmarks.tables import put_between_markers  # noqa: E402
+from benchmarks.turns import (  # noqa: E402
+    Case,
+    Figures,
+    Found,
+    Goal,
+    answer,
+    goal_lines,
+    measure,
+    median,
+    over,
+    section_lines,
+)
 
-Figures = dict[str, float]
 MESSAGE = {"order": 7, "text": "hello"}
 _LONG = 300.0
 _TRACED = 10_000  # executions whose memory is counted byte by byte
@@ -274,7 +281,6 @@ LOADS: dict[str, Callable[..., Figures]] = {
     each.__name__: each
     for each in (enqueue, enqueue_asyncio, end_to_end, latency, population, timers)
 }
-Case = tuple[str, str, str, dict[str, int]]
 
 
 def cases(*, quick: bool) -> list[Case]:
@@ -285,68 +291,27 @@ def cases(*, quick: bool) -> list[Case]:
     eight = {"threads": 8, "each": 500 // few}
     one = {"threads": 1, "each": 500 // few}
     many = {"callers": 1_000, "each": 20 // few}
+    everyone = ("actorflow", *subjects)
+    timed = {"count": 1_000_000 // (few * few)}
     return [
-        *(("enqueue, 8 threads", name, "enqueue", eight) for name in ("actorflow", *subjects)),
-        *(("enqueue, 1 thread", name, "enqueue", one) for name in ("actorflow", *subjects)),
-        ("enqueue, 1,000 asyncio callers", "actorflow", "enqueue_asyncio", many),
-        ("end to end", "actorflow", "end_to_end", {"count": 100_000 // few}),
-        ("latency", "actorflow", "latency", {"count": 500 // few}),
-        *(("population", f"{n:,} executions", "population", {"count": n}) for n in sizes),
-        ("timers", "1,000,000 timers", "timers", {"count": 1_000_000 // (few * few)}),
+        *(Case("enqueue, 8 threads", name, "enqueue", eight) for name in everyone),
+        *(Case("enqueue, 1 thread", name, "enqueue", one) for name in everyone),
+        Case("enqueue, 1,000 asyncio callers", "actorflow", "enqueue_asyncio", many),
+        Case("end to end", "actorflow", "end_to_end", {"count": 100_000 // few}),
+        Case("latency", "actorflow", "latency", {"count": 500 // few}),
+        *(
+            Case("population", f"{n:,} executions", "population", {"count": n}, once=True)
+            for n in sizes
+        ),
+        Case("timers", "1,000,000 timers", "timers", timed, once=True),
     ]
-
-
-def run_case(case: Case) -> Figures:
-    """Run one case in a process of its own."""
-    _, label, load, options = case
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(  # noqa: S603 - our own interpreter on our own file
-            [sys.executable, __file__, "--case", json.dumps([load, label, options, folder])],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-    if done.returncode:
-        return {"error": float("nan"), done.stderr.strip().splitlines()[-1][:120]: 0.0}
-    figures: Figures = json.loads(done.stdout.splitlines()[-1])
-    return figures
-
-
-Found = dict[str, dict[str, list[Figures]]]
-
-
-def measure(chosen: list[Case], rounds: int) -> Found:
-    """Run the cases in turn, for a number of rounds; large populations only once."""
-    found: Found = {}
-    for round_ in range(rounds):
-        for case in chosen:
-            section, label, load, _ = case
-            if round_ and load in {"population", "timers"}:
-                continue
-            figures = run_case(case)
-            found.setdefault(section, {}).setdefault(label, []).append(figures)
-            text = ", ".join(f"{name} {value:,.2f}" for name, value in figures.items())
-            print(f"{section:32} {label:22} {text}", flush=True)
-    return found
-
-
-def median(found: Found, section: str, label: str, figure: str) -> float | None:
-    """Return the median of the rounds."""
-    values = [
-        each[figure]
-        for each in found.get(section, {}).get(label, [])
-        if each.get(figure) is not None
-    ]
-    return statistics.median(values) if values else None
 
 
 def _exponent(few: float | None, many: float | None) -> float | None:
     return None if not few or not many else math.log10(many / few)
 
 
-def goals(found: Found) -> list[tuple[str, str, float | None, bool | None]]:
+def goals(found: Found) -> list[Goal]:
     """Compare with what the engine is meant to reach."""
 
     def fastest(section: str) -> float | None:
@@ -356,9 +321,6 @@ def goals(found: Found) -> list[tuple[str, str, float | None, bool | None]]:
             if label != "actorflow" and (rate := median(found, section, label, "rate"))
         ]
         return max(rates, default=None)
-
-    def over(ours: float | None, theirs: float | None) -> float | None:
-        return None if ours is None or not theirs else ours / theirs
 
     threads, single = "enqueue, 8 threads", "enqueue, 1 thread"
     best = max(filter(None, (fastest(threads), fastest(single))), default=None)
@@ -448,10 +410,7 @@ def goals(found: Found) -> list[tuple[str, str, float | None, bool | None]]:
             lambda _: True,
         ),
     ]
-    return [
-        (name, limit, value, None if value is None else holds(value))
-        for name, limit, value, holds in rows
-    ]
+    return [Goal.of(*row) for row in rows]
 
 
 def as_markdown(found: Found) -> str:
@@ -465,20 +424,8 @@ def as_markdown(found: Found) -> str:
         text = f"The machine was busy with something else (load {load:.1f}): a sketch, to be run"
         lines += ["", f"{text} again when it is quiet."]
     lines += ["", METHOD, ""]
-    lines += ["| goal | limit | reached |  |", "| --- | ---: | ---: | --- |"]
-    for name, limit, value, met in goals(found):
-        verdict = "-" if met is None else "met" if met else "MISSED"
-        lines.append(
-            f"| {name} | {limit} | {'-' if value is None else f'{value:,.2f}'} | {verdict} |"
-        )
-    for section, rows in found.items():
-        names = list(dict.fromkeys(name for each in rows.values() for name in each[0]))
-        lines += ["", f"### {section}", "", f"| case | {' | '.join(names)} |"]
-        lines.append("| --- |" + " ---: |" * len(names))
-        for label in rows:
-            cells = [median(found, section, label, name) for name in names]
-            shown = ["-" if cell is None else f"{cell:,.2f}" for cell in cells]
-            lines.append(f"| {label} | {' | '.join(shown)} |")
+    lines += goal_lines(goals(found))
+    lines += section_lines(found)
     return "\n".join(lines)
 
 
@@ -492,18 +439,15 @@ def main() -> None:
     parser.add_argument("--case", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.case:
-        load, label, options, folder = json.loads(given.case)
-        print(json.dumps(LOADS[load](Path(folder), label, **options)))
-        sys.stdout.flush()
-        os._exit(0)  # peers leave threads running
+        answer(given.case, LOADS)
     for label, (package, _) in peers.PEERS.items():
         if peers.version(package) is None:
             print(f"{label} is left out: pip install {package} (or the extra bench-peers)")
-    chosen = [case for case in cases(quick=given.quick) if given.only in case[0]]
-    found = measure(chosen, 1 if given.quick else given.rounds)
-    for name, limit, value, met in goals(found):
-        if value is not None:
-            print(f"{name:62} {limit:>10} {value:12,.2f}  {'met' if met else 'MISSED'}")
+    chosen = [case for case in cases(quick=given.quick) if given.only in case.section]
+    found = measure(__file__, chosen, 1 if given.quick else given.rounds)
+    for goal in goals(found):
+        if goal.value is not None:
+            print(f"{goal.name:62} {goal.limit:>10} {goal.reached:>12}  {goal.verdict}")
     if given.markdown:
         put_between_markers(ROOT / "benchmarks" / "RESULTS.md", as_markdown(found), "engine")
 

@@ -15,9 +15,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
+from tests.servers import postgres
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import FrameType
+
+__all__ = ["postgres"]
 
 ROOT = Path(__file__).parent.parent
 

@@ -56,6 +56,8 @@ class Engine:
         retention: seconds that executions are kept after they have ended; `None`: for ever.
         max_live: executions that stay in memory although they have nothing to do.
         clock: where time comes from; tests give a virtual one.
+        worker: of a store that several engines share: run executions here. Without, this engine
+            starts, sends, cancels, looks and waits, and others do the work.
 
     Nothing that is stored runs before `resume()`, or the first `send`, `start`, `wait` or push: so
     kinds, workers and taskers can be registered in any order before.
@@ -75,16 +77,23 @@ class Engine:
         retention: float | None = RETENTION,
         max_live: int = 1_000,
         clock: Any = WALL,
+        worker: bool = True,
     ) -> None:
         if retention is not None:
             seconds(retention, "retention", "retention=30 * 86_400", error=BadOption)
         count(max_live, "max_live", "max_live=1_000", least=0, error=BadOption)
         flag(check, "check", "check=False", error=BadOption)
+        flag(worker, "worker", "worker=False", error=BadOption)
         if not callable(getattr(clock, "now", None)) or not hasattr(clock, "call_at"):
             msg = f"clock={clock!r:.80} is not a clock: it needs now() and call_at(when, callback)"
             raise BadOption(msg)
         store = open_store(where, durability=durability, check=check)
+        if not worker and not store.traits.shared:
+            store.close()
+            msg = f"worker=False: {type(store).__name__} is for one engine, so nobody would work"
+            raise BadOption(msg)
         self.core = Core(store, clock=clock, max_live=max_live, retention=retention)
+        self.core.passive = not worker
         """The inside, for those who build a kind of execution with verbs of its own."""
         self._workers = WorkerKind()
         self.core.register(self._workers)

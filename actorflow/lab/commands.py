@@ -27,13 +27,12 @@ from actorflow.lab.models.policies import BUILT_INS, KINDS, parse_policies
 from actorflow.lab.models.service import parse_service
 from actorflow.lab.models.sources import MODELS, parse_traffic
 from actorflow.lab.outputs import INTERRUPTED, Done, Outputs
-from actorflow.lab.report.figures import MissingExtra
 from actorflow.lab.run.advise import GoalUnreachable, advise
 from actorflow.lab.run.ledger import error_text
 from actorflow.lab.run.measure import measure
 from actorflow.lab.run.result import RunFailed
 from actorflow.lab.run.simulate import simulate
-from actorflow.runtime.errors import ActorflowError, BadOption
+from actorflow.runtime.errors import ActorflowError, BadOption, MissingExtra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

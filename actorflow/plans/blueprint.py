@@ -21,7 +21,7 @@ from actorflow.runtime.lanes.process.packing import pack_value
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["Blueprint", "Code"]
 
@@ -258,6 +258,23 @@ class Blueprint:
             msg = f"jobs wait for each other, so none of them can begin: {path}"
             raise BadPlan(msg)
         return graph
+
+    def check_limits(self, limits: Mapping[str, int]) -> None:
+        """Check that no job waits for ever for a resource.
+
+        Raises:
+            BadPlan: a job needs more of one than there is.
+
+        """
+        for job, options in self.options.items():
+            for name, amount in options.uses.items():
+                if amount > limits.get(name, 0):
+                    known = "" if name in limits else near(name, limits)
+                    msg = (
+                        f"job {self.name(job)!r} needs {amount} of resource {name!r}, but the run "
+                        f"has {limits.get(name, 0)}: run(resources={{{name!r}: {amount}}}){known}"
+                    )
+                    raise BadPlan(msg)
 
     def upstream(self) -> list[Sequence[int]]:
         """Return the jobs directly before each job."""

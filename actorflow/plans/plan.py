@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from actorflow.plans.blueprint import Blueprint
-from actorflow.plans.errors import BadPlan
+from actorflow.plans.cache.cache import FolderCache
+from actorflow.plans.errors import BadPlan, UnknownJob
 from actorflow.plans.job import DEFAULT, Job, JobOptions, OptionsGiven, options_of
 from actorflow.plans.master import CRASHES_MAX, Role
+from actorflow.plans.report.diagram import Diagram
+from actorflow.plans.report.drawing import Drawing
+from actorflow.plans.report.progress import Progress, shown_on
+from actorflow.plans.run.foresight import foresee
 from actorflow.plans.run.options import BUDGET, RunOptions, cores
 from actorflow.plans.run.run import PlanRun
+from actorflow.plans.run.watching import LastRun, Watch
 from actorflow.plans.sources import add_graph, add_mapping, add_module
+from actorflow.runtime.errors import BadOption, near
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
+    from actorflow.plans.report.report import Report
+    from actorflow.plans.run.foresight import Verdict
     from actorflow.plans.run.result import PlanResult
 
 __all__ = ["Plan"]
@@ -36,6 +47,7 @@ class Plan:
     def __init__(self) -> None:
         self.blueprint = Blueprint()
         """The jobs as data."""
+        self._last: LastRun | None = None
 
     # Building.
 
@@ -223,6 +235,9 @@ class Plan:
         resources: Mapping[str, int] | None = None,
         budget: int = BUDGET,
         quiet: bool = False,
+        cache: str | os.PathLike[str] | None = None,
+        force: bool = False,
+        progress: bool | None = None,
     ) -> PlanResult:
         """Run the plan on worker processes; return when all is done.
 
@@ -240,29 +255,40 @@ class Plan:
             resources: how much there is of each resource that jobs use.
             budget: bytes of arguments that wait for workers at the same time, at most.
             quiet: do not pass on what jobs print; it is in their records.
+            cache: a folder for results. A job whose code, arguments and inputs are those of an
+                earlier run is not run again; see `why`.
+            force: run everything, and store it in the cache again.
+            progress: show a bar on stderr; by default if that is a terminal and rich is installed.
 
         Raises:
             BadPlan: the plan cannot be run; nothing was started.
+            BadCache: the folder cannot be used as a cache.
             PlanFailed: a job has failed, and `on_failure` is `"stop"`; or no process could be
                 started. Its `result` has what was done.
             KeyboardInterrupt: Ctrl-C. Jobs that run are killed, and a report is printed.
 
         """
-        options = RunOptions(
-            workers=cores() if workers is None else workers,
-            renew_after=renew_after,
-            renew_after_seconds=renew_after_seconds,
-            max_rss=max_rss,
-            setup=setup,
-            launcher=launcher,
-            on_failure=on_failure,
-            retries=retries,
-            crashes_max=crashes_max,
-            resources=resources or {},
-            budget=budget,
-            quiet=quiet,
-        )
-        return PlanRun(self.blueprint, options).run()
+        with ExitStack() as stack:
+            options = RunOptions(
+                workers=cores() if workers is None else workers,
+                renew_after=renew_after,
+                renew_after_seconds=renew_after_seconds,
+                max_rss=max_rss,
+                setup=setup,
+                launcher=launcher,
+                on_failure=on_failure,
+                retries=retries,
+                crashes_max=crashes_max,
+                resources=resources or {},
+                budget=budget,
+                quiet=quiet,
+                cache=_open_cache(stack, cache, force=force),
+            )
+            run = PlanRun(self.blueprint, options, watch=_open_watch(stack, progress=progress))
+            try:
+                return run.run()
+            finally:
+                self._last = LastRun(run)
 
     # Looking.
 
@@ -299,3 +325,73 @@ class Plan:
         """
         self.blueprint.graph()
         self.blueprint.codes()
+
+    def why(self, job: Job | str, cache: str | os.PathLike[str] | None = None) -> str:
+        """Return why a job runs or does not: "argument `alpha` changed", "up to date".
+
+        With a cache, this is about what `run(cache=...)` would do now; the cost is that of looking
+        at every job. Without, it is about the last run of this plan.
+
+        Raises:
+            UnknownJob: the plan has no such job.
+            BadOption: there is no cache, and the plan has not been run.
+
+        """
+        name = job.name if isinstance(job, Job) else job
+        found = self.report().records if cache is None else self.preview(cache)
+        reasons = {each.name: each.reason for each in found}
+        if name not in reasons:
+            msg = f"there is no job {name!r}{near(name, reasons)}"
+            raise UnknownJob(msg)
+        return reasons[name] or "it was run without a cache"
+
+    def preview(self, cache: str | os.PathLike[str], *, force: bool = False) -> list[Verdict]:
+        """Return what a run with this cache would do with each job, and why. Runs nothing.
+
+        Raises:
+            BadPlan: the plan cannot be run.
+            BadCache: the folder cannot be used as a cache.
+
+        """
+        with FolderCache(cache, force=force) as folder:
+            return foresee(self.blueprint, folder)
+
+    def report(self) -> Report:
+        """Return what the last run has cost: times, workers, the critical path; print it.
+
+        Raises:
+            BadOption: the plan has not been run.
+
+        """
+        if self._last is None:
+            raise BadOption("the plan has not been run: plan.run() first")
+        return self._last.report
+
+    def draw(self, path: str | os.PathLike[str] | None = None) -> Drawing:
+        """Return a drawing of the graph, coloured by the last run; save it if a path is given.
+
+        Printed, it is text. A path ends with `.png`, `.svg` or `.pdf` (these need matplotlib), or
+        with `.mmd` (Mermaid), `.dot` or `.txt`.
+        """
+        records = () if self._last is None else self._last.report.records
+        if len(records) >= len(self) > 0:
+            diagram = Diagram.of_records(records)
+        else:
+            names = self.blueprint.names()
+            before = [[names[each] for each in some] for some in self.blueprint.upstream()]
+            diagram = Diagram.of(dict(zip(names, before, strict=True)))
+        drawing = Drawing(diagram)
+        if path is not None:
+            drawing.save(path)
+        return drawing
+
+
+def _open_cache(
+    stack: ExitStack, folder: str | os.PathLike[str] | None, *, force: bool
+) -> FolderCache | None:
+    return None if folder is None else stack.enter_context(FolderCache(folder, force=force))
+
+
+def _open_watch(stack: ExitStack, *, progress: bool | None) -> Watch | None:
+    wanted = shown_on() if progress is None else progress
+    return Watch(stack.enter_context(Progress())) if wanted else None

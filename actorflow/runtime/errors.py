@@ -38,6 +38,7 @@ __all__ = [
     "LaunchFailed",
     "LoopBlocked",
     "Malformed",
+    "MissingExtra",
     "NotParked",
     "NotSendable",
     "ProcessCancelled",
@@ -122,6 +123,10 @@ class BadJob(ActorflowError, TypeError):
 
 class BadOption(ActorflowError, ValueError):
     """An option has a value that cannot work."""
+
+
+class MissingExtra(ActorflowError, ImportError):
+    """A package of an extra is not installed; the message says which extra to install."""
 
 
 class ProcessCrashed(ActorflowError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
 
 from actorflow.workflows.errors import InvalidWork
@@ -105,6 +106,10 @@ class Task(Generic[P, R]):
         self.options = options or TaskOptions()
         self.__doc__ = function.__doc__
         self._signature = inspect.signature(function)
+        self._simple = all(
+            each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+            for each in self._signature.parameters.values()
+        )
         if self.options.batch is not None and len(self._signature.parameters) != 1:
             raise InvalidWork(
                 f"the task {self.name} takes {len(self._signature.parameters)} arguments: with "
@@ -122,13 +127,10 @@ class Task(Generic[P, R]):
             NotStorable: an argument is no plain data.
 
         """
-        try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self.name}{self._signature}: {error}") from None
+        hints = self._hints
         given = {
-            name: freeze(value, self._hint(name), f"the argument {name!r} of the task {self.name}")
-            for name, value in bound.arguments.items()
+            name: freeze(value, hints[name], f"the argument {name!r} of the task {self.name}")
+            for name, value in self._bound(args, kwargs).items()
         }
         return Work(
             type=WorkType.TASK,
@@ -138,31 +140,47 @@ class Task(Generic[P, R]):
             timeout=self.options.timeout,
         )
 
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by their names."""
+        if self._simple and not kwargs and len(args) == len(self._hints):
+            return dict(zip(self._hints, args, strict=True))
+        try:
+            return self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{self.name}{self._signature}: {error}") from None
+
     def arguments(self, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return positional and keyword arguments for the function from the input of a work."""
         ordered = OrderedDict(
-            (name, thaw(given[name], self._hint(name), f"the argument {name!r} of {self.name}"))
-            for name in self._signature.parameters
+            (name, thaw(given[name], hint, f"the argument {name!r} of {self.name}"))
+            for name, hint in self._hints.items()
             if name in given
         )
+        if self._simple and len(ordered) == len(self._hints):
+            return tuple(ordered.values()), {}
         bound = inspect.BoundArguments(self._signature, ordered)
         return bound.args, bound.kwargs
 
     def write(self, result: Any) -> Any:
         """Return what the function returned as plain data."""
-        return freeze(result, self._result_hint(), f"the result of the task {self.name}")
+        return freeze(result, self._result_hint, f"the result of the task {self.name}")
 
     def read(self, output: Any) -> R:
         """Return plain data as what the function returned."""
-        value: R = thaw(output, self._result_hint(), f"the result of the task {self.name}")
+        value: R = thaw(output, self._result_hint, f"the result of the task {self.name}")
         return value
 
-    def _hint(self, parameter: str) -> Any:
-        kind = self._signature.parameters[parameter].kind
-        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-            return Any
-        return self._item(hints_of(self.function).get(parameter, Any))
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        """The types of the parameters. Found at the first call: they may be declared later."""
+        several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        hints = hints_of(self.function)
+        return {
+            name: Any if given.kind in several else self._item(hints.get(name, Any))
+            for name, given in self._signature.parameters.items()
+        }
 
+    @cached_property
     def _result_hint(self) -> Any:
         return self._item(hints_of(self.function).get("return", Any))
 

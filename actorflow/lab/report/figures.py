@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from actorflow.lab.models.notation import seconds_text
 from actorflow.lab.report.dominance import dominated
 from actorflow.lab.report.labels import Label, place
-from actorflow.runtime.errors import ActorflowError
+from actorflow.runtime.errors import MissingExtra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from actorflow.lab.run.result import Result
 
 __all__ = [
-    "FIGURES", "MissingExtra", "batch_sizes", "by_priority", "colour", "depths", "drawn",
+    "FIGURES", "batch_sizes", "by_priority", "colour", "depths", "drawn",
     "frontier", "latency_cdf", "overview", "png", "require_matplotlib", "save",
 ]  # fmt: skip
 
@@ -301,10 +301,6 @@ FIGURES: dict[str, Callable[[Sequence[Result]], Figure]] = {
     "frontier": frontier,
 }
 """The figures of a report, by name."""
-
-
-class MissingExtra(ActorflowError, ImportError):
-    """A package of an extra is not installed; the message says which extra to install."""
 
 
 def require_matplotlib() -> None:

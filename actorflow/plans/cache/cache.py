@@ -9,6 +9,7 @@ import msgspec
 
 from actorflow.plans.cache import reasons
 from actorflow.plans.cache.errors import BadCache
+from actorflow.plans.cache.fingerprint.components import Component, Part
 from actorflow.plans.cache.index import Index
 from actorflow.plans.cache.key import Description, Keys
 from actorflow.plans.cache.objects import Objects
@@ -17,7 +18,7 @@ from actorflow.plans.values import Gathered, Inline, Spilled
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from actorflow.plans.lookup import JobSpec
@@ -90,6 +91,24 @@ class FolderCache:
         if isinstance(found, Miss):
             self._pending[job.name] = description
         return found
+
+    def foresee(self, job: JobSpec, inputs: Mapping[str, str], pending: Sequence[str]) -> str:
+        """Return why a job would run, some of whose inputs are `pending`: not known yet."""
+        if not job.cache:
+            return reasons.NOT_CACHED
+        description = self._keys.describe(job, inputs)
+        if description.unstable:
+            return reasons.describe_unstable(description.unstable)
+        if self._force:
+            return reasons.FORCED
+        seen = self._index.seen(job.name)
+        if seen is None:
+            return reasons.NEVER_RAN
+        before = dict(seen.components)
+        for name in pending:
+            before.pop(Component(Part.INPUT, name), None)
+        changes = reasons.describe_changes(before, description.components)
+        return changes or reasons.describe_pending(pending)
 
     def store(self, job: JobSpec, key: str, value: Value) -> None:
         """Keep a result under the key that `lookup` has given."""

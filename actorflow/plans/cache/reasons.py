@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from actorflow.plans.cache.fingerprint.components import Component, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from actorflow.plans.cache.fingerprint.components import Components
 
 __all__ = [
     "DAMAGED", "FORCED", "GONE", "NEVER_RAN", "NOT_CACHED", "UP_TO_DATE",
-    "describe_changes", "describe_unstable",
+    "describe_changes", "describe_pending", "describe_unstable",
 ]  # fmt: skip
 
 UP_TO_DATE = "up to date"
@@ -42,6 +42,11 @@ def describe_changes(before: Components, after: Components) -> str:
     if removed:
         told.append(f"{_listed(removed)} {'is' if len(removed) == 1 else 'are'} gone")
     return ", ".join(told)
+
+
+def describe_pending(inputs: Sequence[str]) -> str:
+    """Return that nothing but these inputs of a job can make it run."""
+    return f"{_listed(Component(Part.INPUT, name) for name in dict.fromkeys(inputs))} may change"
 
 
 def describe_unstable(unstable: Mapping[Component, str]) -> str:

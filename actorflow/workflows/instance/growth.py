@@ -65,10 +65,9 @@ class Changes:
         O(what that is).
         """
         state, sizes = self._state, self._sizes
-        self._sizes = _sizes(state)
-        shorter = any(new < old for new, old in zip(self._sizes, sizes, strict=True))
+        shorter = any(new < old for new, old in zip(_sizes(state), sizes, strict=True))
         if self._rewritten or shorter:
-            self._statuses, self._branches, self._rewritten = {}, set(), False
+            self.forget()
             return None
         ends = {name: getattr(state, name)[size:] for name, size in zip(_LISTS, sizes, strict=True)}
         for status in ends["statuses"]:
@@ -79,9 +78,15 @@ class Changes:
             list(self._statuses.values()),
             [(key, state.branches[key].output) for key in sorted(self._branches) if key < known],
         )
-        self._statuses = {}
-        self._branches = set()
+        self.forget()
         return growth
+
+    def forget(self) -> None:
+        """Begin again: the state was stored as a whole."""
+        self._sizes = _sizes(self._state)
+        self._statuses.clear()
+        self._branches.clear()
+        self._rewritten = False
 
 
 def _sizes(state: InstanceState) -> list[int]:

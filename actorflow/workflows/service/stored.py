@@ -107,6 +107,15 @@ def _entry(value: Any) -> bytes:
     return len(body).to_bytes(_LENGTH, "big") + body
 
 
+def _added(stored: StoredInstance, instance: Instance) -> bytes:
+    """Return an entry with what an instance has got; empty if it has lost something."""
+    growth = instance.changes.take()
+    if growth is None:
+        return b""
+    grows = msgspec.structs.replace(stored, instance=growth.state)
+    return _entry(_Added(grows, growth.statuses, growth.outputs))
+
+
 class _Bytes:
     """The bytes of an execution: what was there before, and the last entry."""
 
@@ -170,17 +179,19 @@ class WorkflowState:
         """Return the state that a run has led to."""
         made = WorkflowState()
         made.stored, made.instance = stored, instance
-        growth, before = instance.changes.take(), self._bytes
-        if instance is not self._taken or instance.state.ended:
-            growth = None
-        if growth is not None and before is not None and before.size > SMALL:
-            grows = msgspec.structs.replace(stored, instance=growth.state)
-            entry = _entry(_Added(grows, growth.statuses, growth.outputs))
-            if before.size - before.whole + len(entry) <= before.whole:
+        before = self._bytes
+        if before is not None and before.size > SMALL and self._goes_on(instance):
+            entry = _added(stored, instance)
+            if entry and before.size - before.whole + len(entry) <= before.whole:
                 made._bytes = _Bytes(entry, before)
                 return made
+        instance.changes.forget()
         made._bytes = _Bytes(_entry(stored))
         return made
+
+    def _goes_on(self, instance: Instance) -> bool:
+        """Return whether it is the instance that was taken, and more will be added to it."""
+        return instance is self._taken and not instance.state.ended
 
     def encoded(self) -> bytes | Addition:
         """Return what is to be written: all, or what the run has added. O(that)."""

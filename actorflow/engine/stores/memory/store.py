@@ -33,6 +33,8 @@ from actorflow.engine.stores.validation import validate_ids
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from actorflow.engine.stores.protocol import Wake
+
 __all__ = ["MemoryStore", "from_url"]
 
 _EPOCH = 1  # of the only partition, which is always owned
@@ -223,7 +225,7 @@ class MemoryStore:
         """Return the only partition."""
         return {0: _EPOCH}
 
-    def subscribe(self, _wake: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, _wake: Wake) -> Callable[[], None]:
         """Never call it: nobody else can store anything here."""
         return lambda: None
 

@@ -28,6 +28,7 @@ __all__ = [
     "COLUMNS",
     "CREATE",
     "CREATE_OR_UPDATE",
+    "HAS_ROWS",
     "KEEP_ACTIVE",
     "MOVE_STATE",
     "NOTE",
@@ -178,6 +179,11 @@ CREATE_OR_UPDATE = (
     " status = excluded.status, state = excluded.state, version = excluded.version,"
     " result = excluded.result, error = excluded.error, updated = excluded.updated"
     " WHERE executions.revision = 0"
+)
+HAS_ROWS = (
+    "SELECT EXISTS (SELECT 1 FROM timers WHERE execution = ?),"
+    " EXISTS (SELECT 1 FROM tasks WHERE execution = ?),"
+    " EXISTS (SELECT 1 FROM watches WHERE execution = ?)"
 )
 WRONG_PARTS = """
 SELECT id, parts, found FROM (

@@ -21,17 +21,12 @@ from actorflow.engine.stores.protocol import (
     NewMessage,
     Refusal,
 )
+from actorflow.engine.stores.sqlite import states
 from actorflow.engine.stores.sqlite.schema import (
-    APPEND,
-    APPEND_ACTIVE,
     CHUNK,
     CREATE,
-    CREATE_OR_UPDATE,
-    KEEP_ACTIVE,
-    MOVE_STATE,
+    HAS_ROWS,
     NOTE,
-    UPDATE,
-    UPDATE_PARTS,
     insert,
     listed,
 )
@@ -65,7 +60,7 @@ class Writer:
         self._messages: list[Any] = []
         self._no_timers: list[tuple[str, str]] = []
         self._timers: dict[tuple[str, str], Any] = {}
-        self._no_tasks: list[tuple[str]] = []
+        self._no_tasks: list[str] = []
         self._tasks: dict[str, Any] = {}
         self._history: list[Any] = []
 
@@ -176,6 +171,9 @@ class Writer:
         if change.epoch is not None and change.epoch != EPOCH:
             return Refusal("fenced", change.execution)
         missing: dict[str, NewExecution] = {}
+        if _creates_itself(change):
+            created = states.create(self._connection, change, change.creates[0], only=True)
+            return None if created else Refusal("exists", change.execution)
         if change.creates:
             found = self._missing(change)
             if isinstance(found, Refusal):
@@ -219,52 +217,12 @@ class Writer:
         return missing
 
     def _update(self, change: Change, missing: dict[str, NewExecution]) -> bool:
-        """Replace the state of an execution if nobody else has; create it if it has to be."""
-        execute = self._connection.execute
-        name, at = change.execution, float(change.at)
-        if not change.expected:
-            new = missing.pop(name, None) or NewExecution(name, change.kind)
-            row = (
-                name, new.kind, 1, change.status, change.state, change.version, change.result,
-                change.error, new.parent, at, at,
-            )  # fmt: skip
-            change.revision = 1
-            return bool(execute(CREATE_OR_UPDATE, row).rowcount)
-        revision = change.expected + 1
-        change.revision = revision
-        if change.appends:
-            return self._append(change, at)
-        state = (revision, change.state, change.version, change.result, change.error, at)
-        if change.status == "active":
-            done = execute(KEEP_ACTIVE, (*state, name, change.expected))
-            if done.rowcount:
-                return True
-        if execute(UPDATE, (*state, change.status, name, change.expected)).rowcount:
-            return True
-        if not self._connection.in_transaction:  # it was to be written by a single statement
-            execute("BEGIN IMMEDIATE")
-        if not execute(UPDATE_PARTS, (*state, change.status, name, change.expected)).rowcount:
-            return False
-        failpoint("commit.parts")
-        execute("DELETE FROM parts WHERE execution = ?", (name,))
-        return True
-
-    def _append(self, change: Change, at: float) -> bool:
-        """Add to the state of an execution if nobody else has written it."""
-        execute = self._connection.execute
-        name, expected = change.execution, change.expected
-        values = (change.revision, change.version, change.result, change.error, at)
-        done = 0
-        if change.status == "active":
-            done = execute(APPEND_ACTIVE, (*values, name, expected)).rowcount
-        if not done:
-            execute(MOVE_STATE, (name, expected))
-            failpoint("commit.parts")
-            done = execute(APPEND, (*values, change.status, name, expected)).rowcount
-        if done:
-            part = (name, change.revision, change.state)
-            execute("INSERT INTO parts VALUES (?, ?, ?)", part)
-        return bool(done)
+        """Write the state of an execution if nobody else has; create it if it has to be."""
+        if change.expected:
+            return states.update(self._connection, change)
+        name = change.execution
+        new = missing.pop(name, None) or NewExecution(name, change.kind)
+        return states.create(self._connection, change, new, only=False)
 
     # What is removed.
 
@@ -284,7 +242,7 @@ class Writer:
         if change.finished_tasks:
             if not self._tasks.keys().isdisjoint(change.finished_tasks):
                 self._flush_tasks()
-            self._no_tasks += [(task,) for task in change.finished_tasks]
+            self._no_tasks += change.finished_tasks
         if change.cancelled_watches or change.buried:
             many = self._connection.executemany
             many("DELETE FROM watches WHERE execution = ? AND id = ?", change.cancelled_watches)
@@ -308,8 +266,11 @@ class Writer:
             self._flush_timers()
         if any(row[2] == name for row in self._tasks.values()):
             self._flush_tasks()
-        for table in ("timers", "tasks", "watches"):
-            execute(f"DELETE FROM {table} WHERE execution = ?", (name,))  # noqa: S608 - ours
+        # One statement that looks costs less than three that find nothing.
+        found = execute(HAS_ROWS, (name, name, name)).fetchone()
+        for table, there in zip(("timers", "tasks", "watches"), found, strict=True):
+            if there:
+                execute(f"DELETE FROM {table} WHERE execution = ?", (name,))  # noqa: S608 - ours
 
     def _consume(self, name: str, messages: Sequence[int]) -> None:
         if self._messages and max(messages) > self._written:
@@ -450,9 +411,11 @@ class Writer:
             self._timers.clear()
 
     def _flush_tasks(self) -> None:
-        if self._no_tasks:
-            self._connection.executemany("DELETE FROM tasks WHERE id = ?", self._no_tasks)
-            self._no_tasks.clear()
+        for at in range(0, len(self._no_tasks), CHUNK):
+            some = self._no_tasks[at : at + CHUNK]
+            text = f"DELETE FROM tasks WHERE id IN {listed(len(some))}"  # noqa: S608 - ours
+            self._connection.execute(text, some)
+        self._no_tasks.clear()
         if self._tasks:
             try:
                 insert(self._connection, "tasks", list(self._tasks.values()))
@@ -507,6 +470,16 @@ class Writer:
                 (keys_before, limit),
             )
         return len(gone)
+
+
+def _creates_itself(change: Change) -> bool:
+    """Return whether all that it creates is its own execution, which must be new."""
+    return (
+        change.new_only
+        and change.expected == NEVER_RUN
+        and len(change.creates) == 1
+        and change.creates[0].id == change.execution
+    )
 
 
 def _has_more(change: Change) -> bool:

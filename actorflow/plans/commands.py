@@ -1,0 +1,184 @@
+"""The commands `actorflow plan ...`. Imported by the command line only, since it needs typer."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actorflow.plans.plan import Plan
+
+__all__ = ["commands"]
+
+commands = typer.Typer(no_args_is_help=True, help="Run and look at plans: graphs of jobs.")
+
+CACHE = Path(".actorflow-cache")
+_INTERRUPTED = 130  # what shells expect of a program that Ctrl-C has ended
+
+PlanArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.py:PLAN",
+        help="A plan in a file or module, or a function that returns one; `plan` by default.",
+    ),
+]
+CacheOption = Annotated[
+    Path, typer.Option(metavar="DIR", help="Where results are kept from run to run.")
+]
+
+
+@commands.command()
+def run(
+    plan: PlanArgument,
+    *,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes at the same time; one for each core.")
+    ] = None,
+    cache: CacheOption = CACHE,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep and reuse nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run also what is up to date.")] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="After a failure, run what does not need it.")
+    ] = False,
+    retries: Annotated[int, typer.Option(min=0, help="Of jobs without a number of their own.")] = 0,
+    renew_after: Annotated[
+        int | None, typer.Option(min=1, help="Jobs after which a process is replaced.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw who did what when: .png, .svg, .pdf.")
+    ] = None,
+) -> None:
+    """Run a plan; what is up to date is not run again.
+
+    Exit codes: 0, all is done; 1, a job failed or the plan was refused; 2, wrong arguments; 130,
+    Ctrl-C.
+    """
+    with _errors_as_text():
+        found = _found(plan)
+        code = 0
+        try:
+            result = found.run(
+                workers,
+                cache=None if no_cache else cache,
+                force=force,
+                on_failure="continue" if keep_going else "stop",
+                retries=retries,
+                renew_after=renew_after,
+            )
+            code = 0 if result.ok else 1
+        except KeyboardInterrupt:
+            code = _INTERRUPTED
+        except _plan_failed() as error:
+            typer.echo(str(error), err=True)
+            code = 1
+        _show(found, plot)
+    raise typer.Exit(code)
+
+
+def _show(plan: Plan, plot: Path | None) -> None:
+    """Print the report of the last run; draw it if asked for."""
+    report = plan.report()
+    typer.echo(str(report))
+    if plot is not None:
+        from actorflow.plans.report.figures import save  # noqa: PLC0415 - keeps --help fast
+        from actorflow.plans.report.gantt import gantt  # noqa: PLC0415
+
+        save(gantt(report), plot)
+        typer.echo(f"drawn: {plot}", err=True)
+
+
+@commands.command()
+def show(
+    plan: PlanArgument,
+    *,
+    draw: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw it there: .png, .svg, .pdf, .mmd, .dot, .txt."),
+    ] = None,
+) -> None:
+    """Check a plan, and show its jobs without running any."""
+    with _errors_as_text():
+        found = _found(plan)
+        found.check()
+        typer.echo(str(found.draw(draw)))
+
+
+@commands.command()
+def why(
+    plan: PlanArgument,
+    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...")] = None,
+    *,
+    cache: CacheOption = CACHE,
+) -> None:
+    """Say why each job would be run or skipped now, without running any."""
+    with _errors_as_text():
+        found = _found(plan)
+        names = jobs or [job.name for job in found]
+        width = max((len(name) for name in names), default=0)
+        for name in names:
+            typer.echo(f"{name:{width}}  {found.why(name, cache)}")
+
+
+# -- what they share -------------------------------------------------------------------------
+
+
+def _plan_failed() -> type[Exception]:
+    from actorflow.plans.errors import PlanFailed  # noqa: PLC0415 - keeps --help fast
+
+    return PlanFailed
+
+
+@contextmanager
+def _errors_as_text() -> Iterator[None]:
+    """Print errors of actorflow without a traceback, and exit."""
+    from actorflow.runtime.errors import ActorflowError  # noqa: PLC0415 - keeps --help fast
+
+    try:
+        yield
+    except (ActorflowError, OSError) as error:
+        _fail(str(error))
+
+
+def _fail(text: str, code: int = 1) -> NoReturn:
+    typer.echo(text, err=True)
+    raise typer.Exit(code)
+
+
+def _found(text: str) -> Plan:
+    """Return the plan that an argument names."""
+    from actorflow.plans.plan import Plan  # noqa: PLC0415 - keeps --help fast
+
+    place, _, name = text.partition(":")
+    found: Any = getattr(_module(place), name or "plan", None)
+    if not isinstance(found, Plan) and callable(found):
+        found = found()
+    if not isinstance(found, Plan):
+        _fail(f"{place} has no plan called {name or 'plan'!r}: write FILE.py:PLAN", 2)
+    return found
+
+
+def _module(place: str) -> Any:
+    """Import a file or a module under a name by which workers can import it, too."""
+    path = Path(place)
+    if path.suffix == ".py":
+        if not path.exists():
+            _fail(f"there is no file {place}", 2)
+        folder, name = str(path.parent.absolute()), path.stem
+    else:
+        folder, name = str(Path.cwd()), place
+    sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        _fail(f"{place} cannot be imported: {error}", 2)
+    file = getattr(module, "__file__", None)
+    if path.suffix == ".py" and (file is None or not path.samefile(file)):
+        _fail(f"{place} is hidden by another module of that name, {file}: rename it", 2)
+    return module

@@ -1,0 +1,125 @@
+"""A Gantt picture of a run: a row for each worker, a bar for each job. White space is waste."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from actorflow.plans.record import JobStatus
+from actorflow.plans.report.diagram import family
+from actorflow.plans.report.figures import COLOURS, FAILED, STYLE, new_figure
+from actorflow.plans.report.table import seconds_text
+from actorflow.plans.report.timeline import lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from actorflow.plans.record import JobRecord
+    from actorflow.plans.report.timeline import Lane
+
+__all__ = ["gantt"]
+
+_WIDTH, _ROW, _MARGIN = 10.0, 0.34, 1.5  # inches
+_TALLEST = 16.0
+_LETTER = 0.075  # inches of a letter in a bar
+_NAMED = len(COLOURS) - 1  # families with a colour of their own; the others share the last
+
+
+class Figures(Protocol):
+    """What a picture needs of a report."""
+
+    @property
+    def records(self) -> Sequence[JobRecord]: ...
+    @property
+    def elapsed(self) -> float: ...
+    @property
+    def parallelism(self) -> float: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def unused(self) -> float: ...
+
+
+def gantt(report: Figures) -> Figure:
+    """Draw a run: who ran what when. Needs matplotlib.
+
+    Jobs of one family (`fit[0]`, `fit[1]` ...) have one colour; what has failed is red. Only
+    last attempts are known, so earlier ones are white.
+    """
+    rows = lanes(report.records)
+    figure = new_figure(_WIDTH, min(_MARGIN + _ROW * max(len(rows), 1), _TALLEST))
+    from matplotlib import rc_context  # noqa: PLC0415 - an extra, and slow to import
+
+    with rc_context(STYLE):
+        axes = figure.subplots()
+        colours = _colours(rows)
+        end = max(report.elapsed, 1e-9)
+        for height, lane in enumerate(rows):
+            _draw(axes, height, lane, colours, end)
+        axes.set_xlim(0, end)
+        axes.set_ylim(len(rows) - 0.4, -0.6)  # the first worker is at the top
+        axes.set_yticks(range(len(rows)), [lane.worker for lane in rows])
+        axes.set_ylabel("worker")
+        axes.set_xlabel("seconds")
+        axes.set_title(_title(report))
+        _legend(figure, colours, failed=any(_failed(job) for lane in rows for job in lane.jobs))
+    return figure
+
+
+def _draw(axes: Axes, height: int, lane: Lane, colours: Mapping[str, str], end: float) -> None:
+    by_colour: dict[str, list[tuple[float, float]]] = {}
+    for job in lane.jobs:
+        start = job.started or 0.0
+        by_colour.setdefault(_colour(job, colours), []).append((start, job.seconds))
+        if job.seconds / end * _WIDTH > _LETTER * len(job.name):
+            axes.text(
+                start + job.seconds / 2, height, job.name, ha="center", va="center",
+                fontsize=7, color="white", clip_on=True,
+            )  # fmt: skip
+    for colour, bars in by_colour.items():
+        axes.broken_barh(
+            bars, (height - 0.4, 0.8), facecolors=colour, edgecolor="white", linewidth=0.3
+        )
+
+
+def _colours(rows: Sequence[Lane]) -> dict[str, str]:
+    """Return the colour of each family, those that took the longest first."""
+    seconds: dict[str, float] = {}
+    for lane in rows:
+        for job in lane.jobs:
+            if not _failed(job):
+                name = family(job.name)
+                seconds[name] = seconds.get(name, 0.0) + job.seconds
+    order = sorted(seconds, key=lambda name: -seconds[name])
+    return {name: COLOURS[min(at, _NAMED)] for at, name in enumerate(order)}
+
+
+def _colour(job: JobRecord, colours: Mapping[str, str]) -> str:
+    return FAILED if _failed(job) else colours[family(job.name)]
+
+
+def _failed(job: JobRecord) -> bool:
+    return job.status is JobStatus.FAILED
+
+
+def _title(report: Figures) -> str:
+    return (
+        f"{seconds_text(report.elapsed)}, parallelism {report.parallelism:.1f} of {report.width}, "
+        f"{report.unused:.0%} of the workers' time unused (white)"
+    )
+
+
+def _legend(figure: Figure, colours: Mapping[str, str], *, failed: bool) -> None:
+    from matplotlib.patches import Patch  # noqa: PLC0415 - an extra, and slow to import
+
+    named = list(colours.items())
+    handles = [Patch(color=colour, label=name) for name, colour in named[:_NAMED]]
+    if len(named) > _NAMED:
+        others = f"{len(named) - _NAMED} others"
+        handles.append(Patch(color=COLOURS[_NAMED], label=others))
+    if failed:
+        handles.append(Patch(color=FAILED, label="failed"))
+    if len(handles) > 1:
+        figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8)

@@ -1,0 +1,188 @@
+"""Workflows to be measured: ours, and those of DBOS, which do the same."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from contextlib import closing, contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+import actorflow as af
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+__all__ = ["Adds", "Subject", "Waits", "actorflow", "dbos"]
+
+_LONG = 600.0
+
+
+class Subject(Protocol):
+    """What can be measured of a library. Each call returns when its work is stored."""
+
+    def two_steps(self, number: int) -> int:
+        """Run a workflow of two steps; return its result."""
+
+    def many_steps(self, count: int) -> int:
+        """Run a workflow of many steps; return its result."""
+
+    def reactions(self, count: int) -> Iterator[float]:
+        """Send events to a running workflow; yield the seconds until its code has each."""
+
+
+@af.task
+def _step(number: int) -> int:
+    return number
+
+
+class _Two(af.Workflow[int]):
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def handle(self) -> int:
+        return self.execute(_step(self.number)) + self.execute(_step(1))
+
+
+class _Many(af.Workflow[int]):
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def handle(self) -> int:
+        return sum(self.execute(_step(number)) for number in range(self.count))
+
+
+class _Reacts(af.Workflow[int]):
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def handle(self) -> int:
+        for _ in range(self.count):
+            self.wait("go")
+            _reached.release()
+        return self.count
+
+
+class Adds(af.Workflow[int]):
+    """Counts events until there are enough."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.seen = 0
+
+    def handle(self) -> int:
+        """Return how many there were."""
+        self.wait("enough")
+        return self.seen
+
+    def on_event(self, event: af.Event) -> None:
+        """Count one."""
+        self.seen += 1
+
+
+class Waits(af.Workflow[str]):
+    """Waits three days for an event."""
+
+    def __init__(self, order: str) -> None:
+        self.order = order
+
+    def handle(self) -> str:
+        """Return what came of it."""
+        return "late" if self.wait("paid", days=3) is None else "paid"
+
+
+_reached = threading.Semaphore(0)
+
+
+class _Actorflow:
+    def __init__(self, engine: af.Engine) -> None:
+        self._engine = engine
+
+    def two_steps(self, number: int) -> int:
+        return self._engine.start(_Two(number)).result(_LONG)
+
+    def many_steps(self, count: int) -> int:
+        return self._engine.start(_Many(count)).result(_LONG)
+
+    def reactions(self, count: int) -> Iterator[float]:
+        handle = self._engine.start(_Reacts(count))
+        for _ in range(count):
+            begin = time.perf_counter()
+            handle.send("go")
+            _reached.acquire()
+            yield time.perf_counter() - begin
+        handle.result(_LONG)
+
+
+@contextmanager
+def actorflow(folder: Path) -> Iterator[Subject]:
+    """Open an engine on a SQLite file, whose commits are synced."""
+    with af.Engine(folder / "engine.db") as engine:
+        yield _Actorflow(engine)
+
+
+class _Dbos:
+    def __init__(self, library: Any) -> None:
+        self._library: Any = library.DBOS
+        step = self._library.step()(_number)
+
+        def two(number: int) -> int:
+            total: int = step(number) + step(1)
+            return total
+
+        def many(count: int) -> int:
+            return sum(step(number) for number in range(count))
+
+        def reacts(count: int) -> None:
+            for _ in range(count):
+                self._library.recv("go", timeout_seconds=_LONG)
+                _reached.release()
+
+        workflow = self._library.workflow()
+        self._two: Callable[[int], int] = workflow(two)
+        self._many: Callable[[int], int] = workflow(many)
+        self._reacts = workflow(reacts)
+
+    def two_steps(self, number: int) -> int:
+        return self._two(number)
+
+    def many_steps(self, count: int) -> int:
+        return self._many(count)
+
+    def reactions(self, count: int) -> Iterator[float]:
+        handle = self._library.start_workflow(self._reacts, count)
+        for _ in range(count):
+            begin = time.perf_counter()
+            self._library.send(handle.get_workflow_id(), "now", "go")
+            _reached.acquire()
+            yield time.perf_counter() - begin
+        handle.get_result()
+
+
+def _number(number: int) -> int:
+    return number
+
+
+@contextmanager
+def dbos(folder: Path) -> Iterator[Subject]:
+    """Open DBOS on a SQLite file with a write-ahead log, as ours has."""
+    library = import_module("dbos")
+    path = folder / "dbos.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")  # its own default is slower
+    library.DBOS(
+        config={
+            "name": "bench",
+            "system_database_url": f"sqlite:///{path}",
+            "run_admin_server": False,
+            "log_level": "ERROR",
+        }
+    )
+    subject = _Dbos(library)
+    library.DBOS.launch()
+    try:
+        yield subject
+    finally:
+        library.DBOS.destroy()

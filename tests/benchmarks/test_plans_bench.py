@@ -1,0 +1,23 @@
+"""The benchmark of plans runs, and writes its section."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.plans import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.timeout(300)
+def test_a_quick_run_writes_its_section_and_leaves_the_others(tmp_path: Path) -> None:
+    page = tmp_path / "RESULTS.md"
+    page.write_text("# Results\n\nmine\n", encoding="utf-8")
+    assert main(["--quick", "--markdown", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "mine" in text
+    assert text.count("## Plans") == 1
+    assert "| 10,000 no-ops in 100 layers / bare pool and graphlib |" in text
