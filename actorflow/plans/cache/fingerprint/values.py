@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-__all__ = ["Unstable", "Values"]
+__all__ = ["Unstable", "Values", "plain_digest"]
 
 _SIZE = 20
 _PROTOCOL = 5
@@ -173,6 +173,12 @@ class Values:
         except Unstable:
             del self._path[path:]
             return _name(type(value))
+
+
+def plain_digest(value: Any) -> str | None:
+    """Return the digest of a number or text; `None` for what has parts. Fast."""
+    plain = _PLAIN.get(type(value))
+    return None if plain is None else _hash(type(value).__name__, plain(value)).hex()
 
 
 def _hash(tag: str, *parts: bytes | memoryview) -> bytes:
