@@ -76,14 +76,20 @@ class Values:
             Unstable: it holds something that only exists in this process, such as an open file.
 
         """
-        # `refer` may come back here: what is around then has no part in this digest.
-        around, self._path = self._path, []
         try:
             return self._digest(value).hex()
         except RecursionError:
             raise Unstable(f"a {type(value).__qualname__} is nested too deeply") from None
         finally:
-            self._path = around
+            self._path.clear()
+
+    def part(self, value: Any) -> str:
+        """Like `digest`, but for `refer` to ask about a part of the value it is asked about."""
+        return self._digest(value).hex()
+
+    def leave(self) -> None:
+        """Forget where `part` was, after it has raised."""
+        self._path.clear()
 
     def _digest(self, value: Any) -> bytes:
         cls = type(value)
