@@ -66,6 +66,7 @@ class Board:
         self._behind: set[str] = set()  # taskers with tasks in the store that are not in memory
         self._fresh: set[str] = set()  # tasks that are not in memory, and that nobody has begun
         self._ended: set[str] = set()  # tasks that have a result which is not committed yet
+        self._handed: dict[Tasker, list[TaskRow]] = {}  # out of this commit, and not queued yet
         self.done = 0
         self.failed = 0
         self.retried = 0
@@ -94,11 +95,24 @@ class Board:
         for name in list(self._taskers):
             self._catch_up(name)
 
+    def let_go(self, keeps: Callable[[str], bool]) -> None:
+        """Forget tasks of executions that run elsewhere now. In the writer's thread.
+
+        Those that are under way go on, and their answers count if they come first.
+        """
+        with self._lock:
+            gone = [task for name in self._of if not keeps(name) for task in self._of[name]]
+        for task in gone:
+            self._close_task(task)
+            self._ended.discard(task)
+
     # Handing out.
 
     def hand_out(self, rows: Iterable[TaskRow]) -> None:
-        """Hand tasks that were just stored to their taskers. In the writer's thread."""
+        """Take tasks that were just stored; `pass_on` queues them. In the writer's thread."""
         for row in rows:
+            if not self._core.ownership.runs(row.execution):
+                continue
             tasker = self._taskers.get(row.tasker)
             if tasker is None:
                 if row.tasker not in self._behind:
@@ -106,13 +120,22 @@ class Board:
                 self._leave_behind(row)
             elif row.tasker in self._behind or self._held.get(row.tasker, 0) >= _WINDOW:
                 self._leave_behind(row)
-            else:
+            elif row.due > self._core.clock.now():
                 self._take(tasker, _Open(row))
+            else:
+                self._note(_Open(row))
+                self._handed.setdefault(tasker, []).append(row)
+
+    def pass_on(self) -> None:
+        """Queue the tasks of all changes of a commit, those of one tasker together."""
+        while self._handed:
+            tasker, rows = self._handed.popitem()
+            tasker.take_many(rows)
 
     def _leave_behind(self, row: TaskRow) -> None:
         """Leave a new task in the store; it is read when its tasker has room."""
         self._behind.add(row.tasker)
-        if self._core.store.left_open:
+        if self._core.ownership.is_suspect(row.execution):
             self._fresh.add(row.id)
 
     def _take(self, tasker: Tasker, task: _Open) -> None:
@@ -165,7 +188,7 @@ class Board:
 
     def _recover(self, tasker: Tasker, row: TaskRow) -> None:
         """Hand out a task that an earlier process may have begun, if that did not end well."""
-        if not self._core.store.left_open or row.id in self._fresh:
+        if not self._core.ownership.is_suspect(row.execution) or row.id in self._fresh:
             self._fresh.discard(row.id)
             self._take(tasker, _Open(row))
             return

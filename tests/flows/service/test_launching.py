@@ -20,6 +20,7 @@ from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.testing import VirtualClock
 from tests.engine import chores
 from tests.flows.engines import PATIENCE, Desk
+from tests.servers import store_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 START = 1_600_000_000.0
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "nats"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine]:
-    where = ":memory:" if request.param == "memory" else tmp_path / "flows.db"
+    where = store_for(request, tmp_path / "flows.db")
     with af.Engine(where, durability="off") as made:
         yield made
 

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import threading
 from contextlib import suppress
@@ -17,7 +18,10 @@ from typing import Protocol
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.process.interpreter import start_interpreter
 
-__all__ = ["FORKSERVER", "Forkserver", "Handle", "Launcher", "Spawn"]
+__all__ = ["FORKSERVER", "REQUEST", "Forkserver", "Handle", "Launcher", "Spawn", "how_it_ended"]
+
+REQUEST = struct.Struct("<cQ")
+"""What a nursery is asked for (S: start, with two files; K: kill), and for which process."""
 
 _GRACE = 1.0  # seconds for the process that forks others to end by itself
 
@@ -77,8 +81,6 @@ class Forkserver:
 
     def start(self, worker_id: int, endpoint: socket.socket) -> Handle:
         """Have a process forked. See `Launcher`."""
-        from actorflow.runtime.lanes.process.child.nursery import REQUEST  # noqa: PLC0415 - loads multiprocessing
-
         news, status = os.pipe()
         number = next(self._numbers)
         try:
@@ -112,8 +114,6 @@ class Forkserver:
 
     def kill(self, number: int) -> None:
         """Have a process killed. Thread-safe."""
-        from actorflow.runtime.lanes.process.child.nursery import REQUEST  # noqa: PLC0415 - as above
-
         with self._lock:
             if self._control is not None:
                 with suppress(OSError):  # it has ended, and its children with it
@@ -129,7 +129,9 @@ class Forkserver:
                 code = popen.wait(_GRACE)
             except subprocess.TimeoutExpired:
                 return ""
-            return f"the process that forks worker processes {ended(code)}{self._last_words()}"
+            return (
+                f"the process that forks worker processes {how_it_ended(code)}{self._last_words()}"
+            )
 
     def _last_words(self) -> str:
         """Return what it has said about its end."""
@@ -281,7 +283,7 @@ def _end_of(popen: subprocess.Popen[bytes]) -> int:
     return news
 
 
-def ended(code: int | None) -> str:
+def how_it_ended(code: int | None) -> str:
     """Say how a process has ended, by its exit code."""
     if code is None:
         return "was ended"

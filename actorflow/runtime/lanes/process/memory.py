@@ -86,8 +86,8 @@ def read_segment(file: int, sizes: Sequence[int]) -> list[Any]:
     """
     *offsets, end = _offsets(sizes)
     try:
-        if _Mapping.count < _MAPPED_MOST:
-            whole: Any = memoryview(_map(file, max(os.fstat(file).st_size, 1)))
+        if end and _Mapping.count < _MAPPED_MOST:
+            whole: Any = memoryview(_map(file, os.fstat(file).st_size))
         else:
             whole = memoryview(bytearray(end))
             done = 0
