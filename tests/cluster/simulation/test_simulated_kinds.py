@@ -22,8 +22,8 @@ from actorflow.testing.simulation import (
 from actorflow.workflows.task import task
 from actorflow.workflows.workflow import Workflow
 from behaviours import Bounded, Queue, Unique
-from tests.cluster.kinds import Sum, total
-from tests.cluster.mutants import MUTANTS
+from tests.cluster.simulation.kinds import Sum, total
+from tests.cluster.simulation.mutants import MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
