@@ -124,10 +124,10 @@ class _Attempt:
         if self._tasker.asynchronous:
             LOOP.spawn(lambda: self._run_async(row))
             return
-        if self._tasker.processes is not None:
-            self._tasker.processes.begin(self.task, partial(self._end, row))
-            return
         try:
+            if self._tasker.processes is not None:
+                self._tasker.processes.begin(self.task, partial(self._end, row))
+                return
             result = self._tasker.do(self.task)
         except BaseException as error:  # noqa: BLE001 - retried, or told to the execution
             self._end(row, error)
@@ -277,7 +277,9 @@ class Tasker:
         if executor == "process":
             from actorflow.engine.tasks.process import ProcessTasker  # noqa: PLC0415 - loads processes
 
-            self.processes = ProcessTasker(name, given, options.get("concurrency", 1))
+            places = options.get("concurrency", 1)
+            count(places, "concurrency", "concurrency=4", error=BadOption)
+            self.processes = ProcessTasker(name, given, places)
         self.do = given
         self.timeout = timeout
         self._on_cancel = on_cancel

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 START = 1_600_000_000.0
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "nats"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine]:
     where = store_for(request, tmp_path / "flows.db")
     with af.Engine(where, durability="off") as made:
