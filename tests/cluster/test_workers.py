@@ -1,4 +1,4 @@
-"""Workers as processes of their own on one Postgres server, killed and stopped at the worst time."""
+"""Workers as processes of their own on one Postgres server, killed and stopped while they work."""
 
 from __future__ import annotations
 
