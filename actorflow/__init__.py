@@ -87,6 +87,8 @@ if TYPE_CHECKING:
     from actorflow.plans.sources import job
     from actorflow.runtime.prometheus import Collector
     from actorflow.runtime.worker.processes import Processes
+    from actorflow.workflows.errors import Interrupted
+    from actorflow.workflows.interrupt import Interrupt
     from actorflow.workflows.remote import RemoteWorkflow
     from actorflow.workflows.running import current_task
     from actorflow.workflows.service.handle import WorkflowHandle
@@ -135,6 +137,8 @@ __all__ = [
     "Full",
     "GaveUp",
     "Ignored",
+    "Interrupt",
+    "Interrupted",
     "Isolate",
     "JobFailed",
     "JobSkipped",
@@ -199,6 +203,8 @@ _LATER = {
     "Collector": "actorflow.runtime.prometheus",
     "Engine": "actorflow.application",
     "Event": "actorflow.workflows.wait",
+    "Interrupt": "actorflow.workflows.interrupt",
+    "Interrupted": "actorflow.workflows.errors",
     "FlowTask": "actorflow.flows.service.taskers",
     "HOLD": "actorflow.engine.tasks.tasker",
     "Processes": "actorflow.runtime.worker.processes",

@@ -6,13 +6,10 @@ import asyncio
 import atexit
 import os
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine import bodies
 from actorflow.engine.clock import WALL
 from actorflow.engine.core import Core
-from actorflow.engine.cron import next_time
 from actorflow.engine.errors import KindMismatch, UnknownExecution, UnknownKind, WaitTimeout
 from actorflow.engine.handle import Execution
 from actorflow.engine.identifiers import check_id
@@ -21,6 +18,8 @@ from actorflow.engine.kinds import worker
 from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import DurableWorker, Job, WorkerKind
 from actorflow.engine.operations.dead_letters import Letters
+from actorflow.engine.schedules import Schedules
+from actorflow.engine.statistics import EngineStatistics
 from actorflow.engine.stores.opening import open_store
 from actorflow.engine.stores.protocol import new_row
 from actorflow.engine.tags import texts_of
@@ -36,40 +35,16 @@ if TYPE_CHECKING:
     from typing import Self
 
     from actorflow.engine.kind import Kind
+    from actorflow.engine.schedules import Schedule
     from actorflow.engine.stores.protocol import Store
 
-__all__ = ["RETENTION", "Engine", "EngineStatistics"]
+__all__ = ["RETENTION", "Engine"]
 
 RETENTION = 30 * 86_400.0
 """Seconds that executions are kept after they have ended, unless told otherwise: 30 days."""
 
 _AT_EXIT = 5.0  # seconds for an engine that nobody has closed
 _STORED = 5.0  # seconds that the answer to a task may take to be stored
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineStatistics:
-    """An engine at one moment."""
-
-    live: int
-    """Executions in memory."""
-    commits: int
-    changes: int
-    """Changes in these commits; many messages from outside are one."""
-    messages: int
-    """Messages from outside that were stored."""
-    refused: int
-    """Commits that the store refused."""
-    lost: int
-    """Messages of a plain `push` that were lost with them."""
-    waiting: int
-    """Entries that wait for the next commit."""
-    timers_fired: int
-    tasks: int
-    """Tasks that wait for their result."""
-    tasks_done: int
-    tasks_failed: int
-    tasks_retried: int
 
 
 class Engine:
@@ -124,6 +99,8 @@ class Engine:
         self._workers = WorkerKind()
         self.core.register(self._workers)
         self.core.register(CronKind())
+        self.schedules = Schedules(self.core)
+        """What happens by the clock."""
         _OPEN.add(self)
 
     # Beginning.
@@ -208,7 +185,7 @@ class Engine:
 
     def every(
         self, name: str, cron: str, worker: DurableWorker, message: Any, *, zone: str = "UTC"
-    ) -> None:
+    ) -> Schedule:
         """Push a message to a durable worker by the clock, also after a restart.
 
         Args:
@@ -218,26 +195,20 @@ class Engine:
             message: plain data.
             zone: the time zone that the fields are meant in.
 
-        Times that went by while no engine ran count as one. It is the execution `cron:NAME`:
-        cancel that to end it.
+        Times that went by while no engine ran count as one.
 
         Raises:
             BadOption: the expression or the zone cannot be read.
 
         """
-        core = self.core
-        next_time(cron, core.clock.now(), zone)
-        bodies.encode(message)
-        id_ = f"cron:{check_id(name, 'a schedule')}"
         plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": _WORKER, "body": message}
-        core.ending.reopen(id_, CronKind.name)
-        self.send(id_, {"set": plan}, kind=CronKind.name)
+        return self.schedules.set(name, plan)
 
     async def aevery(
         self, name: str, cron: str, worker: DurableWorker, message: Any, *, zone: str = "UTC"
-    ) -> None:
+    ) -> Schedule:
         """Like `every`, from a task of any event loop."""
-        await asyncio.to_thread(self.every, name, cron, worker, message, zone=zone)
+        return await asyncio.to_thread(self.every, name, cron, worker, message, zone=zone)
 
     # Executions of any kind.
 

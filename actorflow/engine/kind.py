@@ -76,6 +76,8 @@ class Outgoing:
     to: str
     body: Any
     kind: str | None = None
+    key: str | None = None
+    """Only the first message to that execution with the same key counts, for a week."""
 
 
 @dataclass(frozen=True, slots=True)

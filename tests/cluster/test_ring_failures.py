@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actorflow.cluster.ring import (
+    Bury,
     Committed,
     Cycle,
     Fenced,
@@ -180,3 +181,10 @@ def test_a_wake_up_on_board_for_nobody_is_buried_by_whoever_sees_it_last(rig: Ri
     rig.tell("b", Received(cycle._replace(epoch=cycle.epoch + 9, posts=(old,))))
     rig.step("b")
     assert not any(each.posts for each in cycles(rig))
+
+
+def test_a_wake_up_for_a_partition_that_is_not_there_is_buried_in_the_end(rig: Rig) -> None:
+    rig.tell("b", Received(Post("p", 64, "x")))
+    rig.run(60.0)
+    buried = [each.post.id for name in NAMES for each in rig.taken(name, Bury)]
+    assert buried == ["p"]

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from actorflow.application import Engine
 from actorflow.engine.errors import Cancelled, KindMismatch
 from actorflow.engine.kind import Context, Failure, Message, Status, TaskEnded
+from actorflow.engine.stores.memory import MemoryStore
+from actorflow.engine.stores.protocol import Traits
 from actorflow.plans.errors import BadPlan, JobSkipped, PlanFailed
 from actorflow.plans.plan import Plan
 from actorflow.plans.record import JobStatus
@@ -217,6 +219,20 @@ def test_large_results_stay_in_files_beside_the_store(tmp_path: Path) -> None:
     files = [each for each in tmp_path.glob("store.db.plans/*/*") if each.name != "id"]
     assert len(files) == 1
     assert (tmp_path / "store.db").stat().st_size < 300_000
+
+
+def test_a_shared_store_needs_a_directory_that_is_shared(tmp_path: Path) -> None:
+    class Shared(MemoryStore):
+        traits = Traits(shared=True)
+
+    plan = Plan()
+    data = plan.job(large, 300_000)
+    with Engine(Shared()) as engine:
+        with pytest.raises(BadOption, match="all machines on this store must see"):
+            engine.start(plan)
+        result = engine.plans.start(plan, directory=tmp_path).result(timeout=50)
+        assert len(result[data]) == 300_000
+    assert len(list(tmp_path.glob("*/*"))) == 2
 
 
 def test_a_job_that_fails_stops_the_plan_or_only_what_needs_it(engine: Engine) -> None:

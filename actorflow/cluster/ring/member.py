@@ -142,7 +142,7 @@ class Member:
     def executor_of(self, partition: int) -> str | None:
         """Return who is in charge of a partition: its owner, or who should be."""
         view = self._leases.view
-        if view is None:
+        if view is None or not 0 <= partition < len(view.holdings):
             return None
         owner = view.holdings[partition].owner
         if owner in self.ring:

@@ -184,7 +184,7 @@ def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:
     encode = bodies.encode
     change.messages = [
         *(
-            NewMessage(check_id(out.to, "an execution"), "message", encode(out.body))
+            NewMessage(check_id(out.to, "an execution"), "message", encode(out.body), out.key)
             for out in outcome.messages
         ),
         *(

@@ -322,6 +322,7 @@ class Writer:
             else:  # one of them is not acceptable: find out which
                 for change, owner in groups:
                     self._settle(change, owner, self.commit([change]), fetched)
+            self._call(self._core.board.pass_on)
 
         changes = [change for change, _ in groups]
         try:

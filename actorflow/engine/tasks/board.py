@@ -66,6 +66,7 @@ class Board:
         self._behind: set[str] = set()  # taskers with tasks in the store that are not in memory
         self._fresh: set[str] = set()  # tasks that are not in memory, and that nobody has begun
         self._ended: set[str] = set()  # tasks that have a result which is not committed yet
+        self._handed: dict[Tasker, list[TaskRow]] = {}  # out of this commit, and not queued yet
         self.done = 0
         self.failed = 0
         self.retried = 0
@@ -108,7 +109,7 @@ class Board:
     # Handing out.
 
     def hand_out(self, rows: Iterable[TaskRow]) -> None:
-        """Hand tasks that were just stored to their taskers. In the writer's thread."""
+        """Take tasks that were just stored; `pass_on` queues them. In the writer's thread."""
         for row in rows:
             if not self._core.ownership.runs(row.execution):
                 continue
@@ -119,8 +120,17 @@ class Board:
                 self._leave_behind(row)
             elif row.tasker in self._behind or self._held.get(row.tasker, 0) >= _WINDOW:
                 self._leave_behind(row)
-            else:
+            elif row.due > self._core.clock.now():
                 self._take(tasker, _Open(row))
+            else:
+                self._note(_Open(row))
+                self._handed.setdefault(tasker, []).append(row)
+
+    def pass_on(self) -> None:
+        """Queue the tasks of all changes of a commit, those of one tasker together."""
+        while self._handed:
+            tasker, rows = self._handed.popitem()
+            tasker.take_many(rows)
 
     def _leave_behind(self, row: TaskRow) -> None:
         """Leave a new task in the store; it is read when its tasker has room."""

@@ -23,7 +23,7 @@ from behaviours.arguments import choice, count, seconds
 from behaviours.base import adapt, release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from actorflow.engine.stores.protocol import TaskRow
     from actorflow.engine.tasks.board import Board
@@ -124,10 +124,10 @@ class _Attempt:
         if self._tasker.asynchronous:
             LOOP.spawn(lambda: self._run_async(row))
             return
-        if self._tasker.processes is not None:
-            self._tasker.processes.begin(self.task, partial(self._end, row))
-            return
         try:
+            if self._tasker.processes is not None:
+                self._tasker.processes.begin(self.task, partial(self._end, row))
+                return
             result = self._tasker.do(self.task)
         except BaseException as error:  # noqa: BLE001 - retried, or told to the execution
             self._end(row, error)
@@ -277,7 +277,9 @@ class Tasker:
         if executor == "process":
             from actorflow.engine.tasks.process import ProcessTasker  # noqa: PLC0415 - loads processes
 
-            self.processes = ProcessTasker(name, given, options.get("concurrency", 1))
+            places = options.get("concurrency", 1)
+            count(places, "concurrency", "concurrency=4", error=BadOption)
+            self.processes = ProcessTasker(name, given, places)
         self.do = given
         self.timeout = timeout
         self._on_cancel = on_cancel
@@ -299,10 +301,14 @@ class Tasker:
 
     def take(self, row: TaskRow) -> None:
         """Queue a task, or have it queued. Thread-safe."""
+        self.take_many((row,))
+
+    def take_many(self, rows: Sequence[TaskRow]) -> None:
+        """Queue tasks, or have them queued. Thread-safe."""
         if self._door is None:
-            self._offer(row)
+            self._offer(rows)
             return
-        self._door.append(row)
+        self._door.extend(rows)
         self._enter()
 
     def _enter(self) -> None:
@@ -319,15 +325,24 @@ class Tasker:
         while door:
             row = door.popleft()
             try:
-                self._offer(row)
+                self._offer((row,))
             except BaseException as error:  # noqa: BLE001 - a user's code: other tasks go on
                 self.board.attempt_failed(row, error)
         self._gate.append(None)
         if door:  # more has come meanwhile
             self._enter()
 
-    def _offer(self, row: TaskRow) -> None:
-        task = Task(
+    def _offer(self, rows: Sequence[TaskRow]) -> None:
+        try:
+            refused = self._port.offer([(self._task(row), _Ticket(self, row)) for row in rows])
+        except WorkerStopped:
+            return  # the engine is being closed: the tasks are in the store
+        ticket: Any
+        for ticket, error in refused:
+            self.board.attempt_failed(ticket.row, error)
+
+    def _task(self, row: TaskRow) -> Task:
+        return Task(
             row.id,
             row.execution,
             row.tasker,
@@ -337,12 +352,6 @@ class Tasker:
             row.timeout,
             partial(self._beat, row),
         )
-        try:
-            refused = self._port.offer([(task, _Ticket(self, row))])
-        except WorkerStopped:
-            return  # the engine is being closed: the task is in the store
-        for _, error in refused:
-            self.board.attempt_failed(row, error)
 
     def _start(self, batch: Any, _state: None) -> Deferred:
         """Start the tasks of a batch: one, unless the behaviour cannot be divided."""

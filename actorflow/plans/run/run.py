@@ -101,7 +101,7 @@ class PlanRun:
         """
         options = self._options
         crew = self._crew = Crew(
-            (min(1, options.workers), options.workers),
+            (1, options.workers),
             launcher=options.launcher,
             renew_after=options.renew_after,
             renew_after_seconds=options.renew_after_seconds,

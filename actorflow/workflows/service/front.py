@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from actorflow.engine.errors import KindMismatch
 from actorflow.engine.identifiers import check_id
+from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from actorflow.workflows.agent.jobs import Queue
@@ -265,6 +266,21 @@ class Workflows:
         if factory is not None:
             kind.add_inbox(name, factory)
         return kind, name, body
+
+    def to_start(
+        self, workflow: Workflow[Any], *, tags: Mapping[str, str]
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the kind and the first message of an instance that somebody else will start.
+
+        Raises:
+            NotStorable: a property is no plain data and has no declared type.
+            InvalidWorkflow: it is no workflow.
+
+        """
+        if not isinstance(workflow, Workflow):
+            raise InvalidWorkflow(f"{workflow!r:.80} is no workflow: give Order('o-1')")
+        body = start_body(capture(workflow), tags=texts_of(tags))
+        return self._register_class(type(workflow)).name, body
 
     # Finding.
 

@@ -256,6 +256,7 @@ class _Run:
             raise MessageRefused(
                 f"{self._context.id!r} has not been started: use engine.start({workflow}(...))"
             )
+        self.tags = dict(start.tags)
         if start.fork is not None:
             return self._begin_fork(start.at, start.fork)
         self.instance, sent = Instance.start(
@@ -271,7 +272,6 @@ class _Run:
         self.go_on(Instance(state))
         self.history.append({"type": "fork", "at": at, "of": fork["of"], "work": fork["work"]})
         self._receive([m.Restore(at)])
-        self.tags = dict(fork["tags"])
         return StoredInstance(state)
 
     def note_version(self, stored: StoredInstance, version: str) -> None:

@@ -618,7 +618,7 @@ def test_bad_declarations_are_named(engine: af.Engine) -> None:
         _Undescribed().handle()
     engine.start(Invoice(7), id="i")
     with pytest.raises(InvalidWorkflow, match="is not here"):
-        engine.workflows.check(Invoice, "i")
+        engine.workflows.check("i", Invoice)
 
 
 def test_a_port_that_is_in_use_is_named(engine: af.Engine, tmp_path: Path) -> None:

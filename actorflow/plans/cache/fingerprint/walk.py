@@ -6,6 +6,7 @@ import ast
 import builtins
 import importlib
 import inspect
+import os
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,8 @@ class Walk:
         """Return what stands for a function, class or module, after a visit to it; else None."""
         if id(thing) in self._labels:
             return self._labels[id(thing)][0]
+        if thing is os.environ:
+            return "os.environ"  # what a job reads by itself does not count
         for kind, visit in self._visits:
             if isinstance(thing, kind):
                 return visit(thing)
@@ -96,12 +99,14 @@ class Walk:
         return label
 
     def _refer_method(self, method: types.MethodType) -> str:
+        if _is_public(method):
+            return f"{type(method.__self__).__module__}.{method.__name__}"
         return f"{self.refer(method.__func__)} of {self.values.digest(method.__self__)}"
 
     def _refer_native(self, thing: Any) -> str:
         owner = getattr(thing, "__self__", None)
         name = f"{getattr(thing, '__module__', None)}.{thing.__qualname__}"
-        if owner is None or isinstance(owner, types.ModuleType):
+        if owner is None or isinstance(owner, types.ModuleType) or _is_public(thing):
             return name
         return f"{name} of {self.values.digest(owner)}"
 
@@ -130,7 +135,7 @@ class Walk:
         if not is_own(cls.__module__):
             return _class_label(cls)
         label = self._label(cls, _class_label(cls))
-        members = {name: each for name, each in vars(cls).items() if name not in _UNTOLD}
+        members = {name: each for name, each in vars(cls).items() if _is_told(name)}
         self.value(
             Component(Part.CLASS, label),
             [type(cls), cls.__bases__, sorted(members), _bare(members)],
@@ -250,6 +255,22 @@ def _module(name: str) -> types.ModuleType | None:
         return None
 
 
+def _is_public(method: Any) -> bool:
+    """Return whether a library offers a bound method as a function: `random.choice`.
+
+    It belongs to an object that the library keeps for itself, whose state is none of ours.
+    """
+    home = type(method.__self__).__module__
+    return not is_own(home) and getattr(sys.modules.get(home), method.__name__, None) == method
+
+
+def _is_told(name: str) -> bool:
+    """Return whether an attribute counts for what a class is."""
+    if name.startswith("__pydantic_"):
+        return name == "__pydantic_fields__"  # the others are made of these, and hold addresses
+    return name not in _UNTOLD
+
+
 def _bare(members: dict[str, Any]) -> list[Any]:
     return [members[name] for name in sorted(members)]
 
@@ -282,7 +303,9 @@ def _cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 def _defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     code, values = function.__code__, function.__defaults__ or ()
     names = code.co_varnames[: code.co_argcount]
-    yield from zip(names[len(names) - len(values) :], values, strict=True)
+    # A decorator may have copied the defaults of another function: then there are too many.
+    spare = [str(at) for at in range(len(values) - len(names))]
+    yield from zip((*spare, *names)[-len(values) :], values, strict=bool(values))
     yield from (function.__kwdefaults__ or {}).items()
 
 

@@ -147,9 +147,13 @@ class Crew:
         self._loop.put(taken)
         if not self._started:
             SHELTER.run(self._start)
+        if self._loop.finished.is_set():  # it was closed meanwhile
+            self._loop.sweep()
 
     def _start(self) -> None:
         with self._starting:
+            if self._loop.finished.is_set():
+                return
             if not self._started:
                 self._started = start_thread(self._loop.run, name=f"actorflow-{self.name}")
             if not self._started:
@@ -188,8 +192,7 @@ class Crew:
         self._closed = True
         _OPEN.discard(self)
         loop = self._loop
-        if not self._started:
-            loop.close()
+        if SHELTER.run(self._close_unused):
             return
         waits = block and threading.get_ident() != loop.ident
         if drain:
@@ -199,6 +202,13 @@ class Crew:
         loop.put(loop.roster.abandon)
         if waits:
             loop.finished.wait()
+
+    def _close_unused(self) -> bool:
+        """Close a crew whose thread was not started; return whether that was so."""
+        with self._starting:
+            if not self._started:
+                self._loop.close()
+            return not self._started
 
     def _after_fork(self) -> None:
         """Be closed in a forked child: the processes belong to the parent."""

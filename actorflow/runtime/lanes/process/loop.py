@@ -11,11 +11,11 @@ import socket
 import threading
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.clock import SYSTEM
-from actorflow.runtime.errors import LaunchFailed, NotSendable
+from actorflow.runtime.errors import LaunchFailed, NotSendable, ProcessCancelled
 from actorflow.runtime.lanes.process import wire
 from actorflow.runtime.lanes.process.call import CallOutcome, Ended, Output, RemoteTraceback
 from actorflow.runtime.lanes.process.launcher import how_it_ended
@@ -86,14 +86,10 @@ class Loop:
         self._clock = clock
         self._name = name
         self._inbox: deque[Callable[[], None] | list[Job]] = deque()
-        self._bell, self._ring = socket.socketpair()
-        self._bell.setblocking(False)  # noqa: FBT003 - the name of the standard library
-        self._ring.setblocking(False)  # noqa: FBT003
         self._asleep = False
         self._timer: Timer | None = None
         self._processes: dict[int, _Process] = {}
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._bell, _READ, self._woken)
+        self._files = ExitStack()
 
     def put(self, what: Callable[[], None] | list[Job]) -> None:
         """Have calls taken, or a function called, in the thread. Thread-safe."""
@@ -111,6 +107,7 @@ class Loop:
         """Serve until the roster is closing and all processes have ended."""
         self.ident = threading.get_ident()
         try:
+            self._open()
             while not (self.roster.closing and not self.roster.members and not self._inbox):
                 self._turn()
         except BaseException:  # noqa: BLE001 - a bug of ours: nobody must wait for ever
@@ -119,6 +116,27 @@ class Loop:
         finally:
             self._release()
             self.finished.set()
+            self.sweep()
+
+    def sweep(self) -> None:
+        """End calls that have come too late for the thread. Thread-safe."""
+        error = ProcessCancelled("the crew was closed before the call began")
+        while self._inbox:
+            try:
+                late = self._inbox.popleft()
+            except IndexError:  # another thread was faster
+                return
+            for job in late if isinstance(late, list) else ():
+                ended = Ended(job.call.id, CallOutcome.CANCELLED, error=error, ended=time.time())
+                self._report(job, ended)
+
+    def _open(self) -> None:
+        """Open what the thread waits for; only now, so that a crew that is not used has none."""
+        self._bell, self._ring = map(self._files.enter_context, socket.socketpair())
+        self._bell.setblocking(False)  # noqa: FBT003 - the name of the standard library
+        self._ring.setblocking(False)  # noqa: FBT003
+        self._selector = self._files.enter_context(selectors.DefaultSelector())
+        self._selector.register(self._bell, _READ, self._woken)
 
     def _turn(self) -> None:
         """Wait for something to happen, and deal with it."""
@@ -232,9 +250,10 @@ class Loop:
     def _kill(self, action: Kill, _now: float) -> None:
         self._processes[action.worker].handle.kill()
 
-    def _end(self, action: End, _now: float) -> None:
+    def _end(self, action: End, now: float) -> None:
         member = action.member
         process = None if member is None else self._processes.get(member.worker)
+        ended = time.time()
         self._report(
             action.job,
             Ended(
@@ -243,8 +262,8 @@ class Loop:
                 worker=None if member is None else member.place,
                 pid=None if process is None else process.pid,
                 error=action.error,
-                started=None,
-                ended=time.time(),
+                started=None if member is None else ended - max(now - member.begun, 0.0),
+                ended=ended,
                 crashes=action.job.crashes,
             ),
         )
@@ -381,13 +400,10 @@ class Loop:
                 self._report(job, ended)
 
     def close(self) -> None:
-        """Release what is open, instead of running."""
+        """End the calls that have come, instead of running."""
         self.roster.closing = True
-        self._step(self._clock.now())
-        self.roster.abandon()
-        self._step(self._clock.now())
-        self._release()
         self.finished.set()
+        self.sweep()
 
     def forget(self) -> None:
         """Close the files of a parent process, in its forked child."""
@@ -399,9 +415,7 @@ class Loop:
     def _release(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._selector.close()
-        self._bell.close()
-        self._ring.close()
+        self._files.close()
 
 
 _COMPLETIONS = frozenset({wire.OK, wire.OK_WITH, wire.FAILED})

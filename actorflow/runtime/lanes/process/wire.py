@@ -58,6 +58,10 @@ BEAT = 21
 UNFIT = 22
 """The setup failed; the body is why."""
 
+if not hasattr(socket, "CMSG_SPACE"):
+    msg = "worker processes need a POSIX system: Linux, macOS or the like"
+    raise ImportError(msg)
+
 _HEAD = struct.Struct("<BBHIQQQdd")  # kind, files, buffers, -, length, sequence, number, two times
 _SIZE = _HEAD.size
 _READ = 64 * 1024

@@ -281,3 +281,18 @@ def fork_and_die(path: str) -> None:
         note(path, child)
         os._exit(3)
     threading.Event().wait()
+
+
+def use_a_crew_there(number: int) -> Any:
+    """Use a crew in a worker process."""
+    from actorflow.runtime.lanes.process.crew import Crew  # noqa: PLC0415 - only here
+
+    with Crew(1) as crew:
+        ended = one(crew, double, number)
+        return ended.result, ended.pid, os.getpid()
+
+
+def draw() -> float:
+    import numpy as np  # noqa: PLC0415 - only here
+
+    return float(np.random.random())  # noqa: NPY002 - that is what is tested

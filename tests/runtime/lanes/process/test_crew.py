@@ -352,3 +352,46 @@ def test_errors_can_be_pickled() -> None:
     for error in (LaunchFailed("x"), ProcessCancelled("x"), NotSendable("x")):
         again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
         assert (type(again), str(again)) == (type(error), str(error))
+
+
+def test_a_crew_that_is_not_used_opens_nothing() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    crew = Crew(2)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    crew.close()
+
+
+def test_calls_that_come_while_the_crew_is_being_closed_are_ended() -> None:
+    """Whatever is accepted ends, whenever the crew is closed."""
+    for _ in range(20):
+        crew = Crew(1)
+        collector = Collector()
+        accepted: list[int] = []
+
+        def submit(crew: Crew, collector: Collector, accepted: list[int]) -> None:
+            for number in range(1000):
+                try:
+                    crew.submit(Call.of(number, crewing.nothing), collector)
+                except WorkerStopped:
+                    return
+                accepted.append(number)
+
+        thread = threading.Thread(target=submit, args=(crew, collector, accepted))
+        thread.start()
+        crew.close()
+        thread.join()
+        assert len(collector.wait(len(accepted))) == len(accepted)
+
+
+def test_a_crew_in_a_worker_process(crew: Crew) -> None:
+    result, inner, outer = one(crew, crewing.use_a_crew_there, 4).result
+    assert result == 8
+    assert len({inner, outer, os.getpid()}) == 3
+    wait_gone(inner)
+
+
+def test_a_crash_has_a_place_and_a_time(crew: Crew) -> None:
+    ended = one(crew, crewing.kill_self)
+    assert ended.worker in {1, 2}
+    assert ended.started is not None
+    assert ended.started <= ended.ended

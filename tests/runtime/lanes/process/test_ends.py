@@ -202,3 +202,25 @@ def test_t30_a_process_has_its_own_group() -> None:
     with Crew(1) as crew:
         ended = crewing.one(crew, crewing.group)
         assert ended.result == ended.pid
+
+
+RANDOM = """
+import numpy as np
+from actorflow.runtime.lanes.process.call import Call
+from actorflow.runtime.lanes.process.crew import Crew
+from tests.runtime.lanes.process import crewing
+
+if __name__ == "__main__":
+    with Crew(1, renew_after=1) as crew:
+        found = {crewing.one(crew, crewing.draw).result for _ in range(4)}
+        print(len(found))
+"""
+
+
+def test_forked_processes_have_random_numbers_of_their_own(tmp_path: Path) -> None:
+    program = start(tmp_path, RANDOM)
+    try:
+        output, errors = program.communicate(timeout=PATIENCE)
+    finally:
+        program.kill()
+    assert (output, errors) == ("4\n", "")

@@ -11,6 +11,7 @@ import os
 import selectors
 import signal
 import socket
+import sys
 import warnings
 from contextlib import suppress
 from multiprocessing import get_context
@@ -119,6 +120,7 @@ class _Nursery:
         for _, status in self._children.values():
             os.close(status)
         self._children.clear()
+        _reseed()
         with socket.socket(fileno=endpoint) as end:
             die_with_parent(self._pid, end)
             serve(end)
@@ -138,6 +140,13 @@ class _Nursery:
         for child, _ in self._children.values():
             _kill(child)
         os._exit(0)
+
+
+def _reseed() -> None:
+    """Give this process random numbers of its own; Python itself does that for `random`."""
+    numbers = sys.modules.get("numpy.random")
+    if numbers is not None:
+        numbers.seed()
 
 
 def _kill(child: Any) -> None:

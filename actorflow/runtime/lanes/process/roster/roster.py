@@ -120,7 +120,7 @@ class Roster:
             if job.over:
                 continue
             if job.verdict is not None:
-                self._end(job, *job.verdict, member)
+                self._end(job, *job.verdict, member if job.sequence <= begun else None)
             elif job.sequence <= begun:
                 self._crashed(job, how, code, member)
             else:
