@@ -26,7 +26,7 @@ class WaitingTasks(NamedTuple):
     """Tasks that have not ended."""
 
     tasker: str
-    count: int
+    number: int
 
 
 class ClusterStatus(NamedTuple):

@@ -85,7 +85,7 @@ def status(
     if found.unowned:
         say(f"{counted(len(found.unowned), 'partition')} of {found.partitions} without an owner")
     for tasks in found.tasks:
-        say(f"{counted(tasks.count, 'open task')} for {tasks.tasker!r}")
+        say(f"{counted(tasks.number, 'open task')} for {tasks.tasker!r}")
     for kind, count in found.kinds.items():
         say(f"{counted(count, 'execution')} of kind {kind!r} with messages that wait")
 
