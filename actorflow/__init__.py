@@ -72,6 +72,7 @@ from actorflow.runtime.worker.metrics import WorkerStatistics
 from actorflow.runtime.worker.options import WorkerOptions
 from actorflow.runtime.worker.pair.machine import PairState
 from actorflow.runtime.worker.pair.runner import current_batch
+from actorflow.runtime.worker.processes import Processes
 from actorflow.runtime.worker.ref import WorkerRef
 from actorflow.runtime.worker.server import Restart, Server
 from actorflow.runtime.worker.spec import Worker, spawn
@@ -86,7 +87,6 @@ if TYPE_CHECKING:
     from actorflow.plans.run.result import PlanResult
     from actorflow.plans.sources import job
     from actorflow.runtime.prometheus import Collector
-    from actorflow.runtime.worker.processes import Processes
     from actorflow.workflows.errors import Interrupted
     from actorflow.workflows.interrupt import Interrupt
     from actorflow.workflows.remote import RemoteWorkflow
@@ -207,7 +207,6 @@ _LATER = {
     "Interrupted": "actorflow.workflows.errors",
     "FlowTask": "actorflow.flows.service.taskers",
     "HOLD": "actorflow.engine.tasks.tasker",
-    "Processes": "actorflow.runtime.worker.processes",
     "JobFailed": "actorflow.plans.errors",
     "JobSkipped": "actorflow.plans.errors",
     "Plan": "actorflow.plans.plan",

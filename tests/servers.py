@@ -1,4 +1,4 @@
-"""A real Postgres server for tests: one for each process that runs tests, started when needed."""
+"""Real servers for tests: one of each for each process that runs tests, started when needed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from actorflow.cluster.nats.server import NatsServer
+from actorflow.cluster.nats.server import ServerMissing as NatsMissing
+from actorflow.cluster.nats.store import NatsStore
 from actorflow.cluster.postgres.schema import qualified
 from actorflow.cluster.postgres.server import PostgresServer, ServerMissing
 from actorflow.cluster.postgres.store import PostgresStore
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.stores.protocol import Store
 
-__all__ = ["Postgres", "postgres", "store_for"]
+__all__ = ["Nats", "Postgres", "nats", "postgres", "store_for"]
 
 TABLES = (
     "executions", "parts", "tags", "messages", "timers", "tasks", "watches", "history", "dead",
@@ -72,11 +75,44 @@ def postgres() -> Iterator[Postgres]:
         yield Postgres(server)
 
 
+class Nats:
+    """The server, and names of stores on it that do not exist yet."""
+
+    def __init__(self, server: NatsServer) -> None:
+        self.server = server
+        self._numbers = itertools.count()
+
+    def new_url(self, **options: object) -> str:
+        """Return the address of a store that does not exist yet."""
+        given = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"{self.server.url}/s{next(self._numbers)}?{given}"
+
+
+def start_nats(*, jetstream: bool = True) -> NatsServer:
+    """Start a server; skipped where there is none, but not in CI."""
+    try:
+        return NatsServer(jetstream=jetstream)
+    except NatsMissing as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def nats() -> Iterator[Nats]:
+    """Start a server that nobody kills."""
+    with start_nats() as server:
+        yield Nats(server)
+
+
 def store_for(request: pytest.FixtureRequest, path: Path) -> str | Path | Store:
-    """Return the store that the parameter of a fixture asks for: in memory, a file, or Postgres."""
+    """Return the store that the parameter of a fixture asks for: in memory, a file, on a server."""
     if request.param == "memory":
         return ":memory:"
     if request.param == "sqlite":
         return path
+    if request.param == "nats":
+        broker: Nats = request.getfixturevalue("nats")
+        return NatsStore(broker.new_url())
     server: Postgres = request.getfixturevalue("postgres")
     return PostgresStore(server.empty_url())

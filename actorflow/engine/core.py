@@ -245,6 +245,24 @@ class Core:
 
     # Messages from outside.
 
+    def check_message(self, execution: str, kind: str | None, body: Any) -> None:
+        """Let the kind of an execution refuse a message before it is stored, if it wants to.
+
+        Args:
+            execution: whose message it is.
+            kind: of which the execution is to be if it is not there.
+            body: of the message.
+
+        """
+        live = self.host.find(execution)
+        name = kind if live is None else live.kind.name
+        if name is None:
+            row = self.store.execution(execution)
+            name = None if row is None else row.kind
+        check = None if name is None else getattr(self.kinds.get(name), "check_message", None)
+        if check is not None:
+            check(body)
+
     def append(
         self,
         execution: str,

@@ -297,6 +297,7 @@ class Engine:
             ExecutionEnded: it has ended.
             KindMismatch: it is of another kind.
             NotStorable: the body is not plain data.
+            ActorflowError: its kind does not take such a message, as far as that can be said now.
 
         """
         if connection is not None:
@@ -338,6 +339,8 @@ class Engine:
         check_id(execution, "an execution")
         if kind is not None:
             check_id(kind, "a kind")
+        self.core.refuse_if_closed()
+        self.core.check_message(execution, kind, body)
         self.core.append(execution, kind, (body,), stored=stored, key=key)
 
     def wait(self, execution: str, timeout: float | None = None) -> Execution:

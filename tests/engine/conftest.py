@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+SERVERS = [pytest.param(name, marks=pytest.mark.soak) for name in ("postgres", "nats")]
+
+
 @pytest.fixture
 def clock() -> VirtualClock:
     return VirtualClock(1_000.0)
@@ -26,7 +29,7 @@ def opens() -> type[Engine]:
     return Engine
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.soak)])
+@pytest.fixture(params=["memory", "sqlite", *SERVERS])
 def engine(
     request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock, opens: type[Engine]
 ) -> Iterator[Engine]:

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from actorflow.application import Engine
 from actorflow.engine.errors import Cancelled, KindMismatch
 from actorflow.engine.kind import Context, Failure, Message, Status, TaskEnded
-from actorflow.engine.stores.memory import MemoryStore
-from actorflow.engine.stores.protocol import Traits
 from actorflow.plans.errors import BadPlan, JobSkipped, PlanFailed
 from actorflow.plans.plan import Plan
 from actorflow.plans.record import JobStatus
@@ -39,6 +37,8 @@ from tests.plans.jobs import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.servers import Postgres
 
 OPTIONS: dict[str, Any] = {
     "directory": "/nowhere",
@@ -221,17 +221,18 @@ def test_large_results_stay_in_files_beside_the_store(tmp_path: Path) -> None:
     assert (tmp_path / "store.db").stat().st_size < 300_000
 
 
-def test_a_shared_store_needs_a_directory_that_is_shared(tmp_path: Path) -> None:
-    class Shared(MemoryStore):
-        traits = Traits(shared=True)
-
+def test_a_plan_on_a_shared_store_needs_a_directory_that_is_shared(
+    postgres: Postgres, tmp_path: Path
+) -> None:
     plan = Plan()
     data = plan.job(large, 300_000)
-    with Engine(Shared()) as engine:
+    plan.job(size_of, data, name="size")
+    with Engine(postgres.new_url()) as engine:
         with pytest.raises(BadOption, match="all machines on this store must see"):
             engine.start(plan)
         result = engine.plans.start(plan, directory=tmp_path).result(timeout=50)
         assert len(result[data]) == 300_000
+        assert result["size"] == 300_000
     assert len(list(tmp_path.glob("*/*"))) == 2
 
 

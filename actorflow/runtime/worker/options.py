@@ -16,6 +16,7 @@ from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.thread import ThreadLane
 from actorflow.runtime.worker.failure import Breaker, Drop, FailurePolicy, failure_policy
 from actorflow.runtime.worker.jobs import Kind, kind_of
+from actorflow.runtime.worker.processes import Processes
 from behaviours import Queue, Throttle
 from behaviours.arguments import choice, count, seconds
 from behaviours.base import adapt
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.worker.executor import Executor
-    from actorflow.runtime.worker.processes import Processes, ProcessLane
+    from actorflow.runtime.worker.process_lane import ProcessLane
     from behaviours.base import Behaviour
 
 __all__ = [
@@ -236,16 +237,14 @@ class Settings:
 
 def runs_elsewhere(executor: Any) -> bool:
     """Return whether the option `executor` asks for worker processes."""
-    if isinstance(executor, str):
-        return executor == "process"
-    return type(executor).__name__ == "Processes"  # by name: most programs never import it
+    return isinstance(executor, Processes) or (isinstance(executor, str) and executor == "process")
 
 
 def _remote(executor: Any, job: Any, settings: Settings) -> ProcessLane | None:
     """Make the lane of worker processes, if the option `executor` asks for it."""
     if not runs_elsewhere(executor):
         return None
-    from actorflow.runtime.worker.processes import Processes, ProcessLane  # noqa: PLC0415 - heavy
+    from actorflow.runtime.worker.process_lane import ProcessLane  # noqa: PLC0415 - loads processes
 
     if settings.executor is not None:
         name = settings.executor.__name__

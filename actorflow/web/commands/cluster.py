@@ -15,6 +15,8 @@ from actorflow.web.commands.serving import Signals
 from actorflow.web.commands.setups import App, load_setup, set_up
 
 if TYPE_CHECKING:
+    from actorflow.cluster.nats.server import NatsServer
+    from actorflow.cluster.postgres.server import PostgresServer
     from actorflow.engine.stores.protocol import Store
 
 __all__ = ["COMMANDS", "HELP"]
@@ -85,7 +87,7 @@ def status(
     if found.unowned:
         say(f"{counted(len(found.unowned), 'partition')} of {found.partitions} without an owner")
     for tasks in found.tasks:
-        say(f"{counted(tasks.number, 'open task')} for {tasks.tasker!r}")
+        say(f"{counted(tasks.open, 'open task')} for {tasks.tasker!r}")
     for kind, count in found.kinds.items():
         say(f"{counted(count, 'execution')} of kind {kind!r} with messages that wait")
 
@@ -93,28 +95,24 @@ def status(
 def dev(
     *,
     app: App,
-    on: Annotated[str, typer.Option(metavar="CARRIER", help="postgres")] = "postgres",
+    on: Annotated[str, typer.Option(metavar="CARRIER", help="postgres or nats.")] = "postgres",
     workers: Annotated[int, typer.Option(min=1, help="How many.")] = 3,
     directory: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where the server keeps its data.")
     ] = None,
 ) -> None:
     """Start a server from its wheel and some workers on this machine, until SIGINT or SIGTERM."""
-    if on != "postgres":
-        msg = f"--on {on!r}: there is 'postgres'"
-        raise typer.BadParameter(msg)
     load_setup(app)
-    from actorflow.cluster.postgres.server import PostgresServer  # noqa: PLC0415 - an extra
-
     asked = Signals()
-    with asked, PostgresServer(directory) as server:
-        command = [sys.executable, "-m", "actorflow.cli", "cluster", "worker", server.url, "--app"]
+    with asked, _server(on, directory) as server:
+        url = f"{server.url}/dev" if on == "nats" else server.url
+        command = [sys.executable, "-m", "actorflow.cli", "cluster", "worker", url, "--app"]
         running = [
             subprocess.Popen([*command, app, "--name", f"dev-{number}"])  # noqa: S603 - ours
             for number in range(1, workers + 1)
         ]
         try:
-            say(f"{server.url} has {counted(workers, 'worker')}; stop with SIGINT or SIGTERM")
+            say(f"{url} has {counted(workers, 'worker')}; stop with SIGINT or SIGTERM")
             sys.stdout.flush()
             asked.wait()
         finally:
@@ -122,6 +120,20 @@ def dev(
                 process.terminate()
             for process in running:
                 process.wait()
+
+
+def _server(on: str, directory: str | None) -> PostgresServer | NatsServer:
+    """Start a server, which ends with the block that it is used in."""
+    if on == "postgres":
+        from actorflow.cluster.postgres.server import PostgresServer  # noqa: PLC0415 - an extra
+
+        return PostgresServer(directory)
+    if on == "nats":
+        from actorflow.cluster.nats.server import NatsServer  # noqa: PLC0415 - an extra
+
+        return NatsServer(directory)
+    msg = f"--on {on!r}: there are 'postgres' and 'nats'"
+    raise typer.BadParameter(msg)
 
 
 def _open(url: str, name: str | None = None) -> Store:

@@ -28,7 +28,7 @@ from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.recording import recorded_state
 from actorflow.workflows.service.remote.agent import Agent
 from actorflow.workflows.service.remote.kind import declare, remote_kind
-from actorflow.workflows.service.stored import read
+from actorflow.workflows.service.stored import read_row
 from actorflow.workflows.service.tasks import remote_options, tasker_of
 from actorflow.workflows.task import Task
 from actorflow.workflows.workflow import Workflow, workflow_name
@@ -335,7 +335,7 @@ class Workflows:
             row = self._core.row(history)
             if row.state is None or not row.kind.startswith(kind_name("")):
                 raise KindMismatch(f"execution {history!r} is no workflow that has begun")
-            state = read(row.state).instance
+            state = read_row(row).instance
         else:
             state = recorded_state(history)
         if cls is None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SEQUENCE = "sequence\n  task 'alice' 'stage a'\n  task 'bob' 'stage b'"
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "nats"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine]:
     where = store_for(request, tmp_path / "flows.db")
     with af.Engine(where, durability="off") as made:

@@ -25,7 +25,7 @@ def opens() -> type[Engine]:
     return Engine
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "nats"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[Engine]:
     """Yield an engine on each store in turn."""
     where = store_for(request, tmp_path / "store.db")
