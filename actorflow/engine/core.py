@@ -26,6 +26,7 @@ from actorflow.engine.errors import (
 from actorflow.engine.execution.ending import Ending
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.host import Host
+from actorflow.engine.execution.joining import Joining
 from actorflow.engine.execution.live import Live
 from actorflow.engine.execution.ownership import Ownership
 from actorflow.engine.execution.run import AlreadyThere
@@ -120,6 +121,7 @@ class Core:
         self.board = Board(self)
         self.writer = Writer(self)
         self.ending = Ending(self)
+        self.joining = Joining(self)
         self._unsubscribe = store.subscribe(self.ownership.woken)
 
     # Beginning.
