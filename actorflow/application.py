@@ -149,11 +149,14 @@ class Engine(BareEngine):
         *,
         id: str | None = None,
         inbox: Any = None,
+        connection: Any = None,
     ) -> WorkflowHandle[R]: ...
     @overload
     def start(self, kind: Plan, *, id: str | None = None) -> PlanHandle: ...
     @overload
-    def start(self, kind: str, body: Any = None, *, id: str | None = None) -> Execution: ...
+    def start(
+        self, kind: str, body: Any = None, *, id: str | None = None, connection: Any = None
+    ) -> Execution: ...
     def start(
         self,
         kind: Any,
@@ -161,20 +164,23 @@ class Engine(BareEngine):
         *,
         id: str | None = None,  # noqa: A002 - what it is
         inbox: Any = None,
+        connection: Any = None,
     ) -> Any:
         """Start a workflow, a plan, or an execution of any kind by its name.
 
-        With an `id`, only the first call starts it. See `Workflows.start`, `Plans.start` and
-        `Engine.start` of the module `actorflow.engine.engine`.
+        With an `id`, only the first call starts it. With a `connection` (a `psycopg.Connection`, on
+        Postgres) it joins the open transaction: it happens when that commits. See
+        `Workflows.start`, `Plans.start` and `Engine.start` of the module `actorflow.engine.engine`.
         """
         if isinstance(kind, str):
             _refuse_inbox(inbox)
-            return super().start(kind, body, id=id)
+            return super().start(kind, body, id=id, connection=connection)
         _refuse_body(body)
         if isinstance(kind, Plan):
             _refuse_inbox(inbox)
+            _refuse_connection(connection)
             return self.plans.start(kind, id=id)
-        return self.workflows.start(kind, id=id, inbox=inbox)
+        return self.workflows.start(kind, id=id, inbox=inbox, connection=connection)
 
     @overload
     async def astart(
@@ -183,6 +189,7 @@ class Engine(BareEngine):
         *,
         id: str | None = None,
         inbox: Any = None,
+        connection: Any = None,
     ) -> WorkflowHandle[R]: ...
     @overload
     async def astart(self, kind: Plan, *, id: str | None = None) -> PlanHandle: ...
@@ -193,6 +200,7 @@ class Engine(BareEngine):
         body: Any = None,
         *,
         id: str | None = None,
+        connection: Any = None,
     ) -> Execution: ...
     async def astart(
         self,
@@ -201,16 +209,18 @@ class Engine(BareEngine):
         *,
         id: str | None = None,  # noqa: A002 - what it is
         inbox: Any = None,
+        connection: Any = None,
     ) -> Any:
         """Like `start`, from a task of any event loop."""
         if isinstance(kind, str):
             _refuse_inbox(inbox)
-            return await super().astart(kind, body, id=id)
+            return await super().astart(kind, body, id=id, connection=connection)
         _refuse_body(body)
         if isinstance(kind, Plan):
             _refuse_inbox(inbox)
+            _refuse_connection(connection)
             return await self.plans.astart(kind, id=id)
-        return await self.workflows.astart(kind, id=id, inbox=inbox)
+        return await self.workflows.astart(kind, id=id, inbox=inbox, connection=connection)
 
     def schedule(
         self, name: str, cron: str, workflow: Workflow[Any], *, zone: str = "UTC"
@@ -253,9 +263,12 @@ class Engine(BareEngine):
         domain: str = DOMAIN,
         unit: str = UNIT,
         id: str | None = None,  # noqa: A002 - as for the other kinds
+        connection: Any = None,
     ) -> str:
         """Start a flow; return the id of its execution once it is stored. See `Flows.launch`."""
-        return self.flows.launch(flow, payload=payload, vars=vars, domain=domain, unit=unit, id=id)
+        return self.flows.launch(
+            flow, payload=payload, vars=vars, domain=domain, unit=unit, id=id, connection=connection
+        )
 
     async def alaunch(
         self,
@@ -266,10 +279,11 @@ class Engine(BareEngine):
         domain: str = DOMAIN,
         unit: str = UNIT,
         id: str | None = None,  # noqa: A002 - as for the other kinds
+        connection: Any = None,
     ) -> str:
         """Like `launch`, from a task of any event loop."""
         return await self.flows.alaunch(
-            flow, payload=payload, vars=vars, domain=domain, unit=unit, id=id
+            flow, payload=payload, vars=vars, domain=domain, unit=unit, id=id, connection=connection
         )
 
     def tasker(self, name: str, do: Callable[..., Any] | str, **options: Any) -> None:
@@ -284,6 +298,12 @@ class Engine(BareEngine):
 def _refuse_inbox(inbox: Any) -> None:
     if inbox is not None:
         msg = "inbox= is for workflows: other kinds choose their own behaviour"
+        raise BadOption(msg)
+
+
+def _refuse_connection(connection: Any) -> None:
+    if connection is not None:
+        msg = "connection= is for flows, workflows and kinds: a plan is stored before it starts"
         raise BadOption(msg)
 
 

@@ -26,6 +26,7 @@ from actorflow.engine.errors import (
 from actorflow.engine.execution.ending import Ending
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.host import Host
+from actorflow.engine.execution.joining import Joining
 from actorflow.engine.execution.live import Live
 from actorflow.engine.execution.ownership import Ownership
 from actorflow.engine.execution.run import AlreadyThere
@@ -120,6 +121,7 @@ class Core:
         self.board = Board(self)
         self.writer = Writer(self)
         self.ending = Ending(self)
+        self.joining = Joining(self)
         self._unsubscribe = store.subscribe(self.ownership.woken)
 
     # Beginning.
@@ -242,6 +244,24 @@ class Core:
         return UnknownExecution(msg)
 
     # Messages from outside.
+
+    def check_message(self, execution: str, kind: str | None, body: Any) -> None:
+        """Let the kind of an execution refuse a message before it is stored, if it wants to.
+
+        Args:
+            execution: whose message it is.
+            kind: of which the execution is to be if it is not there.
+            body: of the message.
+
+        """
+        live = self.host.find(execution)
+        name = kind if live is None else live.kind.name
+        if name is None:
+            row = self.store.execution(execution)
+            name = None if row is None else row.kind
+        check = None if name is None else getattr(self.kinds.get(name), "check_message", None)
+        if check is not None:
+            check(body)
 
     def append(
         self,

@@ -21,6 +21,7 @@ from actorflow.engine.operations.dead_letters import Letters
 from actorflow.engine.schedules import Schedules
 from actorflow.engine.statistics import EngineStatistics
 from actorflow.engine.stores.opening import open_store
+from actorflow.engine.stores.protocol import new_row
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
@@ -211,24 +212,48 @@ class Engine:
 
     # Executions of any kind.
 
-    def start(self, kind: str, body: Any = None, *, id: str | None = None) -> Execution:  # noqa: A002
+    def start(
+        self,
+        kind: str,
+        body: Any = None,
+        *,
+        id: str | None = None,  # noqa: A002 - what it is
+        connection: Any = None,
+    ) -> Execution:
         """Start an execution of a registered kind; `body` is its first message.
 
         With an `id`, only the first call starts it: another one changes nothing and returns the
-        same execution, as long as that is kept.
+        same execution, as long as that is kept. With a `connection` (a `psycopg.Connection`, for
+        engines on Postgres) it joins the open transaction: it happens when that commits, and never
+        if it is rolled back.
 
         Raises:
             UnknownKind: no such kind is registered.
             KindMismatch: there is an execution of that id, and of another kind.
 
         """
+        if connection is not None:
+            name = self._begin(kind, id)
+            self.core.joining.create(connection, name, kind, body)
+            return Execution(self.core, new_row(name, kind, self.core.clock.now()))
         name, done = self._begin(kind, id), ThreadTicket()
         self.core.create(name, kind, body, done)
         self.core.wait_for(done, None, body)
         return self._started(name, kind)
 
-    async def astart(self, kind: str, body: Any = None, *, id: str | None = None) -> Execution:  # noqa: A002
+    async def astart(
+        self,
+        kind: str,
+        body: Any = None,
+        *,
+        id: str | None = None,  # noqa: A002 - what it is
+        connection: Any = None,
+    ) -> Execution:
         """Like `start`, from a task of any event loop."""
+        if connection is not None:
+            return await asyncio.to_thread(
+                Engine.start, self, kind, body, id=id, connection=connection
+            )
         name, done = self._begin(kind, id), AsyncTicket()
         self.core.create(name, kind, body, done)
         await self.core.await_for(done, None, body)
@@ -249,7 +274,13 @@ class Engine:
         return f"{kind}-{uuid.uuid4().hex}" if given is None else check_id(given, "an execution")
 
     def send(
-        self, execution: str, body: Any, *, kind: str | None = None, key: str | None = None
+        self,
+        execution: str,
+        body: Any,
+        *,
+        kind: str | None = None,
+        key: str | None = None,
+        connection: Any = None,
     ) -> None:
         """Send a message to an execution; return when it is stored.
 
@@ -258,14 +289,21 @@ class Engine:
             body: plain data.
             kind: create the execution, of this kind, if there is none of that id.
             key: only the first message with the same key counts, for a week.
+            connection: a `psycopg.Connection` whose open transaction this joins: it happens when
+                that commits, and never if it is rolled back. For engines on Postgres.
 
         Raises:
             UnknownExecution: there is none of that id.
             ExecutionEnded: it has ended.
             KindMismatch: it is of another kind.
             NotStorable: the body is not plain data.
+            ActorflowError: its kind does not take such a message, as far as that can be said now.
 
         """
+        if connection is not None:
+            check_id(execution, "an execution")
+            self.core.joining.send(connection, execution, body, kind, key)
+            return
         stored = ThreadTicket()
         self._send(execution, body, kind, key, stored)
         try:
@@ -274,9 +312,20 @@ class Engine:
             raise self.core.unknown(execution) from None
 
     async def asend(
-        self, execution: str, body: Any, *, kind: str | None = None, key: str | None = None
+        self,
+        execution: str,
+        body: Any,
+        *,
+        kind: str | None = None,
+        key: str | None = None,
+        connection: Any = None,
     ) -> None:
         """Like `send`, from a task of any event loop."""
+        if connection is not None:
+            await asyncio.to_thread(
+                self.send, execution, body, kind=kind, key=key, connection=connection
+            )
+            return
         stored = AsyncTicket()
         self._send(execution, body, kind, key, stored)
         try:
@@ -290,6 +339,8 @@ class Engine:
         check_id(execution, "an execution")
         if kind is not None:
             check_id(kind, "a kind")
+        self.core.refuse_if_closed()
+        self.core.check_message(execution, kind, body)
         self.core.append(execution, kind, (body,), stored=stored, key=key)
 
     def wait(self, execution: str, timeout: float | None = None) -> Execution:

@@ -127,9 +127,9 @@ def test_an_unknown_scheme_is_told_with_those_that_there_are(install: Callable[.
     install("shelf", shelf="shelf:from_url")
     with pytest.raises(BadOption) as caught:
         af.Engine("shelve://orders")
-    assert "memory://, shelf://, sqlite://; did you mean shelf://?" in str(caught.value)
-    with pytest.raises(BadOption, match=r"memory://, shelf://, sqlite://$"):
-        af.Engine("nats://localhost")
+    assert "shelf://, sqlite://; did you mean shelf://?" in str(caught.value)
+    with pytest.raises(BadOption, match=r"memory://, .*shelf://, sqlite://$"):
+        af.Engine("redis://localhost")
     assert "did you mean shelf://" in _error("ps", "shel://orders")
 
 

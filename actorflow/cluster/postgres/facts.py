@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from psycopg.rows import tuple_row
+
 from actorflow.cluster.postgres.arrays import Longs, Texts
 from actorflow.cluster.postgres.planning import Facts
 from actorflow.cluster.postgres.schema import qualified
@@ -54,7 +56,8 @@ def read_facts(
     facts = Facts()
 
     def read(text: str, *values: Any) -> list[Any]:
-        return connection.execute(qualified(text, schema), values, binary=True).fetchall()
+        cursor = connection.cursor(row_factory=tuple_row)
+        return cursor.execute(qualified(text, schema), values, binary=True).fetchall()
 
     _read_executions(facts, read, changes, partitions)
     _read_messages(facts, read, changes)

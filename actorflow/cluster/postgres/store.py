@@ -12,6 +12,7 @@ import psycopg
 from actorflow.cluster.membership import Membership
 from actorflow.cluster.postgres.connections import Address, Readers, explain
 from actorflow.cluster.postgres.filling import fill, stream
+from actorflow.cluster.postgres.joining import commit_within, execution_within
 from actorflow.cluster.postgres.listening import Listener
 from actorflow.cluster.postgres.looking import read_status
 from actorflow.cluster.postgres.notices import hint_notice, notices_of
@@ -129,6 +130,16 @@ class PostgresStore:
 
     def _notices(self, plan: Plan) -> Iterable[str]:
         return notices_of(plan, self._token, self.traits.partitions, self.owned())
+
+    def commit_within(self, connection: Any, changes: Sequence[Change]) -> None:
+        """Write changes in the transaction of a connection, whose owner commits them or not."""
+        self._readers.require_open()
+        commit_within(connection, self.address, self.traits.partitions, changes)
+
+    def execution_within(self, connection: Any, execution: str) -> ExecutionRow | None:
+        """Return an execution as the transaction of a connection sees it."""
+        self._readers.require_open()
+        return execution_within(connection, self.address, execution)
 
     def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
         """Forget what ended before a moment, with all that is stored of it. O(limit log n)."""

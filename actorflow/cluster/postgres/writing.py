@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import errors
+from psycopg.rows import tuple_row
 
 from actorflow.cluster.postgres.connections import explain
 from actorflow.cluster.postgres.facts import read_facts
@@ -23,13 +24,13 @@ from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.stores.protocol import NEVER_RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from actorflow.cluster.postgres.connections import Address
     from actorflow.cluster.postgres.planning import Plan
     from actorflow.engine.stores.protocol import Change
 
-__all__ = ["Writer", "write_plan"]
+__all__ = ["Writer", "is_to_be_repeated", "write_plan"]
 
 _TRIES = 20  # plans for one commit, before it is refused because others are always faster
 _OPEN = """
@@ -53,7 +54,10 @@ _LIMITS = b"SELECT set_config('idle_in_transaction_session_timeout', '5000', tru
 _NOT_AS_EXPECTED = "AF001"
 _AGAIN = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure)
 
-Notices = "Callable[[Plan], Iterable[str]]"
+
+def is_to_be_repeated(error: psycopg.Error) -> bool:
+    """Return whether others were faster: another plan has to be made, on what they have stored."""
+    return error.sqlstate == _NOT_AS_EXPECTED or isinstance(error, _AGAIN)
 
 
 def write_plan(
@@ -66,7 +70,8 @@ def write_plan(
     """Send the statements of a plan; return the cursor that has the ids of its messages."""
     found = None
     for text, values in statements(plan, partitions, session):
-        cursor = connection.execute(qualified(text, schema), values, binary=True)
+        cursor = connection.cursor(row_factory=tuple_row)
+        cursor.execute(qualified(text, schema), values, binary=True)
         if text is MESSAGES:
             found = cursor
     return found
@@ -82,7 +87,9 @@ class Writer:
 
     """
 
-    def __init__(self, address: Address, partitions: int, notices: Any) -> None:
+    def __init__(
+        self, address: Address, partitions: int, notices: Callable[[Plan], Iterable[str]]
+    ) -> None:
         self._address = address
         self._partitions = partitions
         self._notices = notices
@@ -219,7 +226,7 @@ class Writer:
                 raise failure
             self._unknown = None
             connection.rollback()
-            if failure.sqlstate == _NOT_AS_EXPECTED or isinstance(failure, _AGAIN):
+            if is_to_be_repeated(failure):
                 return False
             raise failure
         self._unknown = None

@@ -86,6 +86,7 @@ class Flows:
         domain: str = DOMAIN,
         unit: str = UNIT,
         id: str | None = None,  # noqa: A002 - as for the other kinds
+        connection: Any = None,
     ) -> str:
         """Start an execution; return its id once it is stored.
 
@@ -97,6 +98,8 @@ class Flows:
             unit: who runs it; a part of the id.
             id: only the first call with the same id starts an execution; another one changes
                 nothing, as long as that execution is kept. Made if not given.
+            connection: a `psycopg.Connection` whose open transaction this joins: it happens when
+                that commits, and never if it is rolled back. For engines on Postgres.
 
         Raises:
             FlowSyntaxError: the text is not a flow; `EmptyFlow`, if there is nothing in it.
@@ -110,6 +113,10 @@ class Flows:
         body["payload"] = check_payload({} if payload is None else payload)
         while True:
             exid, done = self._exid(domain, unit, id), ThreadTicket()
+            if connection is not None:
+                if self._core.joining.create(connection, exid, KIND, body) or id is not None:
+                    return exid
+                continue
             self._core.create(exid, KIND, body, done)
             if self._core.wait_for(done, None, flow) or id is not None:
                 return exid
@@ -123,8 +130,14 @@ class Flows:
         domain: str = DOMAIN,
         unit: str = UNIT,
         id: str | None = None,  # noqa: A002 - as for the other kinds
+        connection: Any = None,
     ) -> str:
         """Like `launch`, from a task of any event loop."""
+        if connection is not None:
+            return await asyncio.to_thread(
+                self.launch, flow, payload=payload, vars=vars, domain=domain, unit=unit, id=id,
+                connection=connection,
+            )  # fmt: skip
         body = _launch_body(flow, vars, domain, unit)
         body["payload"] = check_payload({} if payload is None else payload)
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import threading
 import uuid
@@ -27,7 +28,7 @@ from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.recording import recorded_state
 from actorflow.workflows.service.remote.agent import Agent
 from actorflow.workflows.service.remote.kind import declare, remote_kind
-from actorflow.workflows.service.stored import read
+from actorflow.workflows.service.stored import read_row
 from actorflow.workflows.service.tasks import remote_options, tasker_of
 from actorflow.workflows.task import Task
 from actorflow.workflows.workflow import Workflow, workflow_name
@@ -202,6 +203,7 @@ class Workflows:
         *,
         id: str | None = None,  # noqa: A002 - as for the other kinds
         inbox: Any = None,
+        connection: Any = None,
     ) -> WorkflowHandle[R]:
         """Start a workflow; return its handle once it is stored.
 
@@ -212,6 +214,8 @@ class Workflows:
             inbox: a behaviour in front of its events: how they accumulate while it decides. It is
                 not stored: after a restart, start it again with its id, or register the class with
                 one. A behaviour, its class, or a factory.
+            connection: a `psycopg.Connection` whose open transaction this joins: it happens when
+                that commits, and never if it is rolled back. For engines on Postgres.
 
         Raises:
             NotStorable: a property is no plain data and has no declared type.
@@ -220,6 +224,9 @@ class Workflows:
 
         """
         kind, name, body = self._begin(workflow, id, inbox)
+        if connection is not None:
+            self._core.joining.create(connection, name, kind.name, body)
+            return WorkflowHandle(self._engine, kind, name)
         done = ThreadTicket()
         self._core.create(name, kind.name, body, done)
         self._core.wait_for(done, None, workflow)
@@ -231,8 +238,13 @@ class Workflows:
         *,
         id: str | None = None,  # noqa: A002 - as for the other kinds
         inbox: Any = None,
+        connection: Any = None,
     ) -> WorkflowHandle[R]:
         """Like `start`, from a task of any event loop."""
+        if connection is not None:
+            return await asyncio.to_thread(
+                self.start, workflow, id=id, inbox=inbox, connection=connection
+            )
         kind, name, body = self._begin(workflow, id, inbox)
         done = AsyncTicket()
         self._core.create(name, kind.name, body, done)
@@ -323,7 +335,7 @@ class Workflows:
             row = self._core.row(history)
             if row.state is None or not row.kind.startswith(kind_name("")):
                 raise KindMismatch(f"execution {history!r} is no workflow that has begun")
-            state = read(row.state).instance
+            state = read_row(row).instance
         else:
             state = recorded_state(history)
         if cls is None:

@@ -29,6 +29,7 @@ __all__ = [
     "GO_ON",
     "Incoming",
     "Start",
+    "check_message",
     "control_body",
     "event_body",
     "event_of",
@@ -205,6 +206,25 @@ def _event(event: Event, now: float) -> m.Event:
     return m.Event(now, event.name, event.data)
 
 
+def check_message(body: Any) -> None:
+    """Refuse what can be no message to a workflow.
+
+    Raises:
+        MessageRefused: it is none.
+
+    """
+    if type(body) is dict:
+        if type(body.get("event")) is str or type(body.get("start")) is dict:
+            return
+        verb = body.get("do")
+        if type(verb) is str and (verb in _CONTROLS or verb in _ON_WORKS or verb == GO_ON["do"]):
+            return
+    raise MessageRefused(
+        f"{body!r:.100} refused: a message to a workflow is an event or a verb, such as "
+        "{'event': 'paid', 'data': {}}; use the methods of its handle"
+    )
+
+
 def _message(instance: Instance | None, message: Message, found: Incoming) -> None:
     event = event_of(message)
     body = message.body
@@ -226,11 +246,8 @@ def _message(instance: Instance | None, message: Message, found: Incoming) -> No
         found.notes.append({"type": verb, "at": message.at})
     elif verb in _ON_WORKS:
         _on_works(instance, verb, body.get("work"), message.at, found)
-    elif verb != GO_ON["do"]:
-        raise MessageRefused(
-            f"{body!r:.100} refused: a message to a workflow is an event or a verb, such as "
-            "{'event': 'paid', 'data': {}}; use the methods of its handle"
-        )
+    else:
+        check_message(body)
 
 
 def _on_works(instance: Instance | None, verb: str, work: Any, at: float, found: Incoming) -> None:

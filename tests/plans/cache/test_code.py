@@ -200,6 +200,28 @@ def test_the_walk_ends_on_recursive_data_and_code(tmp_path: Path) -> None:
     assert components(tmp_path, pipeline=pipeline) == components(tmp_path, pipeline=pipeline)
 
 
+def test_a_long_chain_of_helpers_needs_no_recursion(tmp_path: Path) -> None:
+    chain = "".join(f"def f{at}(): return f{at + 1}()\n" for at in range(3000))
+    pipeline = f"{chain}def f3000(): return 1\ndef job(x): return f0()\n"
+    first = components(tmp_path, pipeline=pipeline)
+    assert len(first) == 3002
+    second = components(tmp_path, pipeline=pipeline.replace("return 1", "return 2"))
+    assert changes(first, second) == ["helper `f3000`"]
+
+
+def test_an_object_that_holds_its_own_method_has_a_digest(tmp_path: Path) -> None:
+    pipeline = """
+        class A:
+            def __init__(self, n): self.n, self.call = n, self.f
+            def f(self): return self.n
+        a = A({n})
+        def job(x): return a.call()
+        """
+    first = components(tmp_path, pipeline=pipeline.format(n=1))
+    assert changes(first, components(tmp_path, pipeline=pipeline.format(n=1))) == []
+    assert changes(first, components(tmp_path, pipeline=pipeline.format(n=2))) == ["global `a`"]
+
+
 @pytest.mark.parametrize(
     ("pipeline", "component", "text"),
     [

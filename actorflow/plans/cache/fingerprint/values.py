@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-__all__ = ["Unstable", "Values"]
+__all__ = ["Unstable", "Values", "plain_digest"]
 
 _SIZE = 20
 _PROTOCOL = 5
@@ -76,14 +76,20 @@ class Values:
             Unstable: it holds something that only exists in this process, such as an open file.
 
         """
-        # `refer` may come back here: what is around then has no part in this digest.
-        around, self._path = self._path, []
         try:
             return self._digest(value).hex()
         except RecursionError:
             raise Unstable(f"a {type(value).__qualname__} is nested too deeply") from None
         finally:
-            self._path = around
+            self._path.clear()
+
+    def part(self, value: Any) -> str:
+        """Like `digest`, but for `refer` to ask about a part of the value it is asked about."""
+        return self._digest(value).hex()
+
+    def leave(self) -> None:
+        """Forget where `part` was, after it has raised."""
+        self._path.clear()
 
     def _digest(self, value: Any) -> bytes:
         cls = type(value)
@@ -173,6 +179,12 @@ class Values:
         except Unstable:
             del self._path[path:]
             return _name(type(value))
+
+
+def plain_digest(value: Any) -> str | None:
+    """Return the digest of a number or text; `None` for what has parts. Fast."""
+    plain = _PLAIN.get(type(value))
+    return None if plain is None else _hash(type(value).__name__, plain(value)).hex()
 
 
 def _hash(tag: str, *parts: bytes | memoryview) -> bytes:

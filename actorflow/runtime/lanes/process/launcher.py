@@ -15,6 +15,7 @@ import threading
 from contextlib import suppress
 from typing import Protocol
 
+from actorflow.runtime.errors import LaunchFailed
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.process.interpreter import start_interpreter
 
@@ -88,7 +89,10 @@ class Forkserver:
                 control = self._running()
                 files = array.array("i", [endpoint.fileno(), status])
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files.tobytes())]
-                control.sendmsg([REQUEST.pack(b"S", number)], rights)
+                try:
+                    control.sendmsg([REQUEST.pack(b"S", number)], rights)
+                except ConnectionError as error:
+                    raise LaunchFailed(self._end() or str(error)) from error
         except BaseException:
             os.close(news)
             raise
@@ -120,18 +124,19 @@ class Forkserver:
                     self._control.sendall(REQUEST.pack(b"K", number))
 
     def end(self) -> str:
-        """Say how the process that forks has ended."""
+        """Say how the process that forks has ended. Thread-safe."""
         with self._lock:
-            popen = self._popen
-            if popen is None:
-                return "the process that forks worker processes was closed"
-            try:
-                code = popen.wait(_GRACE)
-            except subprocess.TimeoutExpired:
-                return ""
-            return (
-                f"the process that forks worker processes {how_it_ended(code)}{self._last_words()}"
-            )
+            return self._end()
+
+    def _end(self) -> str:
+        """Like `end`. Only with the lock."""
+        if self._popen is None:
+            return "the process that forks worker processes was closed"
+        try:
+            code = self._popen.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            return ""
+        return f"the process that forks worker processes {how_it_ended(code)}{self._last_words()}"
 
     def _last_words(self) -> str:
         """Return what it has said about its end."""

@@ -5,6 +5,7 @@ One thread serves the sockets of all processes of a crew. It unpickles results a
 
 from __future__ import annotations
 
+import errno
 import math
 import selectors
 import socket
@@ -184,25 +185,29 @@ class Loop:
     # What the roster has decided.
 
     def _launch(self, action: Launch, now: float) -> None:
-        ours, theirs = socket.socketpair()
-        try:
-            page = Page()
-            handle = self._launcher.start(action.worker, theirs)
-        except (OSError, RuntimeError, LaunchFailed) as error:
-            ours.close()
-            self.roster.launch_failed(action.worker, str(error), now)
-            return
-        finally:
-            theirs.close()
+        with ExitStack() as opened:
+            try:
+                ours, theirs = socket.socketpair()
+                opened.callback(theirs.close)
+                channel = wire.Channel(ours)
+                undo = opened.enter_context(ExitStack())
+                undo.callback(channel.close)
+                page = Page()
+                channel.post([wire.encode(wire.CONFIGURE, 0, self._configuration)])
+                channel.post([wire.encode(wire.PAGE, file=page.take())])
+                handle = self._launcher.start(action.worker, theirs)
+            except Exception as error:  # noqa: BLE001 - limits of the system, or a user's launcher
+                known = isinstance(error, LaunchFailed)
+                how = str(error) if known else f"{type(error).__name__}: {error}"
+                self.roster.launch_failed(action.worker, how, now)
+                return
+            undo.pop_all()
         ours.setblocking(False)  # noqa: FBT003 - the name of the standard library
-        member = self.roster.members[action.worker]
-        process = _Process(member, wire.Channel(ours), page, handle)
+        process = _Process(self.roster.members[action.worker], channel, page, handle)
         self._processes[action.worker] = process
         self._selector.register(ours, _READ, lambda mask: self._ready(process, mask))
         self._selector.register(handle.fileno(), _READ, lambda _mask: self._news(process))
-        configuration = wire.encode(wire.CONFIGURE, 0, self._configuration)
-        with_page = wire.encode(wire.PAGE, file=page.take())
-        self._post(process, [configuration, with_page])
+        self._flush(process)
 
     def _send(self, action: Send, _now: float) -> None:
         encode = wire.encode
@@ -321,6 +326,8 @@ class Loop:
             crashes=job.crashes,
         )
         try:
+            if data is None:
+                raise OSError(errno.EMFILE, wire.LOST)  # noqa: TRY301 - reported like all others
             if frame.kind == wire.OK:
                 made.result = unpack(data, buffers)
             elif frame.kind == wire.OK_WITH:
@@ -335,7 +342,7 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - whatever a class of the user's raises
             made.outcome = CallOutcome.FAILED
             made.error = NotSendable(
-                f"what call {brief(job.call.id)} returned cannot be unpickled here: "
+                f"what call {brief(job.call.id)} returned cannot be received here: "
                 f"{type(error).__name__}: {error}"
             )
         self._report(job, made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import resource
 import signal
 import threading
 from functools import partial
@@ -14,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.runtime.errors import LaunchFailed, ProcessCancelled, ProcessCrashed, ProcessTimeout
+from actorflow.runtime.errors import (
+    LaunchFailed,
+    NotSendable,
+    ProcessCancelled,
+    ProcessCrashed,
+    ProcessTimeout,
+)
 from actorflow.runtime.lanes.process.call import Call, CallOutcome, Ended
 from actorflow.runtime.lanes.process.crew import Crew
 from actorflow.runtime.lanes.process.launcher import Forkserver, Spawn
@@ -176,6 +183,9 @@ def test_cancelling_what_waits_or_is_held_in_reserve(notes: Path, tmp_path: Path
         (process,) = lines(notes, 1)
         for n in range(0, 100, 2):
             crew.cancel(n, mine)
+        count = 1
+        while 98 not in {each.id for each in collector.wait(count)}:
+            count += 1  # until the last of them, which is not held yet, has ended
         crewing.note(str(notes), "go")
         found = collector.by_id(101)
         assert found["slow"].result == int(process)
@@ -307,3 +317,26 @@ def test_many_threads_submit_and_cancel() -> None:
         for name, each in found.items():
             assert each.outcome in {CallOutcome.OK, CallOutcome.CANCELLED}
             assert each.ok or str(name).endswith("0)")
+
+
+def test_a5_without_file_descriptors_calls_fail_and_work_again_later() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Crew(1, launches_max=2) as crew:
+        first = one(crew, crewing.process).result
+        highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+        extra = [os.open("/dev/null", os.O_RDONLY) for _ in range(highest)]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(extra) + 1, hard))
+        try:
+            lost = one(crew, bytes, 100_000)
+            os.kill(first, signal.SIGKILL)
+            wait_gone(first)
+            failed = one(crew, crewing.process)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for each in extra:
+                os.close(each)
+        assert isinstance(lost.error, NotSendable)
+        assert "ulimit -n" in str(lost.error)
+        assert isinstance(failed.error, LaunchFailed)
+        assert "Too many open files" in str(failed.error)
+        assert one(crew, bytes, 100_000).result == bytes(100_000)

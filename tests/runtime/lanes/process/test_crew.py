@@ -88,7 +88,7 @@ def test_what_a_function_raises_comes_with_its_traceback(crew: Crew) -> None:
         (partial(crewing.leave, "enough"), SystemExit, "enough"),
         (crewing.be_fussy, NotSendable, "Fussy: fussy 7 (it cannot be sent"),
         (crewing.return_a_lock, NotSendable, "what return_a_lock returned (it cannot be sent"),
-        (crewing.return_broken, NotSendable, "cannot be unpickled here: RuntimeError: not here"),
+        (crewing.return_broken, NotSendable, "cannot be received here: RuntimeError: not here"),
     ],
 )
 def test_a_failure_is_told_and_the_process_goes_on(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import pickle
 import signal
@@ -31,6 +32,7 @@ from actorflow.runtime.lanes.process.wire import (
     FAILED,
     HELLO,
     LEAVE,
+    LOST,
     OK,
     OK_WITH,
     SKIPPED,
@@ -115,6 +117,8 @@ class _Child:
         kind = OK
         started = time.time()
         try:
+            if frame.data is None:
+                raise OSError(errno.EMFILE, LOST)  # noqa: TRY301 - sent like all other errors
             function, args, *rest = unpack(frame.data, frame.buffers)
             if frame.number or frame.first:
                 limits.limit(frame.number, frame.first)

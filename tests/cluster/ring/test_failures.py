@@ -20,8 +20,8 @@ from actorflow.cluster.ring import (
 )
 from actorflow.cluster.ring.messages import Carried
 from actorflow.testing.simulation import Fault, Faults, FaultType, Sent, simulate
-from tests.cluster.kinds import Sum, total
-from tests.cluster.rig import Rig, processed
+from tests.cluster.ring.rig import Rig, processed
+from tests.cluster.simulation.kinds import Sum, total
 
 NAMES = ("a", "b", "c")
 

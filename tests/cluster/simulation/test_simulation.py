@@ -29,8 +29,8 @@ from actorflow.testing.simulation import (
 from actorflow.testing.simulation.runs import timer_message
 from actorflow.testing.simulation.world import World
 from actorflow.testing.stores import check_store
-from tests.cluster.kinds import Sum, total
-from tests.cluster.mutants import MUTANTS
+from tests.cluster.simulation.kinds import Sum, total
+from tests.cluster.simulation.mutants import MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

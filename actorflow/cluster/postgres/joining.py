@@ -1,0 +1,84 @@
+"""Writes changes in a transaction of somebody else, who commits them or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from actorflow.cluster.postgres.arrays import register_arrays
+from actorflow.cluster.postgres.connections import explain
+from actorflow.cluster.postgres.facts import read_facts
+from actorflow.cluster.postgres.notices import notices_of
+from actorflow.cluster.postgres.planning import plan_changes
+from actorflow.cluster.postgres.schema import COLUMNS, qualified
+from actorflow.cluster.postgres.writing import is_to_be_repeated, write_plan
+from actorflow.engine.errors import StoreRefused
+from actorflow.engine.stores.protocol import ExecutionRow
+from actorflow.engine.stores.validation import validate_ids
+from actorflow.runtime.errors import BadOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actorflow.cluster.postgres.connections import Address
+    from actorflow.engine.stores.protocol import Change
+
+__all__ = ["commit_within", "execution_within"]
+
+_TRIES = 20
+_EVERYBODY = "-"  # the sender of notices that also the engine which wrote them has to hear
+
+
+def _checked(connection: Any) -> psycopg.Connection[Any]:
+    if not isinstance(connection, psycopg.Connection):
+        msg = f"connection={connection!r:.80} is no psycopg.Connection: give the one you write with"
+        raise BadOption(msg)
+    register_arrays(connection)
+    return connection
+
+
+def commit_within(
+    connection: Any, address: Address, partitions: int, changes: Sequence[Change]
+) -> None:
+    """Write changes in the transaction of a connection. What others are told comes with its commit.
+
+    Raises:
+        BadOption: it is no connection of psycopg.
+        StoreRefused: it cannot be written; the transaction of the user can go on.
+
+    """
+    found = _checked(connection)
+    validate_ids(changes)
+    schema = address.schema
+    if not found.autocommit:
+        found.execute(b"SELECT 1")  # begins their transaction: ours must not be the outermost
+    for _ in range(_TRIES):
+        try:
+            with found.transaction():  # a savepoint, where a transaction is open
+                facts = read_facts(found, schema, changes, partitions)
+                plan = plan_changes(changes, facts, partitions)
+                cursor = write_plan(found, schema, plan, partitions, None)
+                ids = [] if cursor is None else [row[0] for row in cursor]
+                for notice in notices_of(plan, _EVERYBODY, partitions, ()):
+                    found.execute(b"SELECT pg_notify(%s, %s)", (schema, notice))
+        except psycopg.Error as error:
+            if not is_to_be_repeated(error):
+                raise explain(error, address) from error
+        else:
+            plan.settle(ids)
+            return
+    msg = f"{address.shown}: others were faster {_TRIES} times; nothing was changed"
+    raise StoreRefused(msg)
+
+
+def execution_within(connection: Any, address: Address, execution: str) -> ExecutionRow | None:
+    """Return an execution as a transaction sees it."""
+    text = f"SELECT {COLUMNS['executions']} FROM {{s}}.executions WHERE id = %s"  # noqa: S608 - ours
+    cursor = _checked(connection).cursor(row_factory=tuple_row, binary=True)
+    try:
+        row = cursor.execute(qualified(text, address.schema), (execution,)).fetchone()
+    except psycopg.Error as error:
+        raise explain(error, address) from error
+    return None if row is None else ExecutionRow._make(row)

@@ -1,0 +1,172 @@
+"""Workers as processes of their own on one server, killed and stopped while they work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+import pytest
+
+import actorflow as af
+from actorflow.cluster.postgres.server import PostgresServer
+from tests.servers import start_nats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from actorflow.cluster.nats.server import NatsServer
+    from tests.servers import Nats, Postgres
+
+ROOT = Path(__file__).parent.parent.parent
+PATIENCE = 100.0
+FLOW = """
+sequence
+  task 'alice'
+  sleep '0.3s'
+  task 'alice'
+"""
+
+
+def server_of(carrier: str) -> PostgresServer | NatsServer:
+    """Start a server that may be killed."""
+    return PostgresServer() if carrier == "postgres" else start_nats()
+
+
+def url_of(server: PostgresServer | NatsServer) -> str:
+    """Return the address of the store on it."""
+    path = "" if isinstance(server, PostgresServer) else "/x"
+    return f"{server.url}{path}?lease=2"
+
+
+@pytest.fixture(params=["postgres", "nats"])
+def store_url(request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Return what names a store that is empty, on each carrier in turn."""
+    if request.param == "nats":
+        broker: Nats = request.getfixturevalue("nats")
+        return broker.new_url
+    server: Postgres = request.getfixturevalue("postgres")
+    return partial(server.empty_url, "workers")
+
+
+class Worker:
+    """A worker process."""
+
+    def __init__(self, url: str, name: str, directory: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests/cluster/worker.py"), url, name, str(directory)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+
+    def wait_until_ready(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def leave(self) -> None:
+        """End in good order."""
+        self.process.communicate("\n", timeout=PATIENCE)
+
+
+@contextmanager
+def workers(url: str, directory: Path, *names: str) -> Iterator[list[Worker]]:
+    """Start workers; end those that are left."""
+    with ExitStack() as stack:
+        made = [Worker(url, name, directory) for name in names]
+        for each in made:
+            stack.callback(each.kill)
+            stack.callback(each.send, signal.SIGCONT)
+        for each in made:
+            each.wait_until_ready()
+        yield made
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that another process does."""
+    end = monotonic() + PATIENCE
+    while not condition():
+        assert monotonic() < end, what
+        sleep(0.02)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("carrier", ["postgres", "nats"])
+def test_c09_executions_outlive_a_worker_and_then_the_server(tmp_path: Path, carrier: str) -> None:
+    with (
+        server_of(carrier) as server,
+        workers(url_of(server), tmp_path, "a", "b", "c") as (one, *_rest),
+        af.Engine(url_of(server), worker=False) as client,
+    ):
+        exids = [client.launch(FLOW, payload={"n": 0}) for _ in range(60)]
+        one.kill()
+        more = [client.launch(FLOW, payload={"n": 0}) for _ in range(20)]
+        client.wait(exids[0], timeout=PATIENCE)
+        server.kill()
+        server.start()
+        for exid in [*exids, *more]:
+            assert client.wait(exid, timeout=PATIENCE).status == "done"
+            assert client.result(exid)["n"] == 2, "each of the two tasks counts once"
+
+
+@pytest.mark.timeout(180)
+def test_c10_a_stopped_worker_that_wakes_up_commits_nothing(
+    store_url: Callable[..., str], tmp_path: Path
+) -> None:
+    url = store_url(lease=1.5)
+    with (
+        workers(url, tmp_path, "a") as (stopped,),
+        af.Engine(url, worker=False) as client,
+    ):
+        client.send("ledger", "wait", kind="worker")
+        until((tmp_path / "begun-a").exists, "the run did not begin")
+        stopped.send(signal.SIGSTOP)
+        (tmp_path / "go").touch()  # nobody else waits
+        with workers(url, tmp_path, "b"):
+            until(lambda: len(state_of(client)) == 1, "nobody has taken over")
+            stopped.send(signal.SIGCONT)
+            client.send("ledger", "more", kind="worker")
+            until(lambda: len(state_of(client)) == 2, "the second message was not processed")
+            assert state_of(client)[0] == ["b", "wait"], "the run of the stopped one was committed"
+            assert [message for _, message in state_of(client)] == ["wait", "more"]
+
+
+@pytest.mark.timeout(180)
+def test_c08_work_is_handed_over_when_a_worker_leaves(
+    store_url: Callable[..., str], tmp_path: Path
+) -> None:
+    """The lease is longer than the test may take: nobody waits for its end."""
+    url = store_url(lease=600)
+    with (
+        workers(url, tmp_path, "a") as (first,),
+        af.Engine(url, worker=False) as client,
+    ):
+        exids = [client.launch(FLOW, payload={"n": 0}) for _ in range(10)]
+        with workers(url, tmp_path, "b"):
+            first.leave()
+            for exid in exids:
+                assert client.result(exid, timeout=PATIENCE)["n"] == 2
+
+
+def state_of(client: af.Engine) -> list[list[str]]:
+    """Return what the durable worker has appended."""
+    row = client.core.store.execution("ledger")
+    if row is None or row.state is None:
+        return []
+    found: list[list[str]] = client.core.decode(client.core.kinds[row.kind], row)
+    return found

@@ -1,0 +1,44 @@
+"""A worker as a process of its own, which tests kill and stop: `worker.py URL NAME DIRECTORY`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from actorflow.application import Engine
+from actorflow.engine.stores.opening import open_store
+
+
+def setup(engine: Engine, name: str, directory: Path) -> None:
+    """Register what the tests use."""
+
+    def append(batch: list[Any], state: list[Any]) -> list[Any]:
+        if "wait" in batch and not (directory / "go").exists():
+            (directory / f"begun-{name}").touch()
+            while not (directory / "go").exists():
+                time.sleep(0.01)  # stopped by the test meanwhile, perhaps for long
+        return [*state, *([name, each] for each in batch)]
+
+    def work(task: Any) -> dict[str, Any]:
+        with (directory / "effects").open("a") as file:  # one line is one write
+            file.write(f"{task.id} {name}\n")
+        return {**task.payload, "n": task.payload.get("n", 0) + 1}
+
+    engine.worker("ledger", append, state=[])
+    engine.tasker("alice", work, concurrency=4)
+
+
+def main() -> None:
+    url, name, directory = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    with Engine(open_store(url, name=name)) as engine:
+        setup(engine, name, directory)
+        engine.resume()
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    main()
