@@ -20,9 +20,14 @@ from actorflow.runtime.errors import (
     Dropped,
     Expired,
     Full,
+    LaunchFailed,
     LoopBlocked,
     Malformed,
     NotParked,
+    NotSendable,
+    ProcessCancelled,
+    ProcessCrashed,
+    ProcessTimeout,
     PushTimeout,
     Rejected,
     Replaced,
@@ -67,6 +72,7 @@ from actorflow.runtime.worker.metrics import WorkerStatistics
 from actorflow.runtime.worker.options import WorkerOptions
 from actorflow.runtime.worker.pair.machine import PairState
 from actorflow.runtime.worker.pair.runner import current_batch
+from actorflow.runtime.worker.processes import Processes
 from actorflow.runtime.worker.ref import WorkerRef
 from actorflow.runtime.worker.server import Restart, Server
 from actorflow.runtime.worker.spec import Worker, spawn
@@ -81,6 +87,8 @@ if TYPE_CHECKING:
     from actorflow.plans.run.result import PlanResult
     from actorflow.plans.sources import job
     from actorflow.runtime.prometheus import Collector
+    from actorflow.workflows.errors import Interrupted
+    from actorflow.workflows.interrupt import Interrupt
     from actorflow.workflows.remote import RemoteWorkflow
     from actorflow.workflows.running import current_task
     from actorflow.workflows.service.handle import WorkflowHandle
@@ -129,18 +137,26 @@ __all__ = [
     "Full",
     "GaveUp",
     "Ignored",
+    "Interrupt",
+    "Interrupted",
     "Isolate",
     "JobFailed",
     "JobSkipped",
     "Killed",
+    "LaunchFailed",
     "LoopBlocked",
     "Malformed",
     "Normal",
     "NotParked",
+    "NotSendable",
     "PairState",
     "Plan",
     "PlanFailed",
     "PlanResult",
+    "ProcessCancelled",
+    "ProcessCrashed",
+    "ProcessTimeout",
+    "Processes",
     "PushTimeout",
     "Rejected",
     "RemoteWorkflow",
@@ -187,6 +203,8 @@ _LATER = {
     "Collector": "actorflow.runtime.prometheus",
     "Engine": "actorflow.application",
     "Event": "actorflow.workflows.wait",
+    "Interrupt": "actorflow.workflows.interrupt",
+    "Interrupted": "actorflow.workflows.errors",
     "FlowTask": "actorflow.flows.service.taskers",
     "HOLD": "actorflow.engine.tasks.tasker",
     "JobFailed": "actorflow.plans.errors",

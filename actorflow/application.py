@@ -6,6 +6,7 @@ above them all and gives them one face.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actorflow.engine.handle import Execution
+    from actorflow.engine.schedules import Schedule
     from actorflow.engine.stores.protocol import Store
     from actorflow.flows.execution.node import Payload
     from actorflow.flows.language.tree import Tree
@@ -47,6 +49,8 @@ class Engine(BareEngine):
         retention: seconds that executions are kept after they have ended; `None`: for ever.
         max_live: executions that stay in memory although they have nothing to do.
         clock: where time comes from; tests give a virtual one.
+        worker: of a store that several engines share: run executions here. Without, this engine
+            starts, sends, cancels, looks and waits, and others do the work.
         max_messages: that one run of a flow processes, at most.
         history: whether every message of a flow is kept.
         control: open a socket through which the engine is steered while it runs, by the commands
@@ -73,6 +77,7 @@ class Engine(BareEngine):
         retention: float | None = RETENTION,
         max_live: int = 1_000,
         clock: Any = WALL,
+        worker: bool = True,
         max_messages: int = MAX_MESSAGES,
         history: bool = True,
         control: bool | str | Path | Sequence[bool | str | Path] = False,
@@ -88,6 +93,7 @@ class Engine(BareEngine):
             retention=retention,
             max_live=max_live,
             clock=clock,
+            worker=worker,
         )
         self.flows = Flows(self, max_messages=max_messages, history=history)
         """The verbs of flows."""
@@ -206,6 +212,38 @@ class Engine(BareEngine):
             return await self.plans.astart(kind, id=id)
         return await self.workflows.astart(kind, id=id, inbox=inbox)
 
+    def schedule(
+        self, name: str, cron: str, workflow: Workflow[Any], *, zone: str = "UTC"
+    ) -> Schedule:
+        """Start a workflow by the clock, also after a restart; return the schedule once stored.
+
+        Each occurrence starts an instance with the id `NAME@TIME`, such as
+        `nightly@2026-11-17T02:00:00Z`, and the tag `schedule=NAME`: once, whatever crashes. Of the
+        occurrences that went by while no engine ran, the first is made up for; `backfill` does so
+        for all. See `Schedule` for its verbs, and `engine.schedules` for all of them.
+
+        Args:
+            name: the schedule's; the same name again sets it anew, and leaves it paused if it is.
+            cron: five fields, as in `"30 9 * * 1-5"`; or six, the first being seconds.
+            workflow: what is started each time.
+            zone: the time zone that the fields are meant in.
+
+        Raises:
+            BadOption: the cron line or the zone cannot be read.
+            InvalidWorkflow: it is no workflow.
+            NotStorable: a property is no plain data and has no declared type.
+
+        """
+        kind, body = self.workflows.to_start(workflow, tags={"schedule": name})
+        plan = {"cron": cron, "zone": zone, "kind": kind, "body": body, "start": True}
+        return self.schedules.set(name, plan)
+
+    async def aschedule(
+        self, name: str, cron: str, workflow: Workflow[Any], *, zone: str = "UTC"
+    ) -> Schedule:
+        """Like `schedule`, from a task of any event loop."""
+        return await asyncio.to_thread(self.schedule, name, cron, workflow, zone=zone)
+
     def launch(
         self,
         flow: str | Tree,
@@ -251,9 +289,7 @@ def _refuse_inbox(inbox: Any) -> None:
 
 def _refuse_body(body: Any) -> None:
     if body is not None:
-        msg = (
-            f"a workflow or plan takes no message to start with: give {body!r:.80} to its __init__"
-        )
+        msg = f"workflows and plans take no message to start with: give {body!r:.80} to __init__"
         raise BadOption(msg)
 
 

@@ -99,7 +99,7 @@ def build(_subject: str, count: int) -> Figures:
     """Build and check a plan, and start nothing."""
     from actorflow.plans.plan import Plan  # noqa: PLC0415 - only where it is measured
 
-    begin = time.perf_counter()
+    cpu, begin = time.process_time(), time.perf_counter()
     plan = Plan()
     before = [plan.job(peers.nothing) for _ in range(1_000)]
     while len(plan) < count:
@@ -107,7 +107,7 @@ def build(_subject: str, count: int) -> Figures:
             plan.job(peers.nothing, before[place], before[place - 1]) for place in range(1_000)
         ]
     plan.check()
-    return {"seconds": time.perf_counter() - begin}
+    return {"seconds": time.perf_counter() - begin, "of the processor": time.process_time() - cpu}
 
 
 def calls(subject: str, count: int) -> Figures:
@@ -190,11 +190,39 @@ def large(subject: str, megabytes: int, times: int) -> Figures:
     return {"ms": statistics.median(elapsed[1:]) * 1e3}
 
 
+def _count_down(batch: list[int], _state: Any) -> None:
+    for steps in batch:
+        left = steps
+        while left:
+            left -= 1
+
+
+def cpu_bound(subject: str, batches: int, steps: int) -> Figures:
+    """Run a job that only computes, in threads or in processes."""
+    from actorflow.runtime.worker.spec import spawn  # noqa: PLC0415 - only where it is measured
+    from behaviours import Chunk, Queue  # noqa: PLC0415
+
+    with spawn(
+        _count_down,
+        behaviour=Chunk(Queue(), 1),
+        concurrency=WORKERS,
+        executor="process" if subject == PROCESSES else "pool",
+    ) as worker:
+        for _ in range(WORKERS):
+            worker.push_block(1, timeout=60)
+        begin = time.perf_counter()
+        for _ in range(batches):
+            worker.push(steps)
+        worker.stop()
+        return {"seconds": time.perf_counter() - begin}
+
+
 LOADS: dict[str, Callable[..., Figures]] = {
-    each.__name__: each for each in (layers, renewal, size, build, calls, large)
+    each.__name__: each for each in (layers, renewal, size, build, calls, large, cpu_bound)
 }
 Case = tuple[str, str, str, dict[str, int]]
 PIPE = "multiprocessing.Pipe"
+THREADS, PROCESSES = "threads", "processes"
 BARE = "concurrent.futures + graphlib"
 POOL = "concurrent.futures"
 
@@ -216,6 +244,15 @@ def cases(*, quick: bool) -> list[Case]:
         *(
             ("large results", name, "large", {"megabytes": 100 // few, "times": 10 // few + 1})
             for name in (OURS, PIPE)
+        ),
+        *(
+            (
+                "a worker that computes",
+                name,
+                "cpu_bound",
+                {"batches": 20, "steps": 3_000_000 // few},
+            )
+            for name in (THREADS, PROCESSES)
         ),
     ]
 
@@ -320,6 +357,12 @@ def goals(found: Found) -> list[tuple[str, str, float | None, bool | None]]:
             ">= 3 x",
             over("large results", PIPE, OURS, "ms"),
             lambda value: value >= 3,
+        ),
+        (
+            "a worker that computes, threads / processes",
+            ">= 1.8 x",
+            over("a worker that computes", THREADS, PROCESSES, "seconds"),
+            lambda value: value >= 1.8,
         ),
     ]
     return [

@@ -11,6 +11,7 @@ import argparse
 import inspect
 import keyword
 import logging
+import math
 import os
 import re
 import sys
@@ -272,6 +273,21 @@ def workflow() -> None:
             order = engine.workflows.get(Order, "o-1")
             order.send("paid")
             print(order.result(timeout=10))
+
+
+@section
+def plan() -> None:
+    """Run a graph of jobs on other processes, which may crash.
+
+    A job as an argument makes an edge, and hands over its result.
+    """
+    plan = af.Plan()
+    factorials = plan.map(math.factorial, [5, 10, 20])
+    total = plan.job(sum, factorials)
+    plan.job(os._exit, 1, name="crash")  # its process is gone, each time it is tried
+    result = plan.run(workers=2, on_failure="continue", crashes_max=2)
+    print(result[total])
+    print(result.failed["crash"].error)
 
 
 @section

@@ -15,9 +15,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
+from tests.servers import nats, postgres
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import FrameType
+
+__all__ = ["nats", "postgres"]
 
 ROOT = Path(__file__).parent.parent
 

@@ -11,6 +11,7 @@ import pytest
 import actorflow as af
 from actorflow.engine.kinds.worker import DurableWorker
 from actorflow.engine.operations.dead_letters import Letters
+from actorflow.engine.schedules import Schedule
 from actorflow.flows.errors import MessageRefused
 from actorflow.flows.service.front import Flows
 from actorflow.testing import VirtualClock
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 TWINS = {
     af.Engine: (
         "backup", "cancel", "close", "every", "fail_task", "launch", "purge", "result", "resume",
-        "return_task", "send", "start", "wait",
+        "return_task", "schedule", "send", "start", "wait",
     ),
     Flows: (
         "add_branches", "add_iterations", "kill", "launch", "launch_many", "re_apply",
@@ -30,15 +31,18 @@ TWINS = {
     ),
     DurableWorker: ("push_ack", "push_block"),
     Letters: ("purge", "retry"),
+    Schedule: ("backfill", "delete", "pause", "resume", "trigger"),
 }  # fmt: skip
 AT_ONCE = {
     af.Engine: {
-        "closed", "dead_letters", "execution", "executions", "heartbeat", "register", "statistics",
+        "closed", "dead_letters", "execution", "executions", "heartbeat", "register", "serve_agent",
+        "statistics",
         "tasker", "worker",
     },
     Flows: {"define", "router", "subflow", "tasker"},
     DurableWorker: {"dead_letters", "depth", "push", "push_many", "state"},
     Letters: set[str](),
+    Schedule: {"cron", "kind", "name", "next", "paused", "zone"},
 }  # fmt: skip
 """What looks, registers or does not wait."""
 NAMES = {"wait": "await_", "wait_for": "await_for"}

@@ -27,6 +27,7 @@ from actorflow.engine.execution.ending import Ending
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.host import Host
 from actorflow.engine.execution.live import Live
+from actorflow.engine.execution.ownership import Ownership
 from actorflow.engine.execution.run import AlreadyThere
 from actorflow.engine.execution.timers import Timers
 from actorflow.engine.execution.watching import Watchers, Watches
@@ -113,12 +114,13 @@ class Core:
         self._resuming = threading.Lock()
         self.watchers = Watchers()
         self.watches = Watches()
+        self.ownership = Ownership(self)
         self.host = Host(self, max_live)
         self.timers = Timers(self)
         self.board = Board(self)
         self.writer = Writer(self)
         self.ending = Ending(self)
-        self._unsubscribe = store.subscribe(self._look)
+        self._unsubscribe = store.subscribe(self.ownership.woken)
 
     # Beginning.
 
@@ -158,7 +160,8 @@ class Core:
             return
         for call in self.before_resume:
             call()
-        self.watches.load(self.store)
+        self.ownership.join()
+        self.watches.reload(self.store)
         self.resumed = True
         try:
             self.host.backlog.recover()
@@ -169,13 +172,6 @@ class Core:
         self.board.resume()
         if self._retention is not None:
             self.writer.call(self._purge_old)
-
-    def _look(self) -> None:
-        """Look for what others have stored. Thread-safe."""
-        if self.resumed and not self.closed:
-            self.writer.call(self.host.backlog.recover)
-            self.writer.call(self.timers.start)
-            self.writer.call(self.board.resume)
 
     def unfinished(self) -> dict[str, Any]:
         """Return how many messages, timers and tasks wait in the store, and for which executions.
@@ -247,6 +243,24 @@ class Core:
 
     # Messages from outside.
 
+    def check_message(self, execution: str, kind: str | None, body: Any) -> None:
+        """Let the kind of an execution refuse a message before it is stored, if it wants to.
+
+        Args:
+            execution: whose message it is.
+            kind: of which the execution is to be if it is not there.
+            body: of the message.
+
+        """
+        live = self.host.find(execution)
+        name = kind if live is None else live.kind.name
+        if name is None:
+            row = self.store.execution(execution)
+            name = None if row is None else row.kind
+        check = None if name is None else getattr(self.kinds.get(name), "check_message", None)
+        if check is not None:
+            check(body)
+
     def append(
         self,
         execution: str,
@@ -315,7 +329,8 @@ class Core:
         quick = getattr(found, "quick", None)
         body = bodies.encode(message)
         self.resume()
-        if found is not None and quick is not None and quick(execution) and self.resumed:
+        here = self.resumed and self.ownership.runs(execution)
+        if found is not None and quick is not None and quick(execution) and here:
             now = self.clock.now()
             live = Live(self, execution, found, new_row(execution, kind, now))
             live.creates = NewExecution(execution, kind)
@@ -499,6 +514,7 @@ class Core:
         self.host.close(max(end - monotonic(), _LEAST))
         self.writer.close()
         self.host.tell_waiting()
+        self.ownership.close(EngineClosed("the engine was closed before that was processed"))
         self.store.close()
         self.watchers.close(EngineClosed("the engine was closed before the execution ended"))
 

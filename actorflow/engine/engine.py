@@ -6,13 +6,10 @@ import asyncio
 import atexit
 import os
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine import bodies
 from actorflow.engine.clock import WALL
 from actorflow.engine.core import Core
-from actorflow.engine.cron import next_time
 from actorflow.engine.errors import KindMismatch, UnknownExecution, UnknownKind, WaitTimeout
 from actorflow.engine.handle import Execution
 from actorflow.engine.identifiers import check_id
@@ -21,6 +18,8 @@ from actorflow.engine.kinds import worker
 from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import DurableWorker, Job, WorkerKind
 from actorflow.engine.operations.dead_letters import Letters
+from actorflow.engine.schedules import Schedules
+from actorflow.engine.statistics import EngineStatistics
 from actorflow.engine.stores.opening import open_store
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
@@ -35,40 +34,16 @@ if TYPE_CHECKING:
     from typing import Self
 
     from actorflow.engine.kind import Kind
+    from actorflow.engine.schedules import Schedule
     from actorflow.engine.stores.protocol import Store
 
-__all__ = ["RETENTION", "Engine", "EngineStatistics"]
+__all__ = ["RETENTION", "Engine"]
 
 RETENTION = 30 * 86_400.0
 """Seconds that executions are kept after they have ended, unless told otherwise: 30 days."""
 
 _AT_EXIT = 5.0  # seconds for an engine that nobody has closed
 _STORED = 5.0  # seconds that the answer to a task may take to be stored
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineStatistics:
-    """An engine at one moment."""
-
-    live: int
-    """Executions in memory."""
-    commits: int
-    changes: int
-    """Changes in these commits; many messages from outside are one."""
-    messages: int
-    """Messages from outside that were stored."""
-    refused: int
-    """Commits that the store refused."""
-    lost: int
-    """Messages of a plain `push` that were lost with them."""
-    waiting: int
-    """Entries that wait for the next commit."""
-    timers_fired: int
-    tasks: int
-    """Tasks that wait for their result."""
-    tasks_done: int
-    tasks_failed: int
-    tasks_retried: int
 
 
 class Engine:
@@ -81,6 +56,8 @@ class Engine:
         retention: seconds that executions are kept after they have ended; `None`: for ever.
         max_live: executions that stay in memory although they have nothing to do.
         clock: where time comes from; tests give a virtual one.
+        worker: of a store that several engines share: run executions here. Without, this engine
+            starts, sends, cancels, looks and waits, and others do the work.
 
     Nothing that is stored runs before `resume()`, or the first `send`, `start`, `wait` or push: so
     kinds, workers and taskers can be registered in any order before.
@@ -100,20 +77,29 @@ class Engine:
         retention: float | None = RETENTION,
         max_live: int = 1_000,
         clock: Any = WALL,
+        worker: bool = True,
     ) -> None:
         if retention is not None:
             seconds(retention, "retention", "retention=30 * 86_400", error=BadOption)
         count(max_live, "max_live", "max_live=1_000", least=0, error=BadOption)
         flag(check, "check", "check=False", error=BadOption)
+        flag(worker, "worker", "worker=False", error=BadOption)
         if not callable(getattr(clock, "now", None)) or not hasattr(clock, "call_at"):
             msg = f"clock={clock!r:.80} is not a clock: it needs now() and call_at(when, callback)"
             raise BadOption(msg)
         store = open_store(where, durability=durability, check=check)
+        if not worker and not store.traits.shared:
+            store.close()
+            msg = f"worker=False: {type(store).__name__} is for one engine, so nobody would work"
+            raise BadOption(msg)
         self.core = Core(store, clock=clock, max_live=max_live, retention=retention)
+        self.core.passive = not worker
         """The inside, for those who build a kind of execution with verbs of its own."""
         self._workers = WorkerKind()
         self.core.register(self._workers)
         self.core.register(CronKind())
+        self.schedules = Schedules(self.core)
+        """What happens by the clock."""
         _OPEN.add(self)
 
     # Beginning.
@@ -198,7 +184,7 @@ class Engine:
 
     def every(
         self, name: str, cron: str, worker: DurableWorker, message: Any, *, zone: str = "UTC"
-    ) -> None:
+    ) -> Schedule:
         """Push a message to a durable worker by the clock, also after a restart.
 
         Args:
@@ -208,26 +194,20 @@ class Engine:
             message: plain data.
             zone: the time zone that the fields are meant in.
 
-        Times that went by while no engine ran count as one. It is the execution `cron:NAME`:
-        cancel that to end it.
+        Times that went by while no engine ran count as one.
 
         Raises:
             BadOption: the expression or the zone cannot be read.
 
         """
-        core = self.core
-        next_time(cron, core.clock.now(), zone)
-        bodies.encode(message)
-        id_ = f"cron:{check_id(name, 'a schedule')}"
         plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": _WORKER, "body": message}
-        core.ending.reopen(id_, CronKind.name)
-        self.send(id_, {"set": plan}, kind=CronKind.name)
+        return self.schedules.set(name, plan)
 
     async def aevery(
         self, name: str, cron: str, worker: DurableWorker, message: Any, *, zone: str = "UTC"
-    ) -> None:
+    ) -> Schedule:
         """Like `every`, from a task of any event loop."""
-        await asyncio.to_thread(self.every, name, cron, worker, message, zone=zone)
+        return await asyncio.to_thread(self.every, name, cron, worker, message, zone=zone)
 
     # Executions of any kind.
 
@@ -284,6 +264,7 @@ class Engine:
             ExecutionEnded: it has ended.
             KindMismatch: it is of another kind.
             NotStorable: the body is not plain data.
+            ActorflowError: its kind does not take such a message, as far as that can be said now.
 
         """
         stored = ThreadTicket()
@@ -310,6 +291,8 @@ class Engine:
         check_id(execution, "an execution")
         if kind is not None:
             check_id(kind, "a kind")
+        self.core.refuse_if_closed()
+        self.core.check_message(execution, kind, body)
         self.core.append(execution, kind, (body,), stored=stored, key=key)
 
     def wait(self, execution: str, timeout: float | None = None) -> Execution:

@@ -14,6 +14,7 @@ __all__ = [
     "ExecutionFailed",
     "KindMismatch",
     "NotStorable",
+    "StateUnreadable",
     "StoreBroken",
     "StoreBusy",
     "StoreConflict",
@@ -24,6 +25,7 @@ __all__ = [
     "TaskTimeout",
     "UnknownExecution",
     "UnknownKind",
+    "UnknownLetter",
     "WaitTimeout",
     "text_of",
 ]
@@ -90,6 +92,22 @@ class KindMismatch(ActorflowError, ValueError):
     """There is an execution of that id, and it is of another kind. Nothing was changed."""
 
 
+class StateUnreadable(ActorflowError, ValueError):
+    """The state of an execution cannot be decoded: other code wrote it, or it is damaged.
+
+    `data` are its bytes.
+    """
+
+    def __init__(self, execution: str, kind: str, data: bytes | None, error: BaseException) -> None:
+        self.execution = execution
+        self.data = data
+        super().__init__(
+            f"the state of execution {execution!r} cannot be read as one of kind {kind!r} "
+            f"({type(error).__name__}: {text_of(error)}): deploy the code that wrote it, or give "
+            "its kind a version and an upgrade()"
+        )
+
+
 class TaskFailed(ActorflowError):
     """A tasker elsewhere said that it could not do a task.
 
@@ -114,6 +132,10 @@ class UnknownExecution(ActorflowError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else "unknown execution"
+
+
+class UnknownLetter(ActorflowError):
+    """There is no dead letter of that id."""
 
 
 class UnknownKind(ActorflowError, KeyError):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import Cancelled, ExecutionFailed
+from actorflow.engine.errors import Cancelled, ExecutionFailed, StateUnreadable
 from actorflow.engine.kind import Status
+from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,16 +102,26 @@ class Execution:
 
     @property
     def view(self) -> Any:
-        """What its kind shows of it; the state as bytes where the kind is not registered."""
+        """What its kind shows of it; the state as bytes where the kind is not registered.
+
+        Raises:
+            StateUnreadable: its kind cannot decode it.
+
+        """
+        kind = self._core.kinds.get(self.kind)
+        if kind is None:
+            return self._row.state
         if self._view is None:
-            kind = self._core.kinds.get(self.kind)
             look = getattr(kind, "view", None)
-            if kind is None:
-                return self._row.state
-            if look is None:
-                self._view = self._core.decode(kind, self._row)
-            else:
-                self._view = look(self._row, self._core.store)
+            try:
+                if look is None:
+                    self._view = self._core.decode(kind, self._row)
+                else:
+                    self._view = look(self._row, self._core.store)
+            except ActorflowError:
+                raise
+            except Exception as error:
+                raise StateUnreadable(self.id, self.kind, self._row.state, error) from error
         return self._view
 
     def history(self) -> Iterator[Any]:

@@ -76,6 +76,8 @@ class Outgoing:
     to: str
     body: Any
     kind: str | None = None
+    key: str | None = None
+    """Only the first message to that execution with the same key counts, for a week."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +256,8 @@ class Kind(Protocol):
       method `plain()` of a view returns what `actorflow show` prints of it.
     - `cancel(target) -> body | None`: the message that asks an execution to end, or the part of it
       that `target` names; `None` just ends it, which is the default.
+    - `check_message(body)`: raises if the body can be no message to any execution of this kind;
+      called before a message is stored, in the thread that sends it.
     - `committed(change)`: called in a lane after each commit of a run.
     """
 

@@ -87,10 +87,7 @@ def _show(plan: Plan, plot: Path | None) -> None:
     report = plan.report()
     typer.echo(str(report))
     if plot is not None:
-        from actorflow.plans.report.figures import save  # noqa: PLC0415 - keeps --help fast
-        from actorflow.plans.report.gantt import gantt  # noqa: PLC0415
-
-        save(gantt(report), plot)
+        report.plot(plot)
         typer.echo(f"drawn: {plot}", err=True)
 
 
@@ -118,12 +115,18 @@ def why(
     cache: CacheOption = CACHE,
 ) -> None:
     """Say why each job would be run or skipped now, without running any."""
+    from actorflow.plans.errors import UnknownJob  # noqa: PLC0415 - keeps --help fast
+    from actorflow.runtime.errors import near  # noqa: PLC0415
+
     with _errors_as_text():
-        found = _found(plan)
-        names = jobs or [job.name for job in found]
+        reasons = {each.name: each.reason for each in _found(plan).preview(cache)}
+        for name in jobs or ():
+            if name not in reasons:
+                raise UnknownJob(f"there is no job {name!r}{near(name, reasons)}")
+        names = jobs or list(reasons)
         width = max((len(name) for name in names), default=0)
         for name in names:
-            typer.echo(f"{name:{width}}  {found.why(name, cache)}")
+            typer.echo(f"{name:{width}}  {reasons[name]}")
 
 
 # -- what they share -------------------------------------------------------------------------

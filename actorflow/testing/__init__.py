@@ -3,7 +3,8 @@
 Nothing here sleeps. `VirtualClock` moves when told, `ManualLane` runs actors when told,
 `WorkflowHarness` runs a workflow whose tasks the test answers, and
 `check_behaviour`, `check_kind` and `check_store` hold a behaviour, a kind of execution or a store
-of your own against the contract.
+of your own against the contract. `actorflow.testing.simulation` runs executions on a whole cluster
+in which much goes wrong.
 """
 
 from __future__ import annotations

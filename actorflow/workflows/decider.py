@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from actorflow.runtime.log import log
 from actorflow.workflows.difference import Difference
-from actorflow.workflows.errors import WorkflowModified
+from actorflow.workflows.errors import Interrupted, WorkflowModified
 from actorflow.workflows.frames.frame import Frame
 from actorflow.workflows.frames.properties import make
 from actorflow.workflows.frames.threads import CodeThread, CodeThreads
@@ -179,10 +179,12 @@ class _Live:
         frame.thread = self.thread
         try:
             result = frame.run_sync(getattr(frame.workflow, name), _arguments(branch))
-        except BaseException:
+        except BaseException as error:
             if frame.closed:
                 raise _GivenUp from None
-            raise
+            if not _ends(branch, error):
+                raise
+            result = None
         if frame.closed:
             raise _GivenUp
         if inspect.iscoroutine(result):
@@ -194,7 +196,13 @@ class _Live:
 
     def _after(self, frame: Frame, *, ended: bool) -> None:
         if ended:
-            self._end(frame, frame.result())
+            try:
+                result = frame.result()
+            except Interrupted as error:
+                if not _ends(frame.cursor.branch, error):
+                    raise
+                result = None
+            self._end(frame, result)
         else:
             frame.session.finish(frame.properties())
 
@@ -430,6 +438,11 @@ def _log_blocked(blocked: BlockedBranch) -> None:
         seconds=blocked.seconds,
         stack=blocked.stack,
     )
+
+
+def _ends(branch: Branch, error: BaseException) -> bool:
+    """Return whether an error just ends a branch: only `handle` has to catch an interruption."""
+    return isinstance(error, Interrupted) and branch.type is not BranchType.HANDLE
 
 
 def _arguments(branch: Branch) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BranchClosed",
+    "Interrupted",
     "InvalidWork",
     "InvalidWorkflow",
     "JobGone",
@@ -92,6 +93,17 @@ class WorkFailed(ActorflowError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.work, self.name, self.error)
+
+
+class Interrupted(WorkFailed):
+    """An event has come that stops what the workflow is doing; see `Interrupt`.
+
+    An `on_` method that does not catch it ends there.
+    """
+
+    def __init__(self, work: str, name: str, error: Mapping[str, Any]) -> None:
+        super().__init__(work, name, error)
+        self.args = (f"{name} ({work}) was interrupted by an event: catch Interrupted in handle",)
 
 
 class BranchClosed(BaseException):

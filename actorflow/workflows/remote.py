@@ -38,6 +38,8 @@ class RemoteWorkflow(Workflow[R_co], abstract=True):
 
     """
 
+    version: ClassVar[str] = "unknown"
+    """Of the code there; a subclass may know it."""
     _actorflow_lang: ClassVar[str]
     _actorflow_env: ClassVar[str]
 

@@ -1,80 +1,85 @@
-"""A program that is killed: runs workflows, and notes each task that it begins.
+"""A program that is killed: runs workflows of many steps, and notes each task that it begins.
 
-`workflow_runner.py STORE NOTES` starts workflows by their ids, goes on with what is in the store,
-and prints how each of them ended.
+`workflow_runner.py STORE NOTES LIFE INSTANCES STEPS` starts the instances, which changes nothing
+for those that there are, and prints how they ended. Each life notes first what it has found.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+from typing import Any
 
 import actorflow as af
+from actorflow.application import Engine
 
-COUNT = 20
-STEPS = 20
-RETRIES = 1_000
-"""Each kill counts as an attempt."""
-
-_notes = -1
+NOTES: list[Any] = []
+KILL_AFTER = int(os.environ.get("KILL_AFTER_TASKS", "0"))
 
 
-def note(text: str) -> None:
-    """Write a line, at once and in one piece."""
-    os.write(_notes, f"{text}\n".encode())
+def note(entry: dict[str, Any]) -> None:
+    """Append a line; it is there whatever becomes of the process."""
+    os.write(NOTES[0], (json.dumps(entry) + "\n").encode())
 
 
-@af.task(retries=RETRIES, backoff=0)
-def step(instance: int, number: int) -> int:
-    note(f"task {af.current_task().id}")
-    return instance * 1_000 + number
-
-
-@af.task(retries=RETRIES, backoff=0)
-def side(instance: int, number: int) -> None:
-    note(f"side {af.current_task().id}")
+@af.task(retries=1_000_000)  # each kill counts as an attempt
+def step(order: int, number: int) -> int:
+    note({"task": af.current_task().id, "order": order, "number": number, "life": NOTES[1]})
+    NOTES.append(None)
+    if KILL_AFTER and len(NOTES) - 2 >= KILL_AFTER:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
 
 
 class Steps(af.Workflow[list[int]]):
-    """Does 20 steps; some of them by an event to itself, a wait, a dispatched task."""
+    """Does one step after the other, some of them two at a time."""
 
-    def __init__(self, instance: int) -> None:
-        self.instance = instance
-        self.ended = 0
+    def __init__(self, order: int, steps: int) -> None:
+        self.order = order
+        self.steps = steps
+        self.done: list[int] = []
 
     def handle(self) -> list[int]:
-        found = []
-        for number in range(STEPS):
-            found.append(self.execute(step(self.instance, number)))
-            if number == 5:
-                self.dispatch(side(self.instance, number))
-            if number == 10:
-                self.wait(seconds=0.001)
-        return [*found, self.ended]
-
-    def on_success(self, work: object, output: object) -> None:
-        self.ended += 1
+        number = 0
+        while number < self.steps:
+            at_once = 2 if number % 5 == 0 and number + 1 < self.steps else 1
+            works = [step(self.order, number + each) for each in range(at_once)]
+            self.done = [*self.done, *self.execute_all(works)]
+            number += at_once
+        return self.done
 
 
-def main(store: str, notes: str) -> None:
-    global _notes  # noqa: PLW0603 - of the process
-    _notes = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    with af.Engine(store) as engine:
-        handles = [engine.start(Steps(number), id=f"w-{number}") for number in range(COUNT)]
+def main(store: str, notes: str, life: str, instances: str, steps: str) -> None:
+    NOTES[:] = [os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT), int(life)]
+    with Engine(store) as engine:
+        engine.workflows.register(Steps)
+        found = [each.query() for each in engine.workflows.instances(Steps)]
+        known = [f"{view.state.id}/{work}" for view in found for work in successful(view)]
+        note({"life": int(life), "known": known})
+        handles = [
+            engine.start(Steps(number, int(steps)), id=f"w-{number}")
+            for number in range(int(instances))
+        ]
         ended = {}
         for handle in handles:
-            result = handle.result(50)
-            scheduled = [each for each in handle.history() if each["type"] == "scheduled"]
+            result = handle.result(timeout=100)
+            entries = list(handle.history())
             ended[handle.id] = {
                 "result": result,
-                "works": [each["work"] for each in scheduled],
-                "branches": [each["branch"] for each in handle.history() if "branch" in each],
+                "scheduled": [each["work"] for each in entries if each["type"] == "scheduled"],
+                "successes": [each["work"] for each in entries if each["type"] == "onSuccess"],
             }
-            engine.result(f"{handle.id}/0/6.0", 50)
-        left = engine.core.unfinished()
-        dead = len(list(engine.dead_letters()))
-    print(json.dumps({"ended": ended, "left": left, "dead": dead}))  # noqa: T201
+        left = {
+            table: sum(1 for name, _ in engine.core.store.snapshot() if name == table)
+            for table in ("messages", "tasks", "timers", "dead")
+        }
+    print(json.dumps({"ended": ended, "left": left}))  # noqa: T201 - its answer
+
+
+def successful(view: Any) -> list[str]:
+    return [each.work for each in view.state.statuses if each.status == "successful"]
 
 
 if __name__ == "__main__":

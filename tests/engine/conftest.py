@@ -1,4 +1,4 @@
-"""Engines for tests: on both stores, in virtual time."""
+"""Engines for tests: on each store, in virtual time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import pytest
 
 from actorflow.engine.engine import Engine
 from actorflow.testing import VirtualClock
+from tests.servers import store_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+SERVERS = [pytest.param(name, marks=pytest.mark.soak) for name in ("postgres", "nats")]
 
 
 @pytest.fixture
@@ -25,12 +29,12 @@ def opens() -> type[Engine]:
     return Engine
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", *SERVERS])
 def engine(
     request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock, opens: type[Engine]
 ) -> Iterator[Engine]:
     """Yield an engine on each store in turn."""
-    where = ":memory:" if request.param == "memory" else tmp_path / "store.db"
+    where = store_for(request, tmp_path / "store.db")
     with opens(where, clock=clock, durability="off", retention=None) as made:
         yield made
 

@@ -242,7 +242,8 @@ def test_a_process_that_died_with_nothing_to_do_is_replaced(engine: Engine, scri
     ask(engine, "a")
     ((first, _, _),) = results(engine, script, 2)
     os.kill(first, signal.SIGKILL)
-    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    while not is_gone(first):
+        pass
     ask(engine, "b")
     assert results(engine, script, 4)[1][0] != first
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,28 @@ def die_first(directory: str, times: int) -> int:
 
 def pid(*_: Any) -> int:
     return os.getpid()
+
+
+def allocate(size: int) -> int:
+    return len(bytearray(size))
+
+
+def wait_for_ever() -> None:
+    threading.Event().wait()
+
+
+def act(log: str, name: str, crashes: int, failures: int, *inputs: int) -> int:
+    """Crash so often, then fail so often, then return 1 more than all inputs; log each step."""
+    calls = 1 + Path(log).read_text(encoding="utf-8").split().count(f"begin:{name}")
+    write(log, f"begin:{name}")
+    if calls <= crashes:
+        die()
+    if calls <= crashes + failures:
+        boom()
+    write(log, f"end:{name}")
+    return 1 + sum(inputs)
+
+
+def write(log: str, line: str) -> None:
+    with Path(log).open("ab", buffering=0) as file:
+        file.write(f"{line}\n".encode())

@@ -17,16 +17,32 @@ from actorflow.plans.plan import Plan
 from actorflow.plans.record import JobStatus
 from actorflow.plans.service.definition import pack_plan, unpack_plan
 from actorflow.plans.service.kind import PlanKind, start_body
+from actorflow.plans.service.tasker import do_job
 from actorflow.runtime.errors import BadOption
-from tests.plans.jobs import add, boom, double, large, note, one, plus, size_of, upto
+from actorflow.testing.kinds import check_kind
+from tests.plans.jobs import (
+    add,
+    allocate,
+    boom,
+    double,
+    large,
+    note,
+    one,
+    plus,
+    size_of,
+    upto,
+    wait_for_ever,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.servers import Postgres
+
 OPTIONS: dict[str, Any] = {
     "directory": "/nowhere",
-    "places": 2,
+    "workers": 2,
     "on_failure": "continue",
     "retries": 1,
     "crashes_max": 2,
@@ -91,8 +107,7 @@ class Driver:
 
 
 def perform_of(task: Any) -> Any:
-    function, args = pickle.loads(task.body["call"])  # noqa: S301 - our own
-    return function(*args)
+    return do_job(task)
 
 
 @given(st.data())
@@ -148,6 +163,24 @@ def test_each_run_adds_only_what_is_new_to_the_state() -> None:
     assert len(driver.stored) - whole < 100
 
 
+def test_it_is_a_kind_that_an_engine_can_rely_on() -> None:
+    plan = Plan()
+    first = plan.job(upto, 2)
+    plan.job(sum, plan.map(double, first), retries=1)
+    plan.job(one, after=first)
+    body = start_body(pack_plan(plan.blueprint), OPTIONS)
+    wire = [pickle.dumps(1), pickle.dumps(2)]
+    good = {"wire": pickle.dumps(3), "started": 1.0, "ended": 2.0, "pid": 7}
+    bad = {"error": "E: x", "traceback": "t", "started": 1.0, "ended": 2.0, "pid": 7}
+    check_kind(
+        PlanKind,
+        messages=st.sampled_from([body, "nonsense"]),
+        results=st.sampled_from([good, bad, {**good, "wire": wire}]),
+        refuses=(BadPlan, TypeError, IndexError),
+        max_examples=60,
+    )
+
+
 def test_a_message_that_is_no_plan_is_refused() -> None:
     kind = PlanKind()
     with pytest.raises(BadPlan, match="takes no messages but the plan"):
@@ -188,6 +221,21 @@ def test_large_results_stay_in_files_beside_the_store(tmp_path: Path) -> None:
     assert (tmp_path / "store.db").stat().st_size < 300_000
 
 
+def test_a_plan_on_a_shared_store_needs_a_directory_that_is_shared(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    plan = Plan()
+    data = plan.job(large, 300_000)
+    plan.job(size_of, data, name="size")
+    with Engine(postgres.new_url()) as engine:
+        with pytest.raises(BadOption, match="all machines on this store must see"):
+            engine.start(plan)
+        result = engine.plans.start(plan, directory=tmp_path).result(timeout=50)
+        assert len(result[data]) == 300_000
+        assert result["size"] == 300_000
+    assert len(list(tmp_path.glob("*/*"))) == 2
+
+
 def test_a_job_that_fails_stops_the_plan_or_only_what_needs_it(engine: Engine) -> None:
     plan = Plan()
     bad = plan.job(boom, name="bad")
@@ -196,6 +244,7 @@ def test_a_job_that_fails_stops_the_plan_or_only_what_needs_it(engine: Engine) -
         engine.start(plan).result(timeout=50)
     result: Any = raised.value.result
     assert [*result.failed] == ["bad"]
+    assert "in boom" in result.failed["bad"].traceback
     with pytest.raises(JobSkipped, match="job 'after' was not run: job 'bad' failed"):
         result[after]
     other = engine.plans.start(plan, on_failure="continue").result(timeout=50)
@@ -209,6 +258,21 @@ def test_a_resource_that_is_not_there_is_refused_before_anything_is_stored(engin
         engine.start(plan, id="p")
     assert list(engine.plans.list()) == []
     assert engine.plans.start(plan, id="p", resources={"gpu": 1}).result(timeout=50).ok
+
+
+def test_a_durable_job_has_times_limits_and_retries(engine: Engine) -> None:
+    plan = Plan()
+    limits = {"memory": (100 << 20, 2 << 30)}
+    job = plan.job(allocate, 300 << 20, retries=1, resources=limits)
+    late = plan.job(wait_for_ever, timeout=0.2)
+    result = engine.plans.start(plan, on_failure="continue").result(timeout=50)
+    assert result[job] == 300 << 20
+    record = result.record(job)
+    assert record.attempts == 2
+    assert record.worker is not None
+    assert 0 <= (record.started or -1.0) <= (record.ended or -1.0)
+    assert result.record(late).attempts == 1
+    assert "TaskTimeout" in result.record(late).error
 
 
 def test_a_plan_that_is_cancelled_has_no_result(engine: Engine, tmp_path: Path) -> None:

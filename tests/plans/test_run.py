@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 import warnings
 from pathlib import Path
@@ -19,9 +20,13 @@ from actorflow.plans.record import JobStatus
 from actorflow.plans.run.options import RunOptions
 from actorflow.plans.run.run import PlanRun
 from actorflow.runtime.errors import BadOption
+from actorflow.runtime.lanes.process.call import Call, Ended
+from actorflow.runtime.lanes.process.crew import Crew
 from actorflow.runtime.lanes.process.launcher import Spawn
 from tests.plans.jobs import (
+    act,
     add,
+    allocate,
     boom,
     die,
     die_first,
@@ -34,6 +39,7 @@ from tests.plans.jobs import (
     plus,
     size_of,
     upto,
+    wait_for_ever,
 )
 
 if TYPE_CHECKING:
@@ -105,7 +111,7 @@ def test_t3_t11_no_more_processes_than_workers(tmp_path: Path) -> None:
     assert len({result[name] for name in result}) <= 2
 
 
-def test_t4_t12_workers_are_transient_and_renewal_loses_and_repeats_nothing(
+def test_t4_t12_t28_workers_are_transient_and_renewal_loses_and_repeats_nothing(
     tmp_path: Path,
 ) -> None:
     plan = Plan()
@@ -116,7 +122,7 @@ def test_t4_t12_workers_are_transient_and_renewal_loses_and_repeats_nothing(
     assert len({result[job] for job in pids}) >= 3
 
 
-def test_t5_t6_a_launcher_of_your_own_starts_the_processes() -> None:
+def test_t5_t6_a11_a_launcher_of_your_own_starts_the_processes() -> None:
     class Counting(Spawn):
         started = 0
 
@@ -127,6 +133,21 @@ def test_t5_t6_a_launcher_of_your_own_starts_the_processes() -> None:
     launcher = Counting()
     assert Plan.from_mapping({"x": one}).run(workers=1, launcher=launcher)["x"] == 1
     assert launcher.started == 1
+
+
+def test_t26_a_worker_without_a_job_sleeps() -> None:
+    over = threading.Event()
+    found: list[Ended] = []
+
+    def ended(end: Ended) -> None:
+        found.append(end)
+        over.set()
+
+    with Crew(1) as crew:
+        crew.submit(Call.of(1, pid), ended)
+        assert over.wait(50)
+        while state_of(found[0].result) != "S":
+            os.sched_yield()
 
 
 def test_t8_t24_the_directory_of_a_run_is_temporary(
@@ -165,9 +186,15 @@ def test_t23_no_process_is_left_when_a_run_returns() -> None:
 def alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+        return state_of(process) != "Z"
+    except (ProcessLookupError, FileNotFoundError):
         return False
-    return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").split()[2] != "Z"
+
+
+def state_of(process: int) -> str:
+    """Return the state of a process as the kernel has it: R, S, Z and so on."""
+    text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    return text.rpartition(")")[2].split()[0]
 
 
 def test_t30_small_results_never_touch_the_file_system(
@@ -300,25 +327,17 @@ def test_a_job_that_always_crashes_fails_in_the_end() -> None:
 
 def test_a_job_whose_time_is_up_is_killed() -> None:
     plan = Plan()
-    plan.job(_sleep_for_ever, timeout=0.2)
-    with pytest.raises(PlanFailed, match="job '_sleep_for_ever' failed"):
+    plan.job(wait_for_ever, timeout=0.2)
+    with pytest.raises(PlanFailed, match="job 'wait_for_ever' failed"):
         plan.run(workers=1)
-
-
-def _sleep_for_ever() -> None:
-    threading.Event().wait()
 
 
 def test_memory_is_limited_and_grows_with_each_attempt() -> None:
     plan = Plan()
-    job = plan.job(_allocate, 300 << 20, retries=1, resources={"memory": (100 << 20, 2 << 30)})
+    job = plan.job(allocate, 300 << 20, retries=1, resources={"memory": (100 << 20, 2 << 30)})
     result = plan.run(workers=1)
     assert result[job] == 300 << 20
     assert result.record(job).attempts == 2
-
-
-def _allocate(size: int) -> int:
-    return len(bytearray(size))
 
 
 def test_resources_are_shared_and_what_is_not_there_is_refused() -> None:
@@ -399,6 +418,12 @@ def test_names_that_are_not_there() -> None:
         result["two"]
     assert "one" in result
     assert "two" not in result
+    other = Plan().job(one)
+    assert other not in result
+    with pytest.raises(UnknownJob, match="is not of the plan that was run"):
+        result[other]
+    with pytest.raises(UnknownJob, match="is not of the plan that was run"):
+        result[plan.job(one)]
 
 
 @settings(max_examples=8)
@@ -414,3 +439,48 @@ def test_random_plans_compute_what_plain_python_computes(data: st.DataObject) ->
     renew = data.draw(st.sampled_from([None, 1, 3]))
     result = plan.run(workers=2, renew_after=renew)
     assert [result[job] for job in jobs] == expected
+
+
+@settings(max_examples=10)
+@given(st.data())
+def test_random_plans_with_failures_crashes_and_renewals_run_each_job_as_often_as_they_should(
+    data: st.DataObject,
+) -> None:
+    retries, crashes_max = data.draw(st.integers(0, 2)), data.draw(st.integers(1, 3))
+    upstream: list[list[int]] = []
+    acts: list[tuple[int, int]] = []
+    for place in range(data.draw(st.integers(1, 8))):
+        before = st.lists(st.integers(0, place - 1), max_size=2, unique=True)
+        upstream.append(data.draw(before) if place else [])
+        acts.append(data.draw(st.sampled_from([(0, 0)] * 4 + [(1, 0), (0, 1), (1, 1), (2, 2)])))
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        log.touch()
+        plan = Plan()
+        jobs: list[Any] = []
+        for place, takes in enumerate(upstream):
+            inputs = [jobs[each] for each in takes]
+            jobs.append(plan.job(act, str(log), f"j{place}", *acts[place], *inputs))
+        result = plan.run(
+            workers=2,
+            retries=retries,
+            crashes_max=crashes_max,
+            on_failure="continue",
+            renew_after=data.draw(st.sampled_from([None, 1, 2])),
+        )
+        lines = log.read_text(encoding="utf-8").split()
+    values: dict[int, int] = {}
+    for place, (crashes, failures) in enumerate(acts):
+        begun = lines.count(f"begin:j{place}")
+        if not all(each in values for each in upstream[place]):
+            assert begun == 0
+            assert result.record(jobs[place]).status is JobStatus.SKIPPED
+        elif crashes < crashes_max and failures <= retries:
+            values[place] = 1 + sum(values[each] for each in upstream[place])
+            assert begun == crashes + failures + 1
+            assert result[jobs[place]] == values[place]
+            first = lines.index(f"begin:j{place}")
+            assert all(f"end:j{each}" in lines[:first] for each in upstream[place])
+        else:
+            assert begun == (crashes_max if crashes >= crashes_max else crashes + retries + 1)
+            assert result.record(jobs[place]).status is JobStatus.FAILED

@@ -217,7 +217,10 @@ def test_cancel_retry_and_purge(store: Path) -> None:
 
 def test_single_letters_are_retried(store: Path) -> None:
     (letter,) = json.loads(run("dead", store, "--json"))
-    assert json.loads(run("retry", store, "--letter", 987_654, "--json")) == {"retried": 0}
+    missing = run("retry", store, "--letter", 987_654, code=1)
+    assert "1 dead letter not found: see actorflow dead" in missing
+    other = run("retry", store, "order-2", "--letter", letter["id"], code=1)
+    assert "1 dead letter of 'order-2' not found" in other
     assert json.loads(run("retry", store, "--letter", letter["id"], "--json")) == {"retried": 1}
 
 

@@ -1,4 +1,4 @@
-"""A member of the ring: the worker of seed 000, as a state machine without side effects."""
+"""A member of the ring: one worker, as a state machine without side effects."""
 
 from __future__ import annotations
 
@@ -107,7 +107,6 @@ class Member:
         self._clock_at = -inf
         self._sweep_at = -inf
         self._handed: dict[str, int] = {}  # tasks given to each member since the last view
-        self._now = -inf
 
     # What others may know.
 
@@ -142,7 +141,7 @@ class Member:
     def executor_of(self, partition: int) -> str | None:
         """Return who is in charge of a partition: its owner, or who should be."""
         view = self._leases.view
-        if view is None:
+        if view is None or not 0 <= partition < len(view.holdings):
             return None
         owner = view.holdings[partition].owner
         if owner in self.ring:

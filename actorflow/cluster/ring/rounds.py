@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Reading", "Rounds"]
 
 _MOST = 500  # trackers and wake-ups that one member adds to a cycle at a time
+_LONGEST = 5  # times the pace that a round is taken to last, at most
 _QUEUED = 10_000  # wake-ups that wait for a cycle; older ones are left to the sweep
 
 
@@ -67,8 +68,9 @@ class Rounds:
         return len(self._posts) + len(self._mine)
 
     def queue_post(self, post: Post) -> None:
-        """Put a wake-up on board of the next cycle."""
-        self._posts.append(post)
+        """Put a wake-up on board of the next cycle; without cycles it is left to the sweep."""
+        if self._options.cycle is not None:
+            self._posts.append(post)
 
     def finished(self, post: Post) -> None:
         """Note that a wake-up was processed: if it is on board of the cycle, it may go."""
@@ -84,7 +86,8 @@ class Rounds:
 
     def queue_tracker(self, tracker: Tracker) -> None:
         """Put a new tracker on board of the next cycle, until it has come back."""
-        self._mine[tracker.key] = tracker
+        if self._options.cycle is not None:
+            self._mine[tracker.key] = tracker
 
     def forget_tracker(self, tracker: Tracker) -> None:
         """Leave a tracker out of the next cycles: it is done."""
@@ -142,7 +145,7 @@ class Rounds:
         if rank < self._rank or (rank == self._rank and cycle.hop <= self._hop):
             return Reading([], [], ring_differs=False)  # outdated, or a copy
         if rank == self._rank and self._seen > -inf:
-            self.round_trip += 0.3 * (now - self._seen - self.round_trip)
+            self._measure(now - self._seen)
         if rank > self._rank:
             self._taken.clear()
             self._done.clear()
@@ -179,6 +182,11 @@ class Rounds:
         else:
             actions += self._emit(written, way, now)
         return Reading(actions, posts, differs)
+
+    def _measure(self, seconds: float) -> None:
+        """Learn how long a round takes. One long pause must not spoil the watchdog."""
+        longest = _LONGEST * (self._options.cycle or 0.0)
+        self.round_trip += 0.3 * (min(seconds, longest) - self.round_trip)
 
     def _compare(self, cycle: Cycle, now: float) -> list[Action]:
         """Ask for all trackers if the cycle builds on others than those that are known."""

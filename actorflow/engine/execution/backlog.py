@@ -56,6 +56,8 @@ class Backlog:
         self._core = core
         self._host = host
         self._scans = 0  # passes through the store that are under way
+        self._looking = False  # one of them is there for what others have stored
+        self._look_again = False
         self._unread: set[str] = set()
         """Executions that are not live although the store has messages for them."""
 
@@ -73,12 +75,27 @@ class Backlog:
         """Hand over what is stored for an execution that could not be woken before."""
         if self._host.find(execution) is not None or self._core.closed:
             return
+        if not self._core.ownership.runs(execution):
+            return
         row = self._core.store.execution(execution)
         live = None if row is None or row.status in ENDED else self._host.wake(execution, None, row)
         if live is not None:
             self._unread.discard(execution)
             live.behind = True
             self.catch_up(live)
+
+    def look(self) -> None:
+        """Hand over what others have stored, page by page; one pass at a time."""
+        self._look_again = self._looking
+        if not self._looking:
+            self._looking = True
+            self.recover()
+
+    def look_at(self, live: Live) -> None:
+        """Hand over what others have stored for an execution that is live."""
+        live.behind = True
+        if live.held < LOW:
+            self.catch_up_soon(live)
 
     def recover(self, kind: str | None = None) -> None:
         """Hand over what is in the store, page by page: all of it, or that of one kind."""
@@ -109,6 +126,7 @@ class Backlog:
             return
         last = page.rows[-1].execution if page.rows else None
         self._mark(found, asleep)
+        self._look_at_awake(found)
         for execution in asleep:
             rows, stored = found[execution], fetched.get(execution)
             if stored is None or stored.status in ENDED:
@@ -120,16 +138,35 @@ class Backlog:
                 self._feed(live, rows, more=execution == last and page.after is not None)
         if page.after is None:
             self._scans -= 1
+            if self._looking and not self._scans:
+                self._looking = False
+                if self._look_again:
+                    core.writer.call(self.look)
         else:
             POOL.submit(_Later(core.writer, partial(self._scan, kind, page.after)))
 
+    def _look_at_awake(self, found: dict[str, list[MessageRow]]) -> None:
+        """Hand over what others have stored for executions that are live."""
+        if not self._core.ownership.shared:
+            return
+        for execution, rows in found.items():
+            live = self._host.find(execution)
+            if live is None or live.known is None or live.behind:
+                continue
+            if any(row.id not in live.known for row in rows):
+                self.look_at(live)
+
     def _mark(self, found: dict[str, list[MessageRow]], asleep: Sequence[str]) -> None:
         """Note that a run with these begins, which perhaps ends the process: see `CRASHES`."""
-        if not self._core.store.left_open:
-            return
+        ownership = self._core.ownership
         changes = [
-            Change(name, attempted=[row.id for row in found[name] if not row.attempts])
+            Change(
+                name,
+                attempted=[row.id for row in found[name] if not row.attempts],
+                epoch=ownership.epoch_of(name),
+            )
             for name in asleep
+            if ownership.is_suspect(name)
         ]
         self._core.writer.commit([change for change in changes if change.attempted])
 
@@ -146,6 +183,7 @@ class Backlog:
             at=self._core.clock.now(),
             consumed=[row.id for row in rows],
             dead=dead,
+            epoch=self._core.ownership.epoch_of(rows[0].execution),
         )
         self._core.writer.submit(change, None, insist=True)
 
@@ -165,11 +203,26 @@ class Backlog:
         if core.closed or live.has_ended or not live.behind:
             return
         try:
-            page = core.store.pending(execution=live.id, after=live.last, limit=WINDOW)
+            rows, more = self._rest(live)
         except Exception as error:  # noqa: BLE001 - they are stored, and read again
             self.read_later((live.id,), error)
             return
-        self._feed(live, page.rows, more=page.after is not None)
+        self._feed(live, rows, more=more)
+
+    def _rest(self, live: Live) -> tuple[list[MessageRow], bool]:
+        """Return stored messages that were not handed over, and whether there may be more."""
+        store = self._core.store
+        if live.known is None:
+            page = store.pending(execution=live.id, after=live.last, limit=WINDOW)
+            return page.rows, page.after is not None
+        rows: list[MessageRow] = []
+        cursor = None
+        while True:
+            page = store.pending(execution=live.id, after=cursor, limit=WINDOW)
+            rows += [row for row in page.rows if row.id not in live.known]
+            cursor = page.after
+            if cursor is None or len(rows) >= WINDOW:
+                return rows, cursor is not None
 
     def _feed(self, live: Live, rows: list[MessageRow], *, more: bool) -> None:
         """Let stored messages in; one that may have ended the process before goes alone."""
@@ -200,12 +253,15 @@ class Backlog:
 
     def _count_attempt(self, live: Live, row: MessageRow) -> bool:
         """Note that a run begins again after a crash; return whether that is stored."""
-        if not self._core.store.left_open:  # it was closed meanwhile: that was no crash
+        if not self._core.ownership.is_suspect(live.id):  # it was closed: that was no crash
             return True
-        return self._core.writer.commit([Change(live.id, attempted=(row.id,))]) is None
+        change = Change(live.id, attempted=(row.id,), epoch=live.epoch)
+        return self._core.writer.commit([change]) is None
 
     def _bury_crasher(self, live: Live, row: MessageRow) -> None:
         live.last = row.id
+        if live.known is not None:
+            live.known.add(row.id)
         text = f"ProcessEnded: the process ended {row.attempts + 1} times while this was processed"
         log.error("message given up: it ends the process", execution=live.id, attempts=row.attempts)
         change = Change(
@@ -213,6 +269,7 @@ class Backlog:
             at=self._core.clock.now(),
             consumed=(row.id,),
             dead=(NewDead(row.id, live.id, row.type, row.body, text),),
+            epoch=live.epoch,
         )
         live.submit_letter(change, RuntimeError(text))
 

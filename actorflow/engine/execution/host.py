@@ -72,6 +72,10 @@ class Host:
         """Whether more executions are live than should stay so without work."""
         return len(self._live) > self._max_live
 
+    def all(self) -> list[Live]:
+        """Return all live executions. Thread-safe."""
+        return list(self._live.values())
+
     def find(self, execution: str) -> Live | None:
         """Return a live execution. Thread-safe."""
         return self._live.get(execution)
@@ -149,6 +153,9 @@ class Host:
         if not self._core.resumed or self._core.closed:
             self._leave(live, arrival)
             return [(each, None) for each, _ in arrival.acks]
+        if not self._core.ownership.runs(execution):
+            self._core.ownership.await_processed(execution, arrival.waiters)
+            return [(each, None) for each, _ in arrival.acks]
         if live is None or live.has_ended:
             live = self.wake(execution, arrival.kind, row)
             if live is None:
@@ -164,6 +171,9 @@ class Host:
 
     def _leave(self, live: Live | None, arrival: _Arrival) -> None:
         """Leave messages in the store, because nothing runs yet, or any more."""
+        if self._core.ownership.shared and not self._core.closed and arrival.rows:
+            self._core.ownership.await_processed(arrival.rows[0].execution, arrival.waiters)
+            return
         error = None  # where nothing ever runs, to be stored is all that they wait for
         if self._core.closed:
             error = EngineClosed("the engine has been closed; the message is stored")
@@ -180,6 +190,8 @@ class Host:
         if cancels:
             rows = [row for row in rows if row.type != "cancel"]
             live.last = cancels[-1].id
+            if live.known is not None:
+                live.known.update(row.id for row in cancels)
             self._core.ending.cancel_later(live.id, cancels)
             if not rows:
                 return [(each, None) for each, _ in acks]
@@ -272,8 +284,19 @@ class Host:
 
         core.writer.call(leave)
 
+    def let_go(self, live: Live, error: Exception) -> None:
+        """End an execution after the run that is under way, because another engine has it now."""
+        if self._live.get(live.id) is live:
+            del self._live[live.id]
+        if live.port is not None:
+            live.port.finish()
+        self._core.ownership.await_processed(live.id, live.late)
+        live.late = {}
+
     def settle(self, live: Live) -> None:
         """Retire an execution that has ended, or read on; note one that may retire soon."""
+        if self._live.get(live.id) is not live:
+            return
         if live.behind and live.held < LOW and not self._core.closed:
             self.backlog.catch_up_soon(live)
             return

@@ -96,6 +96,8 @@ class Ticket:
             self.open = False
             if self.id is not None:
                 self.live.held -= 1
+                if self.live.known is not None:
+                    self.live.known.discard(self.id)
         if self.waiter is not None:
             self.waiter.resolve(error)
             self.waiter = None
@@ -136,14 +138,19 @@ class Live:
     """
 
     __slots__ = (
-        "_door", "_gate", "behind", "broken", "core", "created", "creates", "displaced", "fetched",
-        "held", "id", "kind", "last", "late", "loaded", "noted", "options", "parent", "port",
-        "reading", "revision", "state", "status", "unstored",
+        "_door", "_gate", "behind", "broken", "core", "created", "creates", "displaced", "epoch",
+        "fetched", "held", "id", "kind", "known", "last", "late", "loaded", "noted", "options",
+        "parent", "port", "reading", "revision", "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
         self.core = core
         self.fetched = row
+        self.epoch = core.ownership.epoch_of(execution)
+        """In which it is owned; commits of it name it."""
+        self.known: set[Any] | None = set() if core.ownership.shared else None
+        """Stored messages that were handed over and are not consumed, where others store some too:
+        these may appear in any order."""
         self.id = execution
         self.kind = kind
         self.loaded = False
@@ -251,6 +258,8 @@ class Live:
             pairs.append((item, Ticket(self, number, item, waiter)))
         self.held += len(pairs)
         self.last = rows[-1].id
+        if self.known is not None:
+            self.known.update(row.id for row in rows)
         if self._door is None:
             return self._offer(pairs, acks)
         self._door.append((pairs, acks))
@@ -405,6 +414,7 @@ class Live:
             consumed=() if ticket.id is None else (ticket.id,),
             dead=(NewDead(ticket.id, self.id, kind, body, text),),
             finished_tasks=answered((ticket,)),
+            epoch=self.epoch,
         )
         if ticket.id is not None:
             core.host.refusals[ticket.id] = error
@@ -437,14 +447,15 @@ class Live:
                 if ticket is not None:
                     ticket.consume(AlreadyThere(self.id))
                 return
-            if change.refusal is not None:  # it has run meanwhile: only the letter counts
+            fenced = change.refusal is not None and change.refusal.reason == "fenced"
+            if change.refusal is not None and not fenced:  # it has run: only the letter counts
                 change.expected, change.refusal, change.messages = None, None, ()
                 core.writer.submit(change, committed, insist=True)
                 return
             if ticket is not None:
                 core.host.refusals.pop(ticket.id, None)
                 ticket.consume(failure or error)
-            if change.expected is not None and failure is None:
+            if change.expected is not None and failure is None and not fenced:
                 self.creates = None
                 self.loaded = False
                 self.revision, self.status = change.revision, Status.FAILED
@@ -480,5 +491,6 @@ class Live:
             self.id,
             consumed=[ticket.id for ticket in tickets if ticket.id is not None],
             finished_tasks=answered(tickets),
+            epoch=self.epoch,
         )
         self.core.writer.submit(change, committed, insist=True)

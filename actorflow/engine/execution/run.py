@@ -18,6 +18,7 @@ from actorflow.engine import bodies
 from actorflow.engine.envelopes import ChildEnded, Message, pack
 from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
+from actorflow.engine.execution.ownership import MOVED
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Addition, Context, Outcome, Status
 from actorflow.engine.stores.protocol import (
@@ -183,7 +184,7 @@ def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:
     encode = bodies.encode
     change.messages = [
         *(
-            NewMessage(check_id(out.to, "an execution"), "message", encode(out.body))
+            NewMessage(check_id(out.to, "an execution"), "message", encode(out.body), out.key)
             for out in outcome.messages
         ),
         *(
@@ -245,8 +246,9 @@ class Run:
         """
         live = self.live
         self.ran = False  # it may have, before it lost a race
-        if live.has_ended:  # the engine was closed, and does not wait any longer
-            self._done()
+        if live.has_ended or not live.core.ownership.keeps(live):
+            # The engine was closed, and does not wait any longer; or another one has it now.
+            self._give_away()
             return
         failpoint("run.fetch")
         try:
@@ -347,6 +349,7 @@ class Run:
         if done := answered(tickets):
             change.finished_tasks = [*change.finished_tasks, *done]
         change.at = live.core.clock.now()
+        change.epoch = live.epoch
         writer = live.core.writer
         if writer.expects_more and not self._is_awaited(change):
             writer.submit_soon(change, self._committed)
@@ -405,10 +408,21 @@ class Run:
             self._done()
             if live.held or live.behind:  # messages for the one that is there
                 host.backlog.read_now(live.id)
+        elif refusal is not None and refusal.reason == "fenced":
+            self._give_away()
         elif refusal is not None and refusal.reason == "clash":
             self._done(RunFailed(_mismatch(refusal.execution)))
         elif live.port is not None:  # somebody else has written: run on the newer state
             live.port.submit(self)
+
+    def _give_away(self) -> None:
+        """Leave everything to the engine that has the execution now. Thread-safe."""
+        live = self.live
+        if not live.has_ended:
+            for ticket in self.tickets:
+                live.lost(ticket, WorkerStopped(MOVED))
+            live.core.writer.call(partial(live.core.ownership.let_go, live))
+        self._done()
 
     def _unwanted(self) -> list[NewDead]:
         """Return the messages of users to an execution that has ended, if nobody waits for them."""

@@ -18,7 +18,7 @@ from actorflow.engine.stores.protocol import Change, NewMessage
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from actorflow.engine.core import Core
     from actorflow.engine.stores.protocol import TimerRow
@@ -81,16 +81,29 @@ class Timers:
             return
         due = [row for row in rows if row.due <= now]
         if due:
-            change = Change(at=now, fired=[(row, _message(row)) for row in due])
-            if core.writer.commit([change]) is not None:
+            changes = self._changes(due, now)
+            if core.writer.commit(changes) is not None:
                 self._expect(now + AGAIN)
                 return
-            self.fired += len(change.extra)
-            core.host.deliver_rows(change.extra)
+            extra = [row for change in changes for row in change.extra]
+            self.fired += len(extra)
+            core.host.deliver_rows(extra)
         if len(due) < len(rows):
             self._expect(rows[len(due)].due)
         elif due:
             core.writer.call(self._fire)  # there may be more; others have their turn first
+
+    def _changes(self, due: Sequence[TimerRow], now: float) -> list[Change]:
+        """Return what fires timers: one change, or one for each owner's partition."""
+        if not self._core.ownership.shared:
+            return [Change(at=now, fired=[(row, _message(row)) for row in due])]
+        changes = []
+        for row in due:
+            epoch = self._core.ownership.epoch_of(row.execution)
+            if epoch is not None:
+                fired = [(row, _message(row))]
+                changes.append(Change(row.execution, at=now, epoch=epoch, fired=fired))
+        return changes
 
     def close(self) -> None:
         """Let go of the clock."""

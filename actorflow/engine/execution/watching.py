@@ -39,6 +39,11 @@ class Watchers:
             if not tickets:
                 self._tickets.pop(execution, None)
 
+    def names(self) -> set[str]:
+        """Return the executions that somebody waits for."""
+        with self._lock:
+            return set(self._tickets)
+
     def tell(self, execution: str, row: ExecutionRow | None = None) -> None:
         """Resolve the tickets of an execution, with the execution as it is now if that is known."""
         if not self._tickets:
@@ -107,8 +112,10 @@ class Watches:
             found = self._lists[kind] = tuple(self._found.get(kind, {}).copy().values())
         return found
 
-    def load(self, store: Store) -> None:
-        """Read all of them."""
+    def reload(self, store: Store) -> None:
+        """Read all of them, instead of those that are known. O(watches)."""
+        self._found.clear()
+        self._lists.clear()
         cursor = None
         while True:
             page = store.watches(after=cursor)

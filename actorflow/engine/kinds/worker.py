@@ -13,6 +13,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
+from actorflow.engine.errors import StateUnreadable
 from actorflow.engine.kind import Options, Outcome
 from actorflow.engine.operations.dead_letters import Letters
 from actorflow.runtime.errors import BadOption
@@ -148,10 +149,18 @@ class WorkerKind:
         return Outcome(state=await job.do(batch, state))
 
     def state_of(self, name: str, data: bytes | None) -> Any:
-        """Return the state of a worker; the first one if it has not run."""
+        """Return the state of a worker; the first one if it has not run.
+
+        Raises:
+            StateUnreadable: it is not what a worker stores.
+
+        """
         if data is None:
             return bodies.decode(self._jobs[name].first) if name in self._jobs else None
-        return bodies.decode(data)
+        try:
+            return bodies.decode(data)
+        except ValueError as error:
+            raise StateUnreadable(name, self.name, data, error) from error
 
     def view(self, row: ExecutionRow, _store: Store) -> Any:
         """Return the state."""

@@ -47,6 +47,7 @@ def open_store(
     durability: str = "full",
     check: bool = True,
     read_only: bool = False,
+    name: str | None = None,
 ) -> Store:
     """Open a store.
 
@@ -55,6 +56,7 @@ def open_store(
         durability: what a commit has outlived when it returns; see `SqliteStore`.
         check: verify what is there, as far as the store can; `False` accepts the loss of a log.
         read_only: look, while another process may be writing.
+        name: what this engine is called among those that share the store.
 
     Raises:
         BadOption: nobody opens such URLs.
@@ -65,9 +67,10 @@ def open_store(
         _refuse_strangers(where, "what the engine was given")
         return where
     scheme = scheme_of(where)
-    options = {"durability": durability, "check": check, "read_only": read_only}
+    options: dict[str, Any] = {"durability": durability, "check": check, "read_only": read_only}
     if scheme is not None:
-        return _open_url(scheme, str(where), options)
+        named = {} if name is None else {"name": name}
+        return _open_url(scheme, str(where), {**options, **named})
     if where == ":memory:":
         from actorflow.engine.stores.memory import MemoryStore  # noqa: PLC0415 - only where used
 

@@ -34,10 +34,12 @@ __all__ = [
     "Page",
     "Refusal",
     "Revision",
+    "SharedStore",
     "Store",
     "TaskRow",
     "TimerRow",
     "Traits",
+    "Wake",
     "WatchRow",
     "new_row",
     "partition_of",
@@ -52,6 +54,10 @@ Cursor: TypeAlias = Any
 
 NEVER_RUN: Revision = 0
 """The revision of an execution that has no state yet: it was only created, or is not there."""
+
+Wake: TypeAlias = "Callable[[Sequence[str] | None], None]"
+"""Called with the executions that others have stored something for, or have ended; `None`: with
+anything. Returns at once."""
 
 Row = TypeVar("Row")
 
@@ -357,10 +363,11 @@ class Store(Protocol):
     def owned(self) -> Mapping[int, int]:
         """Return the partitions that this process owns, each with its epoch."""
 
-    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake()` whenever others may have stored something; return how to end that.
+    def subscribe(self, wake: Wake) -> Callable[[], None]:
+        """Call `wake(executions)` when others may have stored something; return how to end that.
 
-        An embedded store has no others, and never calls it.
+        It may also be called for nothing, and by any thread. An embedded store has no others, and
+        never calls it.
         """
 
     def execution(self, execution: str) -> ExecutionRow | None:
@@ -467,3 +474,20 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of the store. Reading or committing raises `StoreRefused` from then on."""
+
+
+class SharedStore(Store, Protocol):
+    """A store whose `traits.shared` is set: several engines use it, and divide its partitions.
+
+    `subscribe` also wakes an engine when `owned()` has changed. A partition that is not owned any
+    more is let go of: what runs in it is finished, nothing new begins, then `drained` is called.
+    """
+
+    def join(self) -> None:
+        """Begin to own partitions: an engine that only stores and looks never does."""
+
+    def inherited(self, partition: int) -> bool:
+        """Return whether the last owner of a partition ended without handing it over."""
+
+    def drained(self, partition: int) -> None:
+        """Note that nothing of a partition runs here any more."""

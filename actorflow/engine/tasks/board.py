@@ -95,11 +95,24 @@ class Board:
         for name in list(self._taskers):
             self._catch_up(name)
 
+    def let_go(self, keeps: Callable[[str], bool]) -> None:
+        """Forget tasks of executions that run elsewhere now. In the writer's thread.
+
+        Those that are under way go on, and their answers count if they come first.
+        """
+        with self._lock:
+            gone = [task for name in self._of if not keeps(name) for task in self._of[name]]
+        for task in gone:
+            self._close_task(task)
+            self._ended.discard(task)
+
     # Handing out.
 
     def hand_out(self, rows: Iterable[TaskRow]) -> None:
         """Take tasks that were just stored; `pass_on` queues them. In the writer's thread."""
         for row in rows:
+            if not self._core.ownership.runs(row.execution):
+                continue
             tasker = self._taskers.get(row.tasker)
             if tasker is None:
                 if row.tasker not in self._behind:
@@ -122,7 +135,7 @@ class Board:
     def _leave_behind(self, row: TaskRow) -> None:
         """Leave a new task in the store; it is read when its tasker has room."""
         self._behind.add(row.tasker)
-        if self._core.store.left_open:
+        if self._core.ownership.is_suspect(row.execution):
             self._fresh.add(row.id)
 
     def _take(self, tasker: Tasker, task: _Open) -> None:
@@ -175,7 +188,7 @@ class Board:
 
     def _recover(self, tasker: Tasker, row: TaskRow) -> None:
         """Hand out a task that an earlier process may have begun, if that did not end well."""
-        if not self._core.store.left_open or row.id in self._fresh:
+        if not self._core.ownership.is_suspect(row.execution) or row.id in self._fresh:
             self._fresh.discard(row.id)
             self._take(tasker, _Open(row))
             return

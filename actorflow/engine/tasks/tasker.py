@@ -125,6 +125,9 @@ class _Attempt:
             LOOP.spawn(lambda: self._run_async(row))
             return
         try:
+            if self._tasker.processes is not None:
+                self._tasker.processes.begin(self.task, partial(self._end, row))
+                return
             result = self._tasker.do(self.task)
         except BaseException as error:  # noqa: BLE001 - retried, or told to the execution
             self._end(row, error)
@@ -274,14 +277,16 @@ class Tasker:
         if executor == "process":
             from actorflow.engine.tasks.process import ProcessTasker  # noqa: PLC0415 - loads processes
 
-            given = self.processes = ProcessTasker(name, given)
+            places = options.get("concurrency", 1)
+            count(places, "concurrency", "concurrency=4", error=BadOption)
+            self.processes = ProcessTasker(name, given, places)
         self.do = given
         self.timeout = timeout
         self._on_cancel = on_cancel
         self._kills = kills
         self.passes_on = passes_on
         """Whether the function only passes tasks on: they start later, with `Board.tell_start`."""
-        self.asynchronous = inspect.iscoroutinefunction(given)
+        self.asynchronous = inspect.iscoroutinefunction(given) and self.processes is None
         self.lane: Lane = LOOP if self.asynchronous else POOL
         self.stopped = False
         self.running: set[str] = set()

@@ -15,6 +15,7 @@ from actorflow.engine.kind import Status as EngineStatus
 from actorflow.flows.errors import MessageRefused
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.loop import MAX_MESSAGES, process
+from actorflow.flows.execution.messages.intake import fault_of
 from actorflow.flows.execution.node import ROOT
 from actorflow.flows.execution.run import Run
 from actorflow.flows.procedures.registry import all_procedures
@@ -112,6 +113,20 @@ class FlowKind:
             msg = "an execution that never ran has no bytes"
             raise ValueError(msg)
         return state.data
+
+    def check_message(self, body: Any) -> None:
+        """Refuse what can be no message to any flow; the rest is up to the execution.
+
+        Raises:
+            MessageRefused: it is none.
+
+        """
+        why = fault_of(body)
+        if why is not None:
+            raise MessageRefused(
+                f"{body!r:.100} refused: {why}; a message to a flow is a dict with a point, such as"
+                " {'point': 'signal', 'name': 'go', 'payload': {}}; use the verbs of engine.flows"
+            )
 
     def run(self, context: Context, state: FlowState, batch: Sequence[Envelope]) -> Outcome:
         """Process messages until nothing is left, or the budget is used up."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderCache"]
 
+_STALE = 86_400.0  # seconds after which nobody writes to a file any more
 _INDEX, _OBJECTS, _IGNORE = "index.db", "objects", ".gitignore"
 _OURS = {_INDEX, f"{_INDEX}-wal", f"{_INDEX}-shm", f"{_INDEX}-journal", _OBJECTS, _IGNORE}
 
@@ -57,8 +58,9 @@ class FolderCache:
         self._force = force
         self._keys = Keys()
         self._pending: dict[str, Description] = {}
-        _prepare(self.folder)
+        now = _prepare(self.folder)
         self._objects = Objects(self.folder / _OBJECTS)
+        self._objects.sweep(now - _STALE)
         self._index = Index(self.folder / _INDEX)
 
     def __enter__(self) -> Self:
@@ -142,7 +144,7 @@ class FolderCache:
             parts = tuple(map(self._put, value.parts))
             return _Stored("", value.digest, parts=parts)
         if isinstance(value, Spilled):
-            content = self._objects.put_file(Path(value.path))
+            content = self._objects.put_file(value.path)
             return _Stored(content, value.digest or content, value.size, spilled=True)
         content = self._objects.put(value.data)
         return _Stored(content, value.digest or content, value.size)
@@ -160,12 +162,13 @@ class FolderCache:
         if stored.spilled:
             if not self._objects.intact(stored.content):
                 return None
-            return Spilled(str(self._objects.path(stored.content)), stored.size, stored.digest)
+            return Spilled(self._objects.path(stored.content), stored.size, stored.digest)
         data = self._objects.get(stored.content)
         return None if data is None else Inline(data, stored.digest)
 
 
-def _prepare(folder: Path) -> None:
+def _prepare(folder: Path) -> float:
+    """Make a folder ready; return the time now, by the clock of its file system."""
     if folder.exists() and not folder.is_dir():
         raise BadCache(f"{folder} is a file: name a folder for the cache")
     folder.mkdir(parents=True, exist_ok=True)
@@ -173,4 +176,6 @@ def _prepare(folder: Path) -> None:
     if others:
         msg = f"{folder} holds {others[0]!r}, so it is no cache: name a new or empty folder"
         raise BadCache(msg)
-    (folder / _IGNORE).write_text("*\n", encoding="utf-8")
+    ignore = folder / _IGNORE
+    ignore.write_text("*\n", encoding="utf-8")
+    return ignore.stat().st_mtime

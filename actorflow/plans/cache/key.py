@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from actorflow.plans.cache.fingerprint.components import Component, Part, digest_of, key_of
+from actorflow.plans.cache.fingerprint.values import plain_digest
 from actorflow.plans.cache.fingerprint.walk import Walk
 
 if TYPE_CHECKING:
@@ -69,8 +70,12 @@ class Keys:
         own = {Component(Part.INPUT, name): digest for name, digest in inputs.items()}
         unstable = dict(code.unstable)
         for name, value in self._arguments(function, args, kwargs):
-            walk = Walk()
             component = Component(Part.ARGUMENT, name)
+            plain = plain_digest(value)
+            if plain is not None:
+                own[component] = plain
+                continue
+            walk = Walk()
             walk.value(component, value)
             if walk.unstable:
                 unstable[component] = next(iter(walk.unstable.values()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from actorflow.plans.record import JobStatus
 from actorflow.plans.report.diagram import family
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from actorflow.plans.record import JobRecord
-    from actorflow.plans.report.report import Report
     from actorflow.plans.report.timeline import Lane
 
 __all__ = ["gantt"]
@@ -28,7 +27,22 @@ _LETTER = 0.075  # inches of a letter in a bar
 _NAMED = len(COLOURS) - 1  # families with a colour of their own; the others share the last
 
 
-def gantt(report: Report) -> Figure:
+class Figures(Protocol):
+    """What a picture needs of a report."""
+
+    @property
+    def records(self) -> Sequence[JobRecord]: ...
+    @property
+    def elapsed(self) -> float: ...
+    @property
+    def parallelism(self) -> float: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def unused(self) -> float: ...
+
+
+def gantt(report: Figures) -> Figure:
     """Draw a run: who ran what when. Needs matplotlib.
 
     Jobs of one family (`fit[0]`, `fit[1]` ...) have one colour; what has failed is red. Only
@@ -50,7 +64,7 @@ def gantt(report: Report) -> Figure:
         axes.set_ylabel("worker")
         axes.set_xlabel("seconds")
         axes.set_title(_title(report))
-        _legend(figure, colours, failed=bool(report.counts[JobStatus.FAILED]))
+        _legend(figure, colours, failed=any(_failed(job) for lane in rows for job in lane.jobs))
     return figure
 
 
@@ -75,7 +89,7 @@ def _colours(rows: Sequence[Lane]) -> dict[str, str]:
     seconds: dict[str, float] = {}
     for lane in rows:
         for job in lane.jobs:
-            if job.status is not JobStatus.FAILED:
+            if not _failed(job):
                 name = family(job.name)
                 seconds[name] = seconds.get(name, 0.0) + job.seconds
     order = sorted(seconds, key=lambda name: -seconds[name])
@@ -83,10 +97,14 @@ def _colours(rows: Sequence[Lane]) -> dict[str, str]:
 
 
 def _colour(job: JobRecord, colours: Mapping[str, str]) -> str:
-    return FAILED if job.status is JobStatus.FAILED else colours[family(job.name)]
+    return FAILED if _failed(job) else colours[family(job.name)]
 
 
-def _title(report: Report) -> str:
+def _failed(job: JobRecord) -> bool:
+    return job.status is JobStatus.FAILED
+
+
+def _title(report: Figures) -> str:
     return (
         f"{seconds_text(report.elapsed)}, parallelism {report.parallelism:.1f} of {report.width}, "
         f"{report.unused:.0%} of the workers' time unused (white)"

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from actorflow.plans.record import JobRecord, JobStatus
 from actorflow.plans.report.critical import CriticalPath, critical_path
+from actorflow.plans.report.figures import save
+from actorflow.plans.report.gantt import gantt
 from actorflow.plans.report.table import seconds_text, table_text
 from actorflow.plans.report.timeline import busy_seconds, lanes, span
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
 __all__ = ["Report"]
@@ -117,6 +120,16 @@ class Report:
         text = table_text(_HEADINGS, [_row(self.records[at]) for at in shown])
         left_out = len(self.records) - len(shown)
         return f"{text}\n... and {left_out:,} more" if left_out else text
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw who ran what when, to a file that ends with `.png`, `.svg` or `.pdf`.
+
+        Raises:
+            BadOption: it ends with something else.
+            MissingExtra: matplotlib is not installed.
+
+        """
+        save(gantt(self), path)
 
     def __str__(self) -> str:
         if not self.records:

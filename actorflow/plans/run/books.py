@@ -63,7 +63,7 @@ class Books:
         if ended.worker is not None:
             self._workers[job] = ended.worker
         if ended.outcome is not CallOutcome.OK:
-            self._errors[job] = _text(ended.error), ended.traceback
+            self._errors[job] = _text(ended).removesuffix(f" during call {job}"), ended.traceback
         if ended.warnings:
             self._warnings[job] = ended.warnings
         if any(ended.output):
@@ -99,5 +99,5 @@ class Books:
         }
 
 
-def _text(error: BaseException | None) -> str:
-    return "" if error is None else f"{type(error).__name__}: {error}"
+def _text(ended: Ended) -> str:
+    return "" if ended.error is None else f"{type(ended.error).__name__}: {ended.error}"

@@ -9,7 +9,6 @@ Imported by every worker process, so it imports little.
 from __future__ import annotations
 
 import pickle
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -85,7 +84,7 @@ def _kept(result: Any, path: str, digest: bool) -> Wire:  # noqa: FBT001 - a fie
             data = _in_band(result)
     except Exception:  # noqa: BLE001 - by value then; what fails there is the user's to see
         data = _in_band(result)
-    mark = blake2b(data, digest_size=16).hexdigest() if digest else ""
+    mark = _hash_of(data) if digest else ""
     if len(data) <= INLINE:
         return (data, mark) if digest else data
     # Renamed, so that a worker that dies while it writes leaves no half of a result.
@@ -93,6 +92,12 @@ def _kept(result: Any, path: str, digest: bool) -> Wire:  # noqa: FBT001 - a fie
     fresh.write_bytes(data)
     fresh.replace(path)
     return path, len(data), mark
+
+
+def _hash_of(data: bytes) -> str:
+    from hashlib import blake2b  # noqa: PLC0415 - every new worker would wait for it
+
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 def _in_band(result: Any) -> bytes:

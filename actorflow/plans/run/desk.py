@@ -14,6 +14,7 @@ from actorflow.plans.job import DEFAULT, Job, JobOptions
 from actorflow.plans.lookup import Hit, Input, JobSpec
 from actorflow.plans.master import Ending, Master, OnFailure, Role, Rules, State
 from actorflow.plans.run.calls import Slot, perform, split
+from actorflow.plans.run.pace import Pace
 from actorflow.plans.values import Gathered, Inline, Spilled, Value
 from actorflow.runtime.lanes.process.packing import Packed, pack_value
 from behaviours.errors import brief
@@ -39,7 +40,7 @@ class Desk:
         blueprint: the plan.
         directory: where large results go.
         on_failure: see `Master`.
-        places: see `Master`.
+        workers: how many jobs run at the same time.
         budget: see `Master`.
         retries: of jobs that have no number of their own.
         crashes_max: how many crashes of its worker fail a job.
@@ -57,7 +58,7 @@ class Desk:
         directory: str,
         *,
         on_failure: OnFailure = OnFailure.STOP,
-        places: int = 1,
+        workers: int = 1,
         budget: int = 64 << 20,
         retries: int = 0,
         crashes_max: int = 5,
@@ -77,6 +78,8 @@ class Desk:
         self._cache = cache
         self._keys: dict[int, tuple[JobSpec, str]] = {}
         self._codes = blueprint.codes()
+        exact = any(each.weight > 1 or each.uses for each in blueprint.options.values())
+        self._pace = Pace(workers, exact=exact)
         graph = blueprint.graph()
         blueprint.check_limits(limits or {})
         self.master = Master(
@@ -88,7 +91,7 @@ class Desk:
             default=Rules(retries=retries, crashes_max=crashes_max),
             roles=blueprint.roles,
             on_failure=on_failure,
-            places=places,
+            places=self._pace.places,
             budget=budget,
             limits=limits,
         )
@@ -142,9 +145,16 @@ class Desk:
 
     # What comes back.
 
-    def ended(self, job: int, ending: Ending, wire: Wire = None) -> State:
-        """Note how an attempt of a job has ended; return where the job stands now."""
+    def ended(
+        self, job: int, ending: Ending, wire: Wire = None, seconds: float | None = None
+    ) -> State:
+        """Note how an attempt of a job has ended; return where the job stands now.
+
+        `seconds` is how long it ran, where that is known.
+        """
         master = self.master
+        if seconds is not None:
+            master.places = self._pace.after(seconds)
         if ending is Ending.OK and master.state(job) is State.OUT:
             if master.role(job) is Role.MAP:
                 self._expand(job, tuple(map(_value, wire)))

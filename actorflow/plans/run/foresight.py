@@ -44,7 +44,7 @@ def foresee(blueprint: Blueprint, cache: FolderCache) -> list[Verdict]:
     with tempfile.TemporaryDirectory(prefix="actorflow-why-") as directory:
         weight = sum(options.weight for options in blueprint.options.values())
         desk = Desk(
-            blueprint, directory, places=len(blueprint) + weight, limits=limits, cache=cache
+            blueprint, directory, workers=len(blueprint) + weight, limits=limits, cache=cache
         )
         while (job := desk.next()) is not None:
             if desk.master.role(job) is Role.MAP:

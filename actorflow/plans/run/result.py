@@ -35,6 +35,7 @@ class PlanResult:
         seconds: how long the run took.
         workers: how many processes there were at most.
         directory: what to delete in the end; `None` keeps the files.
+        plan: whose jobs are meant; `None` takes jobs of a plan that has the same names.
 
     """
 
@@ -46,11 +47,13 @@ class PlanResult:
         seconds: float,
         workers: int,
         directory: str | None = None,
+        plan: object = None,
     ) -> None:
         self._make = records
         self._records: Sequence[JobRecord] | None = None
         self._places: dict[str, int] = {}
         self._value = value
+        self._plan = plan
         self.seconds = seconds
         """How long the run took."""
         self.workers = workers
@@ -102,10 +105,10 @@ class PlanResult:
         return (record.name for record in self.records)
 
     def __contains__(self, job: object) -> bool:
-        if isinstance(job, Job):
-            return job.index < len(self.records)
         self.records  # noqa: B018 - made when first asked for
-        return job in self._places
+        if isinstance(job, Job) and self._plan is not None:
+            return job.blueprint is self._plan and job.index < len(self.records)
+        return (job.name if isinstance(job, Job) else job) in self._places
 
     @property
     def failed(self) -> Mapping[str, JobRecord]:
@@ -158,14 +161,15 @@ class PlanResult:
         return f"<PlanResult: {self}>"
 
     def _place(self, job: Job | str) -> int:
-        if isinstance(job, Job):
-            return job.index
-        self.records  # noqa: B018 - made when first asked for
-        place = self._places.get(job)
-        if place is None:
+        if job not in self:
+            if isinstance(job, Job):
+                msg = f"{job!r} is not of the plan that was run: it was added later, or elsewhere"
+                raise UnknownJob(msg)
             msg = f"there is no job {job!r}{near(job, self._places)}"
             raise UnknownJob(msg)
-        return place
+        if isinstance(job, Job):
+            return job.index if self._plan is not None else self._places[job.name]
+        return self._places[job]
 
     def _with(self, status: JobStatus) -> Mapping[str, JobRecord]:
         return {record.name: record for record in self.records if record.status is status}

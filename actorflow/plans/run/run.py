@@ -34,8 +34,6 @@ __all__ = ["PlanRun"]
 
 _BEGIN = object()
 _STOP = object()
-_AHEAD = 0.02  # seconds of work that are handed out ahead, so that no worker waits for the master
-_MOST_AHEAD = 64  # jobs for each worker
 _ENDINGS = {
     CallOutcome.OK: Ending.OK,
     CallOutcome.FAILED: Ending.FAILED,
@@ -74,7 +72,7 @@ class PlanRun:
                 blueprint,
                 self._directory,
                 on_failure=OnFailure(options.on_failure),
-                places=options.workers,
+                workers=options.workers,
                 budget=options.budget,
                 retries=options.retries,
                 crashes_max=options.crashes_max,
@@ -84,11 +82,9 @@ class PlanRun:
         except BaseException:
             shutil.rmtree(self._directory)
             raise
-        self._exact = any(each.weight > 1 or each.uses for each in blueprint.options.values())
         self.books = Books(self.desk, time, quiet=options.quiet)
         """When each job began and ended, and what it said."""
         self._watch = watch
-        self._average = 0.0
         self._over = threading.Event()
         self._error: BaseException | None = None
         self._launch_error: str | None = None
@@ -105,7 +101,7 @@ class PlanRun:
         """
         options = self._options
         crew = self._crew = Crew(
-            (min(1, options.workers), options.workers),
+            (1, options.workers),
             launcher=options.launcher,
             renew_after=options.renew_after,
             renew_after_seconds=options.renew_after_seconds,
@@ -114,13 +110,20 @@ class PlanRun:
             name="plan",
         )
         try:
-            with spawn(self._round, behaviour=Queue) as master:
-                self._push = master.push
-                master.push(_BEGIN)
-                self._wait(master.push)
-        finally:
-            crew.close()
-        return self._finish()
+            try:
+                with spawn(self._round, behaviour=Queue) as master:
+                    self._push = master.push
+                    master.push(_BEGIN)
+                    self._wait(master.push)
+            finally:
+                self._over.set()
+                crew.close()
+            return self._finish()
+        except PlanFailed:
+            raise  # its result needs the files
+        except BaseException:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
 
     def _wait(self, push: Callable[[Any], object]) -> None:
         try:
@@ -152,7 +155,13 @@ class PlanRun:
             seconds=self.books.now(),
             workers=self._options.workers,
             directory=self._directory,
+            plan=self.desk.blueprint,
         )
+
+    def _on_ended(self, ended: Ended) -> None:
+        """Pass on that a call has ended. In the crew's thread."""
+        if not self._over.is_set():  # or the master has stopped before, and nobody waits for it
+            self._push(ended)
 
     # In the master's thread.
 
@@ -180,11 +189,9 @@ class PlanRun:
             self._stop()
             return
         was_stopped = self.desk.master.stopped
-        state = self.desk.ended(job, _ENDINGS[ended.outcome], ended.result)
+        seconds = None if ended.started is None else ended.ended - ended.started
+        state = self.desk.ended(job, _ENDINGS[ended.outcome], ended.result, seconds)
         self.books.ended(job, ended)
-        if ended.started is not None:
-            # A moving average: the last dozen jobs or so.
-            self._average += (ended.ended - ended.started - self._average) / 12
         if state is State.FAILED and not was_stopped and self.desk.master.stopped:
             self._withdraw()
 
@@ -204,7 +211,6 @@ class PlanRun:
     def _hand_out(self) -> None:
         desk, crew = self.desk, self._crew
         assert crew is not None  # noqa: S101 - for mypy
-        desk.master.places = self._options.workers * self._ahead()
         calls: list[Call] = []
         while (job := desk.next()) is not None:
             try:
@@ -225,15 +231,7 @@ class PlanRun:
             )
         self.books.handed_out(calls)
         if calls:
-            crew.submit(calls, self._push)
-
-    def _ahead(self) -> int:
-        """Return how many jobs each worker may hold: more, the shorter they are."""
-        if self._exact:
-            return 1
-        if self._average <= 0:
-            return 2
-        return max(2, min(_MOST_AHEAD, round(_AHEAD / self._average)))
+            crew.submit(calls, self._on_ended)
 
 
 def _nowhere(_: Any) -> None:

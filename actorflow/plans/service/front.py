@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PlanHandle", "Plans"]
 
-_AHEAD = 2  # jobs for each worker: one that runs, and one that waits for it
-
 
 class Plans:
     """The durable plans of an engine. Thread-safe."""
@@ -41,6 +39,7 @@ class Plans:
         self._engine = engine
         self._core = engine.core
         self._lock = threading.Lock()
+        self._starting = threading.Lock()  # or one start would sweep the folder of another
         self._tasker: dict[str, Any] | None = None
         self._temporary: str | None = None
         self._core.register(PlanKind())
@@ -88,6 +87,7 @@ class Plans:
         retries: int = 0,
         crashes_max: int = CRASHES_MAX,
         resources: Mapping[str, int] | None = None,
+        directory: str | Path | None = None,
     ) -> PlanHandle:
         """Start a durable plan: finished jobs and their results survive any crash.
 
@@ -99,9 +99,12 @@ class Plans:
             retries: of jobs that have no number of their own.
             crashes_max: how many crashes of its worker fail a job.
             resources: how much there is of each resource that jobs use.
+            directory: where large results go; beside the store, if that is a file. On a store that
+                several machines share, give one that they share as well.
 
         Raises:
             BadPlan: the plan cannot be run.
+            BadOption: the store is shared, and there is no directory.
             KindMismatch: there is an execution of that id, and of another kind.
 
         """
@@ -114,25 +117,29 @@ class Plans:
         )
         name = f"plan-{uuid.uuid4().hex}" if id is None else check_id(id, "an execution")
         self._have_workers()
-        known = self._core.store.execution(name)
-        if known is None:
-            plan.blueprint.check_limits(options.resources)
-            weighs = any(each.weight > 1 or each.uses for each in plan.blueprint.options.values())
-            body = start_body(
-                pack_plan(plan.blueprint),
-                {
-                    "directory": self._directory(name),
-                    "places": options.workers * (1 if weighs else _AHEAD),
-                    "on_failure": str(options.on_failure),
-                    "retries": options.retries,
-                    "crashes_max": options.crashes_max,
-                    "resources": dict(options.resources),
-                },
-            )
-            self._engine.start(KIND, body, id=name)
-        else:
-            self._engine.resume()
+        plan.blueprint.check_limits(options.resources)
+        with self._starting:
+            if self._core.store.execution(name) is None:
+                self._start(name, plan, options, directory)
+            else:
+                self._engine.resume()
         return self.get(name)
+
+    def _start(
+        self, name: str, plan: Plan, options: RunOptions, directory: str | Path | None
+    ) -> None:
+        body = start_body(
+            pack_plan(plan.blueprint),
+            {
+                "directory": str(self._directory(name, directory)),
+                "workers": options.workers,
+                "on_failure": str(options.on_failure),
+                "retries": options.retries,
+                "crashes_max": options.crashes_max,
+                "resources": dict(options.resources),
+            },
+        )
+        self._engine.start(KIND, body, id=name)
 
     async def astart(self, plan: Plan, **options: Any) -> PlanHandle:
         """Like `start`, from a task of any event loop."""
@@ -168,20 +175,30 @@ class Plans:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def _directory(self, name: str) -> str:
-        """Make the folder of a plan's large results: beside the store, if that is a file."""
-        path = getattr(self._core.store, "path", None)
-        if path is None:
-            if self._temporary is None:
-                self._temporary = tempfile.mkdtemp(prefix="actorflow-plans-")
-            base = Path(self._temporary)
-        else:
-            base = Path(f"{path}.plans").absolute()
-            self._sweep(base)
+    def _directory(self, name: str, given: str | Path | None) -> Path:
+        """Make the folder of a plan's large results."""
+        base = self._base() if given is None else Path(given).absolute()
         folder = base / uuid.uuid5(uuid.NAMESPACE_OID, name).hex
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "id").write_text(name, encoding="utf-8")
-        return str(folder)
+        return folder
+
+    def _base(self) -> Path:
+        store = self._core.store
+        path = getattr(store, "path", None)
+        if path is not None:
+            base = Path(f"{path}.plans").absolute()
+            self._sweep(base)
+            return base
+        if store.traits.shared:
+            msg = (
+                "large results of a plan go to files, which all machines on this store must see: "
+                "engine.plans.start(plan, directory='/shared/plans')"
+            )
+            raise BadOption(msg)
+        if self._temporary is None:
+            self._temporary = tempfile.mkdtemp(prefix="actorflow-plans-")
+        return Path(self._temporary)
 
     def _sweep(self, base: Path) -> None:
         """Delete the files of plans that the store has forgotten."""
@@ -235,7 +252,7 @@ class PlanHandle:
             state.records,
             _no_value if desk is None else desk.value,
             seconds=ended.updated - ended.created,
-            workers=1 if desk is None else desk.master.places,
+            workers=state.workers,
         )
         if ended.failure is not None:
             raise PlanFailed(f"{ended.failure.message}\n{result}", result)

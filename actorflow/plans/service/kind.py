@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actorflow.engine import bodies
+from actorflow.engine.errors import TaskTimeout
 from actorflow.engine.kind import (
     Addition,
     Failure,
@@ -51,6 +52,8 @@ class _End(msgspec.Struct, array_like=True):
     wire: Any = None
     error: str = ""
     traceback: str = ""
+    started: float | None = None
+    pid: int | None = None
 
 
 class _Entry(msgspec.Struct, array_like=True):
@@ -76,10 +79,12 @@ class DurablePlan:
         """`None` before the plan is known."""
         self.began = 0.0
         """When it was started, in seconds since the epoch."""
+        self.workers = 1
+        """How many of its jobs run at the same time, at most."""
         self.errors: dict[int, tuple[str, str]] = {}
         """By job whose last attempt went wrong: the error and the traceback."""
-        self.ended: dict[int, float] = {}
-        """By job: when its last attempt ended, in seconds since the plan began."""
+        self.last: dict[int, dict[str, Any]] = {}
+        """By job: when and where its last attempt ran, as its record has it."""
         self.fresh = b""
         """What the last run has added to the journal."""
         self.read: bytes | None = None
@@ -96,11 +101,12 @@ class DurablePlan:
         if entry.plan:
             options = entry.options
             self.began = entry.began
+            self.workers = options["workers"]
             self.desk = Desk(
                 unpack_plan(entry.plan),
                 options["directory"],
                 on_failure=OnFailure(options["on_failure"]),
-                places=options["places"],
+                workers=options["workers"],
                 budget=_WHOLE,
                 retries=options["retries"],
                 crashes_max=options["crashes_max"],
@@ -110,8 +116,9 @@ class DurablePlan:
             msg = "the journal of a plan begins with the plan, and this one does not"
             raise BadPlan(msg)
         for end in entry.ends:
-            self._note(end.job, end.at, end.error, end.traceback)
-            self.desk.ended(end.job, Ending(end.ending), end.wire)
+            self._note(end)
+            seconds = None if end.started is None else end.at - end.started
+            self.desk.ended(end.job, Ending(end.ending), end.wire, seconds)
         refused = dict(entry.refused)
         turn = 0
         while (job := self.desk.next()) is not None:
@@ -119,14 +126,18 @@ class DurablePlan:
                 refused[turn] = why
                 entry.refused.append((turn, why))
             if turn in refused:
-                self._note(job, self.began, refused[turn], "")
+                self._note(_End(job, Ending.FAILED.value, self.began, error=refused[turn]))
                 self.desk.ended(job, Ending.FAILED)
             turn += 1
 
-    def _note(self, job: int, at: float, error: str, traceback: str) -> None:
-        self.ended[job] = at - self.began
-        if error:
-            self.errors[job] = error, traceback
+    def _note(self, end: _End) -> None:
+        self.last[end.job] = {
+            "started": None if end.started is None else end.started - self.began,
+            "ended": end.at - self.began,
+            "worker": None if end.pid is None else str(end.pid),
+        }
+        if end.error:
+            self.errors[end.job] = end.error, end.traceback
 
     def records(self) -> Sequence[JobRecord]:
         """Return what is known of each job."""
@@ -134,7 +145,7 @@ class DurablePlan:
 
     def _details(self, job: int) -> Mapping[str, Any]:
         error, traceback = self.errors.get(job, ("", ""))
-        return {"ended": self.ended.get(job), "error": error, "traceback": traceback}
+        return {**self.last.get(job, {}), "error": error, "traceback": traceback}
 
 
 class PlanKind:
@@ -199,7 +210,7 @@ def _send(outcome: Outcome, context: Context, desk: Desk, job: int) -> str:
         "job": desk.name(job),
         "call": packed.data,
         "buffers": [bytes(each.raw()) for each in packed.buffers],
-        "memory": list(options.memory[:attempt][-1:]),
+        "memory": options.memory[:attempt][-1] if options.memory else 0,
     }
     outcome.tasks.append(
         NewTask(
@@ -251,11 +262,24 @@ def _begin(entry: _Entry, state: DurablePlan, message: Message) -> None:
 def _end(envelope: TaskEnded) -> _End:
     job = int(envelope.task.rsplit(":", 2)[1])
     if envelope.ok:
-        return _End(job, Ending.OK.value, envelope.at, envelope.value)
-    ending = Ending.CRASHED if envelope.outcome == "crashed" else Ending.FAILED
+        found: dict[str, Any] = envelope.value
+        error = found.get("error", "")
+        return _End(
+            job,
+            (Ending.FAILED if error else Ending.OK).value,
+            found["ended"],
+            found.get("wire"),
+            error,
+            found.get("traceback", ""),
+            found["started"],
+            found["pid"],
+        )
     failure = envelope.error
-    text, traceback = ("", "") if failure is None else (str(failure), failure.traceback)
-    return _End(job, ending.value, envelope.at, None, text or "it failed", traceback)
+    text = "it failed" if failure is None else str(failure)
+    # A job whose time is up has failed, as in a run without an engine.
+    late = failure is not None and failure.type == TaskTimeout.__name__
+    crashed = envelope.outcome == "crashed" and not late
+    return _End(job, (Ending.CRASHED if crashed else Ending.FAILED).value, envelope.at, error=text)
 
 
 def start_body(plan: bytes, options: dict[str, Any]) -> Any:

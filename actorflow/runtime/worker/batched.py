@@ -8,12 +8,16 @@ import inspect
 import weakref
 from _thread import allocate_lock
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from actorflow.runtime.errors import BadJob
+from actorflow.runtime.lanes.process.packing import main_is_importable
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.worker.answers import Answers
 from actorflow.runtime.worker.failure import failure_policy
+from actorflow.runtime.worker.options import runs_elsewhere
 from actorflow.runtime.worker.spec import spawn
 from behaviours import Queue
 from behaviours.base import Base, Behaviour
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.worker.processes import Processes
     from actorflow.runtime.worker.ref import WorkerRef
 
 __all__ = ["AsyncBatched", "Batched", "batched"]
@@ -81,6 +86,14 @@ class _Source:
         function, call = self._function, self._call
         # What is searched for poison has to raise; else each caller of the batch is answered.
         raises = failure_policy(self._options.get("on_failure", "drop")).buries
+        if runs_elsewhere(self._options["executor"]):
+            if self._owner is not None:
+                msg = (
+                    f"{_name(function)} is a method, whose object is here and not in the worker "
+                    "process; use executor='pool', or batch a function"
+                )
+                raise BadJob(msg)
+            return _Elsewhere(function, raises=raises)
 
         if inspect.iscoroutinefunction(function):
 
@@ -107,6 +120,57 @@ class _Source:
     def bound_to(self, owner: Any) -> _Source:
         """Return the same for a method of one object, with a behaviour of its own."""
         return _Source(self._function, self._options, owner)
+
+
+class _Elsewhere:
+    """The job of a function that runs in worker processes: it can be sent there."""
+
+    def __init__(self, function: Callable[..., Any], *, raises: bool) -> None:
+        self._function = function
+        self._raises = raises
+        self.__qualname__ = _name(function)
+
+    def __call__(self, items: list[Any], _state: Any) -> Answers:
+        """Call the function. In the worker process."""
+        try:
+            results = self._function(items)
+            if inspect.iscoroutine(results):
+                from asyncio import run  # noqa: PLC0415 - only for coroutine functions
+
+                results = run(results)
+            return _answers(items, results, self._function)
+        except Exception as error:
+            if self._raises:
+                raise
+            # A note travels with the error, unlike its traceback.
+            error.add_note(f"in a worker process:\n{''.join(format_exception(error)).rstrip()}")
+            return Answers(None, [error] * len(items))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send the function by its name where that leads to it, through its decorator."""
+        module, name = self._function.__module__, self._function.__qualname__
+        try:
+            known = module != "__main__" or main_is_importable()
+            by_name = known and _undecorated(module, name) is self._function
+        except (AttributeError, ImportError):
+            by_name = False
+        if by_name:
+            return _named, (module, name, self._raises)
+        return _made, (self._function, self._raises)
+
+
+def _undecorated(module: str, name: str) -> Any:
+    """Return the function that stands in a module under a name, decorated or not."""
+    found = functools.reduce(getattr, name.split("."), import_module(module))
+    return found.__wrapped__ if isinstance(found, _Front) else found
+
+
+def _named(module: str, name: str, raises: bool) -> _Elsewhere:  # noqa: FBT001 - for pickle
+    return _Elsewhere(_undecorated(module, name), raises=raises)
+
+
+def _made(function: Any, raises: bool) -> _Elsewhere:  # noqa: FBT001 - for pickle
+    return _Elsewhere(function, raises=raises)
 
 
 class _Front(Generic[A, B]):
@@ -222,7 +286,7 @@ def batched(
     behaviour: Any = Queue,
     *,
     concurrency: int = 1,
-    executor: str | Lane = "pool",
+    executor: str | Lane | Processes = "pool",
     **options: Any,
 ) -> _Decorator:
     """Turn a function of lists into a function of items: calls that come together share a batch.

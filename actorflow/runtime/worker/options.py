@@ -16,6 +16,7 @@ from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.thread import ThreadLane
 from actorflow.runtime.worker.failure import Breaker, Drop, FailurePolicy, failure_policy
 from actorflow.runtime.worker.jobs import Kind, kind_of
+from actorflow.runtime.worker.processes import Processes
 from behaviours import Queue, Throttle
 from behaviours.arguments import choice, count, seconds
 from behaviours.base import adapt
@@ -26,9 +27,18 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.worker.executor import Executor
+    from actorflow.runtime.worker.process_lane import ProcessLane
     from behaviours.base import Behaviour
 
-__all__ = ["DEFAULTS", "Settings", "WorkerOptions", "accumulation_of", "check_known", "settings_of"]
+__all__ = [
+    "DEFAULTS",
+    "Settings",
+    "WorkerOptions",
+    "accumulation_of",
+    "check_known",
+    "runs_elsewhere",
+    "settings_of",
+]
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -42,8 +52,9 @@ class WorkerOptions(TypedDict, total=False):
     """A name to find the worker by with `whereis`."""
     throttle: float | None
     """Seconds from the start of one call to the start of the next, at least."""
-    executor: str | Lane
-    """`"pool"`, or `"thread"` for a thread of its own (or a lane, in tests)."""
+    executor: str | Lane | Processes
+    """`"pool"`, `"thread"` for a thread of its own, `"process"` or `Processes(...)` for worker
+    processes (or a lane, in tests)."""
     concurrency: int
     """How many batches may be in flight at once; more than 1 for jobs without state only."""
     help: bool
@@ -101,7 +112,7 @@ class Settings:
     __slots__ = (
         "asynchronous", "breaker", "checks", "clock", "concurrency", "executor", "handle",
         "has_on_start", "has_on_stop", "help", "idle_timeout", "is_real", "job", "lane", "name",
-        "policy", "reruns", "title", "verbose",
+        "policy", "remote", "reruns", "title", "verbose",
     )  # fmt: skip
 
     def __init__(self, job: Any, given: WorkerOptions, what: str = "spawn") -> None:
@@ -114,7 +125,6 @@ class Settings:
         self.title = str(getattr(named, "__qualname__", None) or brief(named))
         """The name of the job, for logs and errors."""
         self.executor = kind.executor
-        self.asynchronous = kind.asynchronous
         self.has_on_start = kind.has_on_start
         self.has_on_stop = kind.has_on_stop
         self.name: Hashable | None = options["name"]
@@ -143,8 +153,12 @@ class Settings:
             msg = f"clock={brief(self.clock)} must have now() and call_at(when, callback)"
             raise BadOption(msg)
         self.verbose = bool(options["verbose"])
-        self.lane = _lane(options["executor"], kind, self.name)
-        self.is_real = self.clock is SYSTEM and isinstance(options["executor"], str)
+        self.remote = _remote(options["executor"], job, self)
+        """The lane, if the job runs in worker processes."""
+        self.asynchronous = kind.asynchronous and self.remote is None
+        self.lane = self.remote or _lane(options["executor"], kind, self.name)
+        by_itself = isinstance(options["executor"], str) or self.remote is not None
+        self.is_real = self.clock is SYSTEM and by_itself
         """Whether time passes, and the lane runs, by themselves."""
         self.help = bool(options["help"])
         if self.help and not (self.lane.can_help and self.concurrency == 1):
@@ -154,6 +168,8 @@ class Settings:
             )
             raise BadOption(msg)
         self.handle: Callable[[Any, Any], Any] | None = job if kind.executor is None else None
+        if self.remote is not None:
+            self.handle = self._call_elsewhere
         self.checks = self.concurrency > 1 or self.verbose
 
     def _refuse_state(self, state: Any) -> None:
@@ -169,15 +185,28 @@ class Settings:
             )
             raise BadOption(msg)
 
+    def _call_elsewhere(self, batch: Any, state: Any) -> Any:
+        """Have the job called in a worker process."""
+        assert self.remote is not None  # noqa: S101 - only then it is the handle
+        return self.remote.call(batch, state)
+
     @property
-    def owns_thread(self) -> bool:
-        """Whether the job has a thread of its own."""
-        return isinstance(self.lane, ThreadLane)
+    def owns_lane(self) -> bool:
+        """Whether the lane is there for this job only."""
+        return self.remote is not None or isinstance(self.lane, ThreadLane)
+
+    @property
+    def kills(self) -> bool:
+        """Whether a job that is cut off ends with that: a process can be killed."""
+        return self.remote is not None
 
     def renew_lane(self) -> None:
-        """Leave the thread to a job that hangs in it, and take another."""
+        """Kill the processes, or leave the thread to a job that hangs in it; and take others."""
         self.lane.release()
-        self.lane = ThreadLane(str(self.name or "worker"))
+        if self.remote is not None:
+            self.lane = self.remote = self.remote.successor()
+        else:
+            self.lane = ThreadLane(str(self.name or "worker"))
 
     def make_subject(self, state: Any) -> Executor:
         """Make the user's executor, for a job that is a class."""
@@ -206,12 +235,35 @@ class Settings:
         return outcome
 
 
+def runs_elsewhere(executor: Any) -> bool:
+    """Return whether the option `executor` asks for worker processes."""
+    return isinstance(executor, Processes) or (isinstance(executor, str) and executor == "process")
+
+
+def _remote(executor: Any, job: Any, settings: Settings) -> ProcessLane | None:
+    """Make the lane of worker processes, if the option `executor` asks for it."""
+    if not runs_elsewhere(executor):
+        return None
+    from actorflow.runtime.worker.process_lane import ProcessLane  # noqa: PLC0415 - loads processes
+
+    if settings.executor is not None:
+        name = settings.executor.__name__
+        msg = (
+            f"executor='process' is for functions, and {name} is an Executor, which keeps what it "
+            "likes between two batches; use a function job(batch, state): its state travels"
+        )
+        raise BadOption(msg)
+    given = executor if isinstance(executor, Processes) else Processes()
+    name = str(settings.name or settings.title)
+    return ProcessLane(name, job, settings.concurrency, given, settings.clock)
+
+
 def _lane(executor: Any, kind: Kind, name: object) -> Lane:
     """Find the lane that the option `executor` stands for; coroutines go to the event loop."""
     if isinstance(executor, str):
-        choice(executor, "executor", ("pool", "thread"), error=BadOption)
+        choice(executor, "executor", ("pool", "thread", "process"), error=BadOption)
     elif not callable(getattr(executor, "submit", None)):
-        msg = f"executor={brief(executor)} must be 'pool', 'thread' or a lane"
+        msg = f"executor={brief(executor)} must be 'pool', 'thread', 'process' or a lane"
         raise BadOption(msg)
     if kind.asynchronous:
         if executor != "pool":
@@ -235,7 +287,7 @@ def settings_of(job: Any, options: WorkerOptions) -> Settings:
     if last is not None and last[0] is job and _same(last[1], options):
         return last[2]
     settings = Settings(job, options)
-    if settings.name is None and not settings.owns_thread:
+    if settings.name is None and not settings.owns_lane:
         _last = (job, options, settings)
     return settings
 

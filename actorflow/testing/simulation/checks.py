@@ -166,7 +166,7 @@ class Checks:
         for row in store.pending(limit=_ALL).rows:
             return f"message {row.id} to {row.execution!r} waits"
         for task in store.open(limit=_ALL).rows:
-            return f"task {task.id!r} is open"
+            return f"task {task.id!r} of tasker {task.tasker!r} is open"
         for timer in store.due(1):
             if timer.due <= max(store.now, horizon):
                 return f"timer {timer.id!r} of {timer.execution!r} is due at {timer.due}"

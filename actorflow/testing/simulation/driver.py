@@ -307,9 +307,7 @@ class Driver:
                 self._finish()
                 return
             if task.tell_start:
-                started = TaskStarted(None, 0.0, task.id, note.attempt)
-                self._say(task, Change(task.execution, at=self._store.now,
-                          messages=(NewMessage(task.execution, *pack(started)),)))  # fmt: skip
+                self._say_started(task, note.attempt)
             self._worker.after(self._dice.random() ** 2, lambda: self._perform(task))
 
         self._ask(lambda _: self._store.task(note.id), found)
@@ -338,14 +336,17 @@ class Driver:
 
         self._submit(change, answered)
 
-    def _say(self, task: TaskRow, change: Change) -> None:
-        """Store a message about a task; if that fails, it was not important."""
-        self._submit(
-            change,
-            lambda _, error: (
-                None if error else self._worker.tell(Committed(posts=(self._post(task.execution),)))
-            ),
-        )
+    def _say_started(self, task: TaskRow, attempt: int) -> None:
+        """Store that a task has begun; if that fails, nobody misses it."""
+        started = TaskStarted(None, 0.0, task.id, attempt)
+        message = NewMessage(task.execution, *pack(started))
+        change = Change(task.execution, at=self._store.now, messages=(message,))
+
+        def said(_change: Change, error: StoreRefused | None) -> None:
+            if error is None:
+                self._worker.tell(Committed(posts=(self._post(task.execution),)))
+
+        self._submit(change, said)
 
     def _finish(self) -> None:
         self.tasks -= 1

@@ -13,7 +13,7 @@ from actorflow.engine.execution.run import change_of, message_to_parent
 from actorflow.engine.kind import ENDED, Context, Status
 from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead, NewMessage
 from actorflow.testing.kinds import awaited
-from behaviours import Queue
+from behaviours import Queue, Rejected
 from behaviours.base import adapt
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def change_for(
     cancels = [each for each in messages if each.type == "cancel"]
     if cancels:
         return _cancelled(row, kind, cancels, fetched.now)
-    batch, consumed = _accumulated(name, kind, messages)
     try:
+        batch, consumed = _accumulated(name, kind, messages)
         change = _run(name, fetched, kind, batch, keep_going)
     except Exception as error:  # noqa: BLE001 - as the engine does
         if len(messages) > 1:
@@ -111,8 +111,14 @@ def _accumulated(name: str, kind: Kind, messages: Sequence[MessageRow]) -> tuple
         items.append((row.id, item))
     if behaviour.traits.timed:  # its waiting is not the matter here
         behaviour = adapt(Queue)
-    for _, item in items:
-        behaviour.add(item)
+    for place, (_, item) in enumerate(items):
+        try:
+            behaviour.add(item)
+        except Rejected:
+            if not place:
+                raise
+            del items[place:]  # there is no room: they wait in the store
+            break
     batch = behaviour.take()
     later: set[int] = set()
     while len(behaviour):

@@ -44,7 +44,7 @@ def simulate_workflows(
     """Run workflows on a simulated cluster; return the results of those that are done.
 
     Like `simulate`, for workflows as code. Tasks are called as they are, in this thread; a task may
-    be called more than once, as always.
+    be called more than once, as always. One that raises has failed; it is not tried again.
 
     Args:
         workflows: the objects to start, by their ids.

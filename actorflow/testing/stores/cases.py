@@ -502,7 +502,7 @@ def commits_in_flight_are_decided_in_order(store: Store) -> None:
 
 
 def a_subscription_can_be_ended(store: Store) -> None:
-    end = store.subscribe(lambda: None)
+    end = store.subscribe(lambda _executions: None)
     created(store)
     end()
     partitions = store.owned()

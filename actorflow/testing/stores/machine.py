@@ -275,6 +275,7 @@ class Steps(RuleBasedStateMachine):
         assert self.again is not None
         self.store.close()
         self.store = self.again(self.store)
+        self.model.epochs = dict(self.store.owned())
         compare(self.store, self.model, NAMES)
 
     @rule()

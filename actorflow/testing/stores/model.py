@@ -41,7 +41,8 @@ class Model:
     """The rows that a store should hold."""
 
     def __init__(self, epochs: Mapping[int, int], partitions: int) -> None:
-        self._epochs = epochs
+        self.epochs = epochs
+        """The partitions that are owned: other ones after the store was opened anew."""
         self._partitions = partitions
         self.executions: dict[str, ExecutionRow] = {}
         self.messages: list[MessageRow] = []
@@ -57,7 +58,7 @@ class Model:
 
     def copy(self) -> Model:
         """Return a copy, on which changes can be tried: it invents ids."""
-        made = Model(self._epochs, self._partitions)
+        made = Model(self.epochs, self._partitions)
         for name, value in vars(self).items():
             if isinstance(value, (dict, list, set)):
                 setattr(made, name, value.copy())
@@ -66,7 +67,7 @@ class Model:
 
     def epoch_of(self, execution: str) -> int | None:
         """Return the epoch in which the partition of an execution is owned."""
-        return self._epochs.get(partition_of(execution, self._partitions))
+        return self.epochs.get(partition_of(execution, self._partitions))
 
     def refusal(self, change: Change) -> Refusal | None:
         """Return why a change must be refused, if it must."""

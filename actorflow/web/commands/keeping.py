@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from actorflow.engine.errors import StoreBroken
+from actorflow.engine.errors import StoreBroken, UnknownLetter
 from actorflow.engine.stores.opening import open_store, scheme_of
 from actorflow.runtime.errors import BadOption
 from actorflow.web.commands.arguments import AsJson, StoreName
@@ -37,6 +37,11 @@ def retry(
     with reach(store, to_change=True) as verbs:
         found = verbs.retry(execution=execution, letters=letter)
     say_json(found) if json else say(f"{counted(found['retried'], 'message')} will be tried again")
+    missing = 0 if letter is None else len(set(letter)) - found["retried"]
+    if missing:
+        of = "" if execution is None else f" of {execution!r}"
+        msg = f"{counted(missing, 'dead letter')}{of} not found: see actorflow dead {store}"
+        raise UnknownLetter(msg)
 
 
 def purge(

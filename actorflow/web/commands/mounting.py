@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from actorflow.runtime.errors import ActorflowError
-from actorflow.web.commands import keeping, looking, serving, steering, workflows
+from actorflow.web.commands import cluster, keeping, looking, serving, steering, workflows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +22,11 @@ def mount(app: typer.Typer) -> None:
     for module in (serving, looking, steering, keeping):
         for name, command in module.COMMANDS.items():
             app.command(name)(_telling(command))
-    group = typer.Typer(no_args_is_help=True, help=workflows.HELP)
-    for name, command in workflows.COMMANDS.items():
-        group.command(name)(_telling(command))
-    app.add_typer(group, name="workflows")
+    for title, room in (("workflows", workflows), ("cluster", cluster)):
+        group = typer.Typer(no_args_is_help=True, help=room.HELP)
+        for name, command in room.COMMANDS.items():
+            group.command(name)(_telling(command))
+        app.add_typer(group, name=title)
 
 
 def _telling(command: Callable[..., None]) -> Callable[..., None]:

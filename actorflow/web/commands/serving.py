@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from actorflow.application import Engine
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "Signals"]
 
 _INTERRUPTED = 130  # what shells expect of a program that a second Ctrl-C has ended
 
@@ -120,7 +120,7 @@ def _run(store: str, begin: Callable[[Engine], str], timeout: float, **options: 
     """Run an engine between `begin`, which says what to print, and a signal."""
     from actorflow.application import Engine  # noqa: PLC0415 - after the arguments were checked
 
-    asked = _Signals()
+    asked = Signals()
     with asked:
         engine = Engine(store, **options)
         try:
@@ -150,7 +150,7 @@ def _control(tcp: str | None, token_env: str | None) -> tuple[Any, str | None]:
     return [True, f"tcp://{tcp}"], token
 
 
-class _Signals:
+class Signals:
     """Waits for SIGINT or SIGTERM; a second one ends the process."""
 
     def __init__(self) -> None:

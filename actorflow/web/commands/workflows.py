@@ -30,7 +30,7 @@ def export(store: StoreName, execution: ExecutionId) -> None:
     """Print all that is recorded of an instance as JSON, for `workflows check`."""
     from actorflow.workflows.service.names import kind_name  # noqa: PLC0415 - keeps --help fast
     from actorflow.workflows.service.recording import record_of  # noqa: PLC0415
-    from actorflow.workflows.service.stored import read  # noqa: PLC0415
+    from actorflow.workflows.service.stored import read_row  # noqa: PLC0415
 
     with looking(store) as rows:
         row = rows.execution(execution)
@@ -40,7 +40,7 @@ def export(store: StoreName, execution: ExecutionId) -> None:
     if not row.kind.startswith(kind_name("")) or row.state is None:
         msg = f"execution {execution!r} is of kind {row.kind!r}, no workflow that has begun"
         raise KindMismatch(msg)
-    say_json(record_of(read(row.state)))
+    say_json(record_of(read_row(row)))
 
 
 def check(files: Files, *, app: App) -> None:

@@ -16,7 +16,7 @@ class Queue(NamedTuple):
     lang: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Job:
     """A decision or a task, for one attempt."""
 
@@ -41,7 +41,8 @@ class Jobs:
 
     def __init__(self) -> None:
         self._waiting: dict[Queue, OrderedDict[str, Job]] = {}
-        self._out: dict[str, Job] = {}
+        self._out: set[str] = set()
+        self._by_uuid: dict[str, Job] = {}
         self._by_task: dict[str, Job] = {}
 
     def __len__(self) -> int:
@@ -50,7 +51,7 @@ class Jobs:
     def add(self, job: Job) -> None:
         """Let a job wait for a worker, behind the others of its queue."""
         self.remove(job.task)
-        self._by_task[job.task] = job
+        self._by_task[job.task] = self._by_uuid[job.uuid] = job
         self._waiting.setdefault(job.queue, OrderedDict())[job.uuid] = job
 
     def take(self, queue: Queue) -> Job | None:
@@ -61,7 +62,7 @@ class Jobs:
         uuid, job = waiting.popitem(last=False)
         if not waiting:
             del self._waiting[queue]
-        self._out[uuid] = job
+        self._out.add(uuid)
         return job
 
     def waits(self, queue: Queue) -> bool:
@@ -69,23 +70,32 @@ class Jobs:
         return queue in self._waiting
 
     def find(self, uuid: str) -> Job | None:
-        """Return a job that is out."""
-        return self._out.get(uuid)
+        """Return a job, whether it waits or is out."""
+        return self._by_uuid.get(uuid)
+
+    def is_out(self, uuid: str) -> bool:
+        """Return whether a worker has a job."""
+        return uuid in self._out
 
     def remove(self, task: str) -> Job | None:
         """Forget the job of a task; return it if there was one."""
         job = self._by_task.pop(task, None)
-        if job is not None and self._out.pop(job.uuid, None) is None:
-            waiting = self._waiting[job.queue]
-            del waiting[job.uuid]
-            if not waiting:
-                del self._waiting[job.queue]
+        if job is None:
+            return None
+        del self._by_uuid[job.uuid]
+        if job.uuid in self._out:
+            self._out.discard(job.uuid)
+            return job
+        waiting = self._waiting[job.queue]
+        del waiting[job.uuid]
+        if not waiting:
+            del self._waiting[job.queue]
         return job
 
     def check(self) -> None:
         """Raise AssertionError where the parts do not fit each other."""
-        parts = [self._out, *self._waiting.values()]
-        held = [job for part in parts for job in part.values()]
+        waiting = [uuid for queue in self._waiting.values() for uuid in queue]
         assert all(self._waiting.values()), "an empty queue is kept"  # noqa: S101 - a check
-        assert {job.task: job for job in held} == self._by_task  # noqa: S101 - a check
-        assert len(held) == len(self._by_task)  # noqa: S101 - a check
+        assert {*waiting, *self._out} == set(self._by_uuid)  # noqa: S101 - a check
+        assert len(waiting) + len(self._out) == len(self._by_task)  # noqa: S101 - a check
+        assert set(self._by_uuid.values()) == set(self._by_task.values())  # noqa: S101 - a check

@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from actorflow.workflows.errors import BranchClosed, InvalidWork, NotInWorkflow, WorkFailed
+from actorflow.workflows.errors import (
+    BranchClosed,
+    Interrupted,
+    InvalidWork,
+    NotInWorkflow,
+    WorkFailed,
+)
 from actorflow.workflows.frames import context
 from actorflow.workflows.frames.loop import BranchLoop, branch_loop
 from actorflow.workflows.frames.properties import capture, load
 from actorflow.workflows.frames.work import Work
 from actorflow.workflows.instance.canonical import same
 from actorflow.workflows.instance.decision import Answer, AnswerStatus, BranchCursor, Until
-from actorflow.workflows.instance.state import UNSET
+from actorflow.workflows.instance.state import INTERRUPTED, UNSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -312,7 +318,9 @@ class Frame:
                     self.session.leave(name, cancel=asked.cancel)
         if answer.failed is not None:
             failed = answer.failed
-            raise WorkFailed(failed.work, failed.name, failed.error)
+            interrupted = failed.error.get("name") == INTERRUPTED
+            raised = Interrupted if interrupted else WorkFailed
+            raise raised(failed.work, failed.name, failed.error)
         works = asked.works if answer.winner is None else [asked.works[answer.winner]]
         return [work.read(output) for work, output in zip(works, answer.outputs, strict=True)]
 

@@ -22,6 +22,7 @@ from actorflow.workflows.instance.rewinding import rewound
 from actorflow.workflows.instance.state import (
     BROKEN_MODES,
     COMPLETIONS,
+    INTERRUPTED,
     UNSET,
     Branch,
     BranchType,
@@ -186,9 +187,22 @@ class Instance:
         data = {"event_name": event.name, "event_input": event.input}
         # An event wins against a deadline at the same moment.
         self._waits.end_due(event.at, unless_tied_with=event.name)
+        if event.interrupts:
+            self._interrupt(event.at)
         asked = {} if event.id is UNSET else {"event_id": event.id}
         self._buffer.push(event.at, BranchType.EVENT, data | asked)
         self._waits.end_by(event, data)
+
+    def _interrupt(self, at: float) -> None:
+        """Let the works that branches wait for fail, but for waits; the branches are told."""
+        for status in self._works.awaited():
+            if status.type is WorkType.WAIT or self._works.is_over(status):
+                continue
+            status.raises = True
+            data = {"error_name": INTERRUPTED, "error_input": {"message": "an event came"}}
+            self._buffer.push_end(status, at, BranchType.FAILURE, data)
+            self._send_cancel(status)
+            self._works.changed(status)
 
     def _started(self, started: m.Started) -> None:
         self._waits.end_due(started.at)

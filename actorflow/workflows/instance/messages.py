@@ -55,6 +55,8 @@ class Event(Struct, frozen=True):
     input: Any = None
     id: str | UnsetType = UNSET
     """By which whoever asked knows the answer: the output of its branch."""
+    interrupts: bool = False
+    """Stop first what the branches wait for."""
 
 
 class Started(Struct, frozen=True):

@@ -73,6 +73,8 @@ class DecisionMode(StrEnum):
     KILLED = "killed"
 
 
+INTERRUPTED = "Interrupted"
+"""The name of the error of a work that an event has interrupted."""
 COMPLETIONS = frozenset((BranchType.SUCCESS, BranchType.FAILURE))
 ENDED_MODES = frozenset((DecisionMode.TERMINATED, DecisionMode.KILLED))
 BROKEN_MODES = frozenset((DecisionMode.MODIFIED, DecisionMode.FAILED))

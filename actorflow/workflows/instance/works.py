@@ -62,6 +62,11 @@ class Works:
         """Whether a branch waits for one of its works."""
         return bool(self._blocking)
 
+    def awaited(self) -> list[WorkStatus]:
+        """Return the works that branches wait for, in the order in which they were scheduled."""
+        found = (self._by_name[work] for work in self._blocking)
+        return sorted(found, key=lambda status: (status.index, status.branch_key, status.position))
+
     def awaited_by(self, key: int) -> bool:
         """Return whether a branch waits for one of its works."""
         return any(status.work in self._blocking for status in self.of_branch(key))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from actorflow.engine.errors import KindMismatch
 from actorflow.engine.identifiers import check_id
+from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from actorflow.workflows.agent.jobs import Queue
@@ -26,7 +27,7 @@ from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.recording import recorded_state
 from actorflow.workflows.service.remote.agent import Agent
 from actorflow.workflows.service.remote.kind import declare, remote_kind
-from actorflow.workflows.service.stored import read
+from actorflow.workflows.service.stored import read_row
 from actorflow.workflows.service.tasks import remote_options, tasker_of
 from actorflow.workflows.task import Task
 from actorflow.workflows.workflow import Workflow, workflow_name
@@ -254,6 +255,21 @@ class Workflows:
             kind.add_inbox(name, factory)
         return kind, name, body
 
+    def to_start(
+        self, workflow: Workflow[Any], *, tags: Mapping[str, str]
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the kind and the first message of an instance that somebody else will start.
+
+        Raises:
+            NotStorable: a property is no plain data and has no declared type.
+            InvalidWorkflow: it is no workflow.
+
+        """
+        if not isinstance(workflow, Workflow):
+            raise InvalidWorkflow(f"{workflow!r:.80} is no workflow: give Order('o-1')")
+        body = start_body(capture(workflow), tags=texts_of(tags))
+        return self._register_class(type(workflow)).name, body
+
     # Finding.
 
     def get(self, cls: type[Workflow[R]], id: str) -> WorkflowHandle[R]:  # noqa: A002 - its id
@@ -307,7 +323,7 @@ class Workflows:
             row = self._core.row(history)
             if row.state is None or not row.kind.startswith(kind_name("")):
                 raise KindMismatch(f"execution {history!r} is no workflow that has begun")
-            state = read(row.state).instance
+            state = read_row(row).instance
         else:
             state = recorded_state(history)
         if cls is None:

@@ -19,7 +19,7 @@ from actorflow.workflows.instance.state import WorkType
 from actorflow.workflows.service.incoming import control_body, event_body, fork_body
 from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.recording import record_of
-from actorflow.workflows.service.stored import read
+from actorflow.workflows.service.stored import read_row
 from actorflow.workflows.workflow import read_result
 
 if TYPE_CHECKING:
@@ -121,8 +121,7 @@ class WorkflowHandle(Generic[R_co]):
         For `engine.workflows.check`, in a test of the code that is to run it from now on.
         """
         self.query()
-        row = self._core.row(self.id)
-        return record_of(read(row.state or b""))
+        return record_of(read_row(self._core.row(self.id)))
 
     def follow(self, offset: int = 0, timeout: float | None = None) -> Iterator[Any]:
         """Yield the values that it publishes, those before included, until it has ended.

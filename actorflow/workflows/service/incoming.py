@@ -14,6 +14,7 @@ from actorflow.workflows.agent.answers import read_answer
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.state import WorkState, WorkType, encode
+from actorflow.workflows.interrupt import SentEvent
 from actorflow.workflows.service.names import attempt_of, decision_of, is_decision, work_of
 from actorflow.workflows.wait import Event
 
@@ -28,6 +29,7 @@ __all__ = [
     "GO_ON",
     "Incoming",
     "Start",
+    "check_message",
     "control_body",
     "event_body",
     "event_of",
@@ -47,9 +49,13 @@ _CONTROLS: dict[str, Callable[[float], m.Received]] = {
 _ON_WORKS = ("retry", "cancel", "rewind")
 
 
-def start_body(properties: dict[str, Any], *, inbox: bool = False) -> dict[str, Any]:
+def start_body(
+    properties: dict[str, Any], *, inbox: bool = False, tags: dict[str, str] | None = None
+) -> dict[str, Any]:
     """Return the first message to an execution."""
     start: dict[str, Any] = {"properties": properties}
+    if tags:
+        start["tags"] = tags
     if inbox:
         start["inbox"] = True
     return {"start": start}
@@ -57,8 +63,8 @@ def start_body(properties: dict[str, Any], *, inbox: bool = False) -> dict[str, 
 
 def fork_body(of: str, work: str, state: InstanceState, tags: dict[str, Any]) -> dict[str, Any]:
     """Return the first message to an execution that goes on from the past of another."""
-    fork = {"of": of, "work": work, "state": encode(state), "tags": tags}
-    return {"start": {"properties": {}, "fork": fork}}
+    fork = {"of": of, "work": work, "state": encode(state)}
+    return {"start": {"properties": {}, "tags": tags, "fork": fork}}
 
 
 def event_body(name: str, data: Any, asked: str | None = None) -> dict[str, Any]:
@@ -72,13 +78,6 @@ def event_body(name: str, data: Any, asked: str | None = None) -> dict[str, Any]
 def control_body(verb: str, work: str | None = None) -> dict[str, Any]:
     """Return the message that steers an instance."""
     return {"do": verb} if work is None else {"do": verb, "work": work}
-
-
-class SentEvent(Event, frozen=True):
-    """An event on its way to an instance, as behaviours of inboxes see it."""
-
-    at: float | None = None
-    asked: str | None = None
 
 
 def event_of(envelope: Any) -> SentEvent | None:
@@ -98,6 +97,7 @@ class Start:
     at: float
     properties: dict[str, Any]
     inbox: bool = False
+    tags: dict[str, Any] = field(default_factory=dict)
     fork: dict[str, Any] | None = None
     """Of which instance it is a fork (`of`), before which `work`, and its `state`."""
 
@@ -201,8 +201,28 @@ def _task_ended(execution: str, ended: TaskEnded) -> m.Received:
 def _event(event: Event, now: float) -> m.Event:
     if isinstance(event, SentEvent):
         asked = UNSET if event.asked is None else event.asked
-        return m.Event(now if event.at is None else event.at, event.name, event.data, asked)
+        at = now if event.at is None else event.at
+        return m.Event(at, event.name, event.data, asked, event.interrupts)
     return m.Event(now, event.name, event.data)
+
+
+def check_message(body: Any) -> None:
+    """Refuse what can be no message to a workflow.
+
+    Raises:
+        MessageRefused: it is none.
+
+    """
+    if type(body) is dict:
+        if type(body.get("event")) is str or type(body.get("start")) is dict:
+            return
+        verb = body.get("do")
+        if type(verb) is str and (verb in _CONTROLS or verb in _ON_WORKS or verb == GO_ON["do"]):
+            return
+    raise MessageRefused(
+        f"{body!r:.100} refused: a message to a workflow is an event or a verb, such as "
+        "{'event': 'paid', 'data': {}}; use the methods of its handle"
+    )
 
 
 def _message(instance: Instance | None, message: Message, found: Incoming) -> None:
@@ -215,18 +235,19 @@ def _message(instance: Instance | None, message: Message, found: Incoming) -> No
         if instance is None and found.start is None:
             given = body["start"]
             found.start = Start(
-                message.at, given["properties"], bool(given.get("inbox")), given.get("fork")
+                message.at,
+                given["properties"],
+                inbox=bool(given.get("inbox")),
+                tags=given.get("tags", {}),
+                fork=given.get("fork"),
             )
     elif verb in _CONTROLS:
         found.received.append(_CONTROLS[verb](message.at))
         found.notes.append({"type": verb, "at": message.at})
     elif verb in _ON_WORKS:
         _on_works(instance, verb, body.get("work"), message.at, found)
-    elif verb != GO_ON["do"]:
-        raise MessageRefused(
-            f"{body!r:.100} refused: a message to a workflow is an event or a verb, such as "
-            "{'event': 'paid', 'data': {}}; use the methods of its handle"
-        )
+    else:
+        check_message(body)
 
 
 def _on_works(instance: Instance | None, verb: str, work: Any, at: float, found: Incoming) -> None:

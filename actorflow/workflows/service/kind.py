@@ -22,10 +22,10 @@ from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.state import BROKEN_MODES, WorkStatus, WorkType, decode
 from actorflow.workflows.service.inbox import EventInbox
-from actorflow.workflows.service.incoming import control_body, read_batch
+from actorflow.workflows.service.incoming import check_message, control_body, read_batch
 from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.outgoing import outcome_of
-from actorflow.workflows.service.stored import CodeVersion, StoredInstance, WorkflowState, read
+from actorflow.workflows.service.stored import CodeVersion, StoredInstance, WorkflowState, read_row
 from actorflow.workflows.service.view import WorkflowView
 from actorflow.workflows.versions import code_version
 from actorflow.workflows.workflow import Workflow, workflow_name
@@ -129,8 +129,12 @@ class WorkflowKind:
         """Return the state of the instance, for people and programs that look."""
         if row.state is None:
             return None
-        stored = read(row.state)
+        stored = read_row(row)
         return WorkflowView(stored, killed=row.status == "cancelled")
+
+    def check_message(self, body: Any) -> None:
+        """Refuse what can be no message to a workflow."""
+        check_message(body)
 
     def cancel(self, target: Any) -> dict[str, Any]:
         """Return the message that ends an instance, or stops the work that `target` names."""
@@ -256,6 +260,7 @@ class _Run:
             raise MessageRefused(
                 f"{self._context.id!r} has not been started: use engine.start({workflow}(...))"
             )
+        self.tags = dict(start.tags)
         if start.fork is not None:
             return self._begin_fork(start.at, start.fork)
         self.instance, sent = Instance.start(
@@ -271,7 +276,6 @@ class _Run:
         self.go_on(Instance(state))
         self.history.append({"type": "fork", "at": at, "of": fork["of"], "work": fork["work"]})
         self._receive([m.Restore(at)])
-        self.tags = dict(fork["tags"])
         return StoredInstance(state)
 
     def note_version(self, stored: StoredInstance, version: str) -> None:

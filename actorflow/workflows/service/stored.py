@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from actorflow.engine.errors import StateUnreadable
 from actorflow.engine.kind import Addition
 from actorflow.workflows.instance.growth import Growth, grown
 from actorflow.workflows.instance.instance import Instance
@@ -20,7 +21,9 @@ from actorflow.workflows.instance.state import InstanceState, WorkStatus
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SMALL", "CodeVersion", "StoredInstance", "WorkflowState", "read"]
+    from actorflow.engine.stores.protocol import ExecutionRow
+
+__all__ = ["SMALL", "CodeVersion", "StoredInstance", "WorkflowState", "read", "read_row"]
 
 SMALL = 4_096
 """Bytes up to which an execution is always written as a whole."""
@@ -75,6 +78,19 @@ def read(data: bytes) -> StoredInstance:
     last = added[-1].stored
     last.instance = grown(stored.instance, [each.growth() for each in added])
     return last
+
+
+def read_row(row: ExecutionRow) -> StoredInstance:
+    """Return the instance that an execution is.
+
+    Raises:
+        StateUnreadable: its state is none of a workflow, or it has none yet.
+
+    """
+    try:
+        return read(row.state or b"")
+    except (msgspec.MsgspecError, ValueError, StopIteration) as error:
+        raise StateUnreadable(row.id, row.kind, row.state, error) from error
 
 
 def _entries(data: bytes) -> Iterator[memoryview]:

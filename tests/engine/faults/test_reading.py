@@ -206,6 +206,12 @@ def test_a_state_that_cannot_be_read_for_a_moment_is_read_again(
 
         until(engine, overcome)
         thread.join(PATIENCE)
+
+        def processed() -> bool:
+            clock.advance(1.0)
+            return not rows(engine, "messages")
+
+        until(engine, processed)
         worker.push_block(2)
         assert (worker.state(), found) == ([0, 1, 2], ["served"])
         assert engine.execution("w").status == "active"

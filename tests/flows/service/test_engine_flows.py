@@ -17,6 +17,7 @@ from actorflow.flows.service.exids import BadName
 from actorflow.runtime.errors import BadOption, PushTimeout
 from tests.engine import chores
 from tests.flows.engines import PATIENCE, Desk
+from tests.servers import store_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 SEQUENCE = "sequence\n  task 'alice' 'stage a'\n  task 'bob' 'stage b'"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "nats"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine]:
-    where = ":memory:" if request.param == "memory" else tmp_path / "flows.db"
+    where = store_for(request, tmp_path / "flows.db")
     with af.Engine(where, durability="off") as made:
         yield made
 

@@ -14,12 +14,14 @@ from actorflow.engine.errors import ExecutionEnded, ExecutionFailed, KindMismatc
 from actorflow.engine.kind import NewTask, Options, Outcome, Status, TaskEnded
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.tasks.tasker import Task
+from actorflow.flows.errors import MessageRefused
 from actorflow.flows.language.checking import EmptyFlow
 from actorflow.flows.service.exids import ExidMaker
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.testing import VirtualClock
 from tests.engine import chores
 from tests.flows.engines import PATIENCE, Desk
+from tests.servers import store_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,9 +33,9 @@ if TYPE_CHECKING:
 START = 1_600_000_000.0
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "nats"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine]:
-    where = ":memory:" if request.param == "memory" else tmp_path / "flows.db"
+    where = store_for(request, tmp_path / "flows.db")
     with af.Engine(where, durability="off") as made:
         yield made
 
@@ -136,8 +138,12 @@ def test_the_result_of_a_flow(engine: af.Engine) -> None:
 
 def test_what_is_no_message_of_a_flow_does_no_harm(engine: af.Engine) -> None:
     exid = engine.launch("sequence\n  on 'go'\n  set f.went true")
-    for body in (7, {}, {"point": "cancel", "nid": []}, {"point": "execute", "tree": "x"}):
-        engine.send(exid, body)
+    nonsense: list[Any] = [7, {}, {"point": "cancel", "nid": []}, {"point": "signal", "vars": 1}]
+    for body in nonsense:
+        with pytest.raises(MessageRefused, match="refused"):
+            engine.send(exid, body)
+    for body in (*nonsense[:3], {"point": "execute", "tree": "x"}):
+        engine.core.append(exid, None, (body,))  # as an older sender may have stored it
     engine.flows.signal(exid, "go", {})
     done = engine.wait(exid, PATIENCE)
     assert done.result["went"] is True

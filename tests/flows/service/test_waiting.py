@@ -12,6 +12,7 @@ from actorflow.engine.errors import EngineClosed, UnknownExecution, WaitTimeout
 from actorflow.flows.service.waiting import PointMissed, steps_of
 from actorflow.runtime.errors import BadOption
 from tests.flows.engines import PATIENCE, Desk
+from tests.servers import store_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 FLOW = "sequence\n  task 'alice' 'a'\n  task 'bob' 'b'"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "nats"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine]:
-    where = ":memory:" if request.param == "memory" else tmp_path / "flows.db"
+    where = store_for(request, tmp_path / "flows.db")
     with af.Engine(where, durability="off") as made:
         yield made
 

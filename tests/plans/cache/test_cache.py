@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 import signal
 import sqlite3
@@ -261,6 +262,17 @@ def test_an_index_of_another_version_is_refused(tmp_path: Path) -> None:
 def test_the_folder_stays_out_of_git(tmp_path: Path) -> None:
     ran(tmp_path / "cache", job(1), inline(1))
     assert (tmp_path / "cache" / ".gitignore").read_text() == "*\n"
+
+
+def test_what_killed_runs_have_left_is_swept_away_after_a_day(tmp_path: Path) -> None:
+    ran(tmp_path, job(1), inline(1))
+    old, young = (tmp_path / "objects" / f".new-{name}" for name in ("old", "young"))
+    for file in (old, young):
+        file.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    assert isinstance(lookup(tmp_path, job(1)), Hit)
+    assert young.exists()
+    assert not old.exists()
 
 
 SHARED = """\

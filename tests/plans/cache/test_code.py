@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+ROOT = Path(__file__).parents[3]
 PAIRS = {
     block.partition("\n")[0]: block.partition("\n")[2]
     for block in Path(__file__).with_name("pairs.txt").read_text("utf-8").split("### ")[1:]
@@ -197,6 +200,28 @@ def test_the_walk_ends_on_recursive_data_and_code(tmp_path: Path) -> None:
     assert components(tmp_path, pipeline=pipeline) == components(tmp_path, pipeline=pipeline)
 
 
+def test_a_long_chain_of_helpers_needs_no_recursion(tmp_path: Path) -> None:
+    chain = "".join(f"def f{at}(): return f{at + 1}()\n" for at in range(3000))
+    pipeline = f"{chain}def f3000(): return 1\ndef job(x): return f0()\n"
+    first = components(tmp_path, pipeline=pipeline)
+    assert len(first) == 3002
+    second = components(tmp_path, pipeline=pipeline.replace("return 1", "return 2"))
+    assert changes(first, second) == ["helper `f3000`"]
+
+
+def test_an_object_that_holds_its_own_method_has_a_digest(tmp_path: Path) -> None:
+    pipeline = """
+        class A:
+            def __init__(self, n): self.n, self.call = n, self.f
+            def f(self): return self.n
+        a = A({n})
+        def job(x): return a.call()
+        """
+    first = components(tmp_path, pipeline=pipeline.format(n=1))
+    assert changes(first, components(tmp_path, pipeline=pipeline.format(n=1))) == []
+    assert changes(first, components(tmp_path, pipeline=pipeline.format(n=2))) == ["global `a`"]
+
+
 @pytest.mark.parametrize(
     ("pipeline", "component", "text"),
     [
@@ -218,6 +243,98 @@ def test_what_lives_in_this_process_only_is_named(
     [(found, why)] = walk.unstable.items()
     assert str(found) == component
     assert text in why
+
+
+STEADY = {
+    "functions of random": "from random import choice\ndef job(x): return choice(x)",
+    "the environment": "from os import environ\ndef job(x): return environ[x]",
+    "a JSON encoder": "import json\nE = json.JSONEncoder()\ndef job(x): return E.encode(x)",
+    "a struct": "import struct\nS = struct.Struct('<I')\ndef job(x): return S.pack(x)",
+    "a pattern": "import re\nP = re.compile('a+')\ndef job(x): return P.match(x)",
+    "a set of texts": "S = {'a', 'b', 'c', 'd', 'e'}\ndef job(x): return x in S",
+    "a typed class": """
+        import typing
+        T = typing.TypeVar("T")
+        class Point(typing.NamedTuple):
+            x: "int | None"
+            y: typing.Optional["Point"] = None
+        class Box(typing.Generic[T]):
+            def get(self: "Box[T]") -> T: ...
+        class Shape(typing.TypedDict):
+            size: "float"
+        def job(x): return Point(1), Box[int](), Shape(size=1.0)
+        """,
+    "an abstract class": """
+        import abc
+        class Base(abc.ABC):
+            @abc.abstractmethod
+            def f(self): ...
+        class A(Base):
+            def f(self): return super().f()
+        def job(x): return A().f()
+        """,
+    "a dataclass": """
+        import dataclasses
+        @dataclasses.dataclass(frozen=True, slots=True, order=True)
+        class A:
+            items: list[int] = dataclasses.field(default_factory=list)
+        def job(x): return A()
+        """,
+    "a dispatching function": """
+        import functools
+        @functools.singledispatch
+        def show(x): return 1
+        @show.register
+        def _(x: int): return 2
+        class A:
+            @functools.cached_property
+            def p(self): return 3
+        def job(x): return show(x), A().p
+        """,
+    "a struct of msgspec": """
+        import msgspec
+        class A(msgspec.Struct, frozen=True):
+            n: int = 1
+        def job(x): return A()
+        """,
+    "a model of pydantic": """
+        import pydantic
+        class A(pydantic.BaseModel):
+            n: int = 1
+            @pydantic.field_validator("n")
+            @classmethod
+            def positive(cls, n): return abs(n)
+        def job(x): return A()
+        """,
+    "arrays": "import numpy as np\nA = np.arange(9)\ndef job(x): return A @ x, np.random.rand()",
+}
+WALK = """\
+import sys
+sys.path[:0] = sys.argv[1:]
+from actorflow.plans.cache.fingerprint.components import key_of
+from actorflow.plans.cache.fingerprint.walk import Walk
+import pipeline
+walk = Walk()
+walk.root(pipeline.job)
+print(key_of(walk.components), walk.unstable)
+"""
+
+
+@pytest.mark.parametrize("case", STEADY)
+def test_the_key_is_the_same_in_every_process(case: str, tmp_path: Path) -> None:
+    (tmp_path / "pipeline.py").write_text(dedent(STEADY[case]))
+    found = {
+        subprocess.run(
+            [sys.executable, "-B", "-c", WALK, str(tmp_path), str(ROOT)],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(found) == 1
+    assert found.pop().endswith(" {}\n")
 
 
 def test_locks_and_loggers_are_no_data(tmp_path: Path) -> None:

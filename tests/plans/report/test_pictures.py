@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from actorflow.plans.record import JobRecord, JobStatus
 from actorflow.plans.report.diagram import Diagram
 from actorflow.plans.report.drawing import Drawing
-from actorflow.plans.report.figures import save
 from actorflow.plans.report.gantt import gantt
 from actorflow.plans.report.report import Report
 from actorflow.runtime.errors import BadOption
@@ -66,7 +65,7 @@ def test_a_drawing_has_a_box_for_each_job_and_an_arrow_for_each_edge(
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_pictures_are_written_and_come_out_the_same(suffix: str, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        save(gantt(Report(RECORDS)), tmp_path / f"gantt-{name}.{suffix}")
+        Report(RECORDS).plot(tmp_path / f"gantt-{name}.{suffix}")
         Drawing(Diagram.of_records(RECORDS)).save(tmp_path / f"dag-{name}.{suffix}")
     for kind in ("gantt", "dag"):
         first, second = (tmp_path / f"{kind}-{name}.{suffix}" for name in ("a", "b"))
@@ -111,7 +110,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadOption, match=r"'dag\.gif' must end with one of \.png, \.svg"):
         Drawing(Diagram.of_records(RECORDS)).save("dag.gif")
     with pytest.raises(BadOption, match=r"'gantt\.txt' must end with one of \.png"):
-        save(gantt(Report(RECORDS)), "gantt.txt")
+        Report(RECORDS).plot("gantt.txt")
 
 
 def test_a_large_plan_is_drawn_by_families() -> None:
@@ -125,5 +124,5 @@ def test_a_large_plan_is_drawn_by_families() -> None:
 
 def test_an_empty_plan_is_drawn(tmp_path: Path) -> None:
     Drawing(Diagram.of({})).save(tmp_path / "dag.png")
-    save(gantt(Report([])), tmp_path / "gantt.png")
+    Report([]).plot(tmp_path / "gantt.png")
     assert (tmp_path / "dag.png").stat().st_size

@@ -1,9 +1,8 @@
-"""The agent over a real socket: every route, and what becomes of jobs whose worker is gone."""
+"""The agent over a real socket: every route, rule by rule."""
 
 from __future__ import annotations
 
 import json
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -13,60 +12,12 @@ import actorflow as af
 from actorflow.engine.errors import ExecutionFailed
 from actorflow.runtime.errors import BadOption
 from actorflow.workflows.errors import InvalidWork, InvalidWorkflow
-from actorflow.workflows.service.remote.agent import LEASE
 from tests.engine.kinds import until
-from tests.workflows.agent.worker import PATIENCE, Agency, Refused, Worker
+from tests.workflows.agent.orders import ORDER, ended, refused, start, statuses, waits
+from tests.workflows.agent.worker import PATIENCE, Agency, Worker
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from actorflow.testing import VirtualClock
-
-ORDER = {
-    "handle": [
-        {
-            "op": "execute",
-            "works": [
-                {"task": "charge", "input": {"order": {"prop": "order"}}},
-                {"task": "reserve", "input": 3},
-            ],
-            "as": "got",
-        },
-        {"op": "execute", "works": [{"wait": {"event": "paid", "duration": 60}}], "as": "paid"},
-        {"op": "return", "value": [{"var": "got"}, {"var": "paid"}, {"prop": "seen"}]},
-    ],
-    "onEvent": [
-        {"op": "set", "prop": "seen", "value": {"add": [{"prop": "seen"}, 1]}},
-        {"op": "return", "value": {"prop": "seen"}},
-    ],
-}
-
-
-def start(engine: af.Engine, agency: Agency, **properties: Any) -> tuple[Any, Worker]:
-    order = engine.workflows.remote("Order", lang="test", tasks=["charge", "reserve"])
-    handle = engine.start(order(order=7, seen=0, **properties), id="o-7")
-    return handle, Worker(agency, {"Order": ORDER})
-
-
-def waits(handle: Any) -> bool:
-    """Return whether an order has come to its wait."""
-    return bool(handle.query().state.waits)
-
-
-def ended(handle: Any) -> bool:
-    return bool(handle.status != "active")
-
-
-def statuses(handle: Any) -> list[str]:
-    return [each.name for each in handle.query().state.statuses]
-
-
-def refused(code: int, call: Any, *given: Any, **named: Any) -> Any:
-    with pytest.raises(Refused) as found:
-        call(*given, **named)
-    assert found.value.status == code, found.value
-    assert set(found.value.body) == {"error", "message"}
-    return found.value.body
 
 
 def test_z66_a_workflow_is_run_by_a_worker_that_only_knows_http(
@@ -105,7 +56,7 @@ def test_z51_jobs_have_the_fields_of_the_seed(engine: af.Engine, agency: Agency)
     assert set(decision) == {"action", "uuid", "name"}
     assert (decision["action"], decision["name"]) == ("DecisionScheduled", "Order")
     worker.decide(decision)
-    task = worker.next_task()
+    task = worker.next_tasks(2)["charge"]
     assert set(task) == {"action", "uuid", "name", "input", "hash"}
     assert (task["action"], task["name"]) == ("TaskScheduled", "charge")
     assert task["input"] == {"order": 7}
@@ -120,129 +71,6 @@ def test_z51_none_where_nothing_waits_or_for_another_language(
         assert agency.request("GET", f"/{place}/job?wait=0") == {"action": "None"}
     assert agency.job(wait=0)["action"] == "DecisionScheduled"
     assert agency.job(wait=0) == {"action": "None"}
-
-
-def test_z51_a_job_wakes_a_worker_that_waits_for_it(engine: af.Engine, agency: Agency) -> None:
-    order = engine.workflows.remote("Order", lang="test")
-    with ThreadPoolExecutor(3) as threads:
-        polls = [threads.submit(agency.job, PATIENCE) for _ in range(3)]
-        pollers = engine.workflows.agent._pollers
-        while sum(map(len, pollers._tickets.values())) < 3:
-            pass
-        for number in range(3):
-            engine.start(order(), id=f"o-{number}")
-        found = [poll.result() for poll in polls]
-    assert {each["action"] for each in found} == {"DecisionScheduled"}
-    assert len({each["uuid"] for each in found}) == 3
-
-
-def test_z51_closing_the_engine_sends_waiting_workers_away(
-    engine: af.Engine, agency: Agency
-) -> None:
-    with ThreadPoolExecutor(1) as threads:
-        poll = threads.submit(agency.job, PATIENCE)
-        while not engine.workflows.agent._pollers._tickets:
-            pass
-        engine.close()
-        assert poll.result() == {"action": "None"}
-
-
-def test_r24_a_task_starts_when_it_is_handed_out(engine: af.Engine, agency: Agency) -> None:
-    handle, worker = start(engine, agency)
-    worker.decide(agency.job())
-    until(engine, lambda: statuses(handle))
-    assert handle.query().state.executions == [0]
-    agency.job()
-    until(engine, lambda: len(handle.query().state.branches) == 2)
-    assert handle.query().state.branches[1].task_name == "charge"
-
-
-def test_r24_a_decision_comes_back_under_another_uuid_when_its_worker_dies(
-    engine: af.Engine, agency: Agency, clock: VirtualClock
-) -> None:
-    handle, worker = start(engine, agency)
-    lost = agency.job()
-    agency.next_branch(lost["uuid"])
-    assert agency.job(wait=0) == {"action": "None"}
-    clock.advance(LEASE + 1)
-    again = agency.job()
-    assert again["action"] == "DecisionScheduled"
-    assert again["uuid"] != lost["uuid"]
-    refused(410, agency.next_branch, lost["uuid"])
-    refused(410, agency.finish_branch, lost["uuid"], {"properties": {}})
-    refused(410, agency.execute, lost["uuid"], [])
-    refused(410, agency.error, lost["uuid"], {})
-    worker.decide(again)
-    until(engine, lambda: statuses(handle) == ["charge", "reserve"])
-
-
-def test_r24_requests_about_a_decision_renew_its_lease(
-    engine: af.Engine, agency: Agency, clock: VirtualClock
-) -> None:
-    start(engine, agency)
-    uuid = agency.job()["uuid"]
-    for _ in range(3):
-        clock.advance(LEASE - 1)
-        agency.next_branch(uuid)
-    clock.advance(LEASE - 1)
-    agency.execute(uuid, [])
-    clock.advance(LEASE - 1)
-    agency.finish_branch(uuid, {"properties": {}})
-    assert agency.next_branch(uuid) == {}
-
-
-def pass_time(engine: af.Engine, clock: VirtualClock) -> None:
-    """Let the leases of all that is out run out, and the backoff after."""
-    retried = engine.statistics().tasks_retried
-    clock.advance(LEASE + 1)
-    assert engine.statistics().tasks_retried > retried
-    until(engine, lambda: engine.core.writer.quiet)
-    clock.advance(10)
-
-
-def test_r24_a_task_comes_back_under_the_same_uuid_and_any_answer_is_welcome(
-    engine: af.Engine, agency: Agency, clock: VirtualClock
-) -> None:
-    handle, worker = start(engine, agency)
-    lost, other = worker.next_task(), worker.next_task()
-    agency.task(other["uuid"], status="completed", output=3)
-    pass_time(engine, clock)
-    again = worker.next_task()
-    assert again == lost
-    agency.task(lost["uuid"], status="completed", output="late, and first")
-    refused(410, agency.task, again["uuid"], status="completed", output="second")
-    worker.work_until(lambda: waits(handle))
-    handle.send("paid")
-    worker.work_until(lambda: ended(handle))
-    assert handle.result(PATIENCE)[0] == ["late, and first", 3]
-
-
-def test_r24_a_task_that_takes_long_renews_its_lease(
-    engine: af.Engine, agency: Agency, clock: VirtualClock
-) -> None:
-    _, worker = start(engine, agency)
-    task = worker.next_task()
-    for _ in range(3):
-        clock.advance(LEASE - 1)
-        assert agency.task(task["uuid"], status="running") == {}
-    agency.task(task["uuid"], status="completed")
-    refused(410, agency.task, task["uuid"], status="running")
-
-
-def test_r24_a_task_that_kills_every_worker_is_given_up(
-    engine: af.Engine, agency: Agency, clock: VirtualClock
-) -> None:
-    handle, worker = start(engine, agency)
-    charge = worker.next_task()
-    agency.task(worker.next_task()["uuid"], status="completed")
-    for _ in range(2):
-        pass_time(engine, clock)
-        assert worker.next_task() == charge
-    clock.advance(LEASE + 1)
-    worker.work_until(lambda: ended(handle))
-    (failed,) = handle.query().failed
-    assert (failed.name, failed.error["name"]) == ("charge", "TaskTimeout")
-    refused(410, agency.task, charge["uuid"], status="completed")
 
 
 def test_z60_a_failed_task_is_told_to_the_workflow(engine: af.Engine, agency: Agency) -> None:
@@ -405,7 +233,8 @@ def test_z54_requests_out_of_turn_are_409(engine: af.Engine, agency: Agency) -> 
 
 def test_z57_modified_code_waits_for_a_fix(engine: af.Engine, agency: Agency) -> None:
     handle, worker = start(engine, agency)
-    agency.task(worker.next_task()["uuid"], status="completed", output=1)
+    tasks = worker.next_tasks(2)
+    agency.task(tasks["charge"]["uuid"], status="completed", output=1)
     other = json.loads(json.dumps(ORDER).replace("charge", "refund"))
     worker.workflows["Order"] = other
     worker.work_until(lambda: handle.query().mode == "modified")
@@ -413,6 +242,7 @@ def test_z57_modified_code_waits_for_a_fix(engine: af.Engine, agency: Agency) ->
     with pytest.raises(ExecutionFailed, match="WorkflowModified"):
         handle.result(PATIENCE)
     worker.workflows["Order"] = ORDER
+    agency.task(tasks["reserve"]["uuid"], status="completed", output=3)
     handle.resume()
     worker.work_until(lambda: waits(handle))
     handle.send("paid")
@@ -438,6 +268,53 @@ def test_r13_an_error_of_the_code_fails_the_instance_until_it_is_resumed(
     worker.work_until(lambda: handle.query().properties["seen"] == 1)
 
 
+def test_r13_a_rewind_makes_the_decision_that_is_out_stale(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle, worker = start(engine, agency)
+    worker.work_until(lambda: waits(handle))
+    handle.send("paid")
+    stale = agency.job()
+    agency.next_branch(stale["uuid"])
+    handle.rewind("0/0.0")
+    # Its worker may go on, to no avail; another one gets what is planned now.
+    agency.finish_branch(stale["uuid"], {"properties": {"order": 99}, "output": "lost"})
+    while agency.next_branch(stale["uuid"]):
+        agency.finish_branch(stale["uuid"], {"properties": {}})
+    worker.work_until(lambda: waits(handle))
+    handle.send("paid")
+    worker.work_until(lambda: ended(handle))
+    paid = {"event_name": "paid", "event_input": {}}
+    # The first event has happened again, before there was a wait for it.
+    assert handle.result(PATIENCE) == [[{"order": 7}, 3], paid, 2]
+
+
+def test_r13_a_decision_of_a_past_that_was_rewound_is_not_handed_out_twice(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle, worker = start(engine, agency)
+    worker.work_until(lambda: waits(handle))
+    handle.send("paid")
+    until(engine, lambda: handle.query().state.decision_ongoing)
+    handle.rewind("0/0.0")
+    refused(410, agency.next_branch, agency.job()["uuid"])
+    worker.work_until(lambda: waits(handle))
+    assert handle.query().properties == {"order": 7, "seen": 1}
+
+
+def test_a_fork_of_a_workflow_of_another_language_goes_on_by_itself(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle, worker = start(engine, agency)
+    worker.work_until(lambda: waits(handle))
+    fork = handle.fork("0/1.0", id="fork")
+    worker.work_until(lambda: waits(fork))
+    fork.send("paid")
+    worker.work_until(lambda: ended(fork))
+    assert fork.result(PATIENCE)[0] == [{"order": 7}, 3]
+    assert handle.status == "active"
+
+
 def test_r14_what_arrives_for_an_ended_instance_is_410(engine: af.Engine, agency: Agency) -> None:
     handle, worker = start(engine, agency)
     task = worker.next_task()
@@ -459,34 +336,36 @@ def test_r14_a_uuid_of_the_other_sort_is_410(engine: af.Engine, agency: Agency) 
     refused(410, agency.task, "no-such-task", status="completed")
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_z60_malformed_ends_of_a_task_are_422_and_change_nothing(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle, worker = start(engine, agency)
+    uuid = worker.next_tasks(2)["charge"]["uuid"]
+    bodies: list[Any] = [
         None,
         [],
         {},
         {"status": "done"},
         {"status": "failed"},
         {"status": "failed", "error": {"code": [1]}},
+        {"status": "failed", "error": {"code": 2**70}},
         {"status": "completed", "outptu": 1},
         {"status": "completed", "output": 2**70},
         {"status": "completed", "output": "\ud800"},
-    ],
-)
-def test_z60_a_malformed_end_of_a_task_is_422_and_changes_nothing(
-    engine: af.Engine, agency: Agency, body: Any
-) -> None:
-    handle, worker = start(engine, agency)
-    uuid = worker.next_task()["uuid"]
-    refused(422, agency.request, "POST", f"/tasks/{uuid}", body)
+    ]
+    for body in bodies:
+        refused(422, agency.request, "POST", f"/tasks/{uuid}", body)
     agency.task(uuid, status="completed", output=1)
     worker.work_until(lambda: handle.query().state.statuses[0].status == "successful")
     assert handle.query().state.statuses[0].output == 1
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
+def test_z55_malformed_works_are_422_and_change_nothing(engine: af.Engine, agency: Agency) -> None:
+    handle, _ = start(engine, agency)
+    uuid = agency.job()["uuid"]
+    agency.next_branch(uuid)
+    good = {"name": "reserve", "position": "7.0"}
+    bad: list[Any] = [
         {"name": "charge"},
         {"position": "0.0"},
         {"name": "", "position": "0.0"},
@@ -502,32 +381,31 @@ def test_z60_a_malformed_end_of_a_task_is_422_and_changes_nothing(
         {"name": "Wait", "position": "0.0", "type": "wait"},
         {"name": "Wait", "position": "0.0", "type": "wait", "timeout": {"duration": -1}},
         {"name": "Wait", "position": "0.0", "type": "wait", "timeout": {"timestamp": 1e300}},
-    ],
-)
-def test_z55_a_malformed_work_is_422_and_changes_nothing(
-    engine: af.Engine, agency: Agency, work: dict[str, Any]
-) -> None:
-    handle, _ = start(engine, agency)
-    uuid = agency.job()["uuid"]
-    agency.next_branch(uuid)
-    good = {"name": "reserve", "position": "7.0"}
-    refused(422, agency.execute, uuid, [good, work])
+        good,
+    ]
+    for work in bad:
+        refused(422, agency.execute, uuid, [good, work])
     assert agency.execute(uuid, [good]) == {"status": "scheduled"}
     agency.finish_branch(uuid, {"properties": {}})
     agency.next_branch(uuid)
     until(engine, lambda: statuses(handle) == ["reserve"])
 
 
-@pytest.mark.parametrize(
-    "body", [None, {}, {"properties": []}, {"properties": {}, "x": 1}, {"properties": {"a": 2**70}}]
-)
-def test_z54_a_malformed_end_of_a_branch_is_422_and_changes_nothing(
-    engine: af.Engine, agency: Agency, body: Any
+def test_z54_malformed_ends_of_a_branch_are_422_and_change_nothing(
+    engine: af.Engine, agency: Agency
 ) -> None:
     handle, _ = start(engine, agency)
     uuid = agency.job()["uuid"]
     agency.next_branch(uuid)
-    refused(422, agency.finish_branch, uuid, body)
+    bodies: list[Any] = [
+        None,
+        {},
+        {"properties": []},
+        {"properties": {}, "x": 1},
+        {"properties": {"a": 2**70}},
+    ]
+    for body in bodies:
+        refused(422, agency.finish_branch, uuid, body)
     agency.finish_branch(uuid, {"properties": {"seen": 1}, "output": "done"})
     agency.next_branch(uuid)
     assert handle.result(PATIENCE) == "done"
@@ -541,65 +419,6 @@ def test_what_json_cannot_hold_reaches_a_worker_all_the_same(
     engine.start(order(raw=b"\xff", odd=float("nan")), id="o")
     given = agency.next_branch(agency.job()["uuid"])
     assert given["properties"] == {"raw": {"base64": "/w=="}, "odd": "nan"}
-
-
-# Where it listens.
-
-
-def test_without_a_token_only_loopback_is_served(engine: af.Engine) -> None:
-    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):  # noqa: S104 - refused
-        with pytest.raises(BadOption, match="add token="):
-            engine.serve_agent(host=host, port=0)
-
-
-def test_with_a_token_every_route_wants_it(engine: af.Engine) -> None:
-    url = engine.serve_agent(host="0.0.0.0", port=0, token="secret-7")  # noqa: S104, S106 - a test
-    url = url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - a test
-    stranger, friend = Agency(url), Agency(url, token="secret-7")  # noqa: S106 - a test
-    routes = (
-        ("GET", "/env/default/lang/test/job?wait=0"),
-        ("GET", "/decisions/x/branch"),
-        ("POST", "/decisions/x/branch"),
-        ("POST", "/decisions/x/execute"),
-        ("POST", "/decisions/x/error"),
-        ("POST", "/tasks/x"),
-        ("GET", "/openapi.json"),
-    )
-    for method, path in routes:
-        assert refused(401, stranger.request, method, path)["error"] == "Unauthorized"
-    assert friend.job(wait=0) == {"action": "None"}
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Host": "evil.example"},
-        {"Host": "evil.example:4001"},
-        {"Host": ""},
-        {"Origin": "https://evil.example"},
-        {"Origin": "null"},
-        {"Host": "[::1"},
-    ],
-)
-def test_a_page_in_a_browser_of_this_machine_is_refused(
-    engine: af.Engine, agency: Agency, headers: dict[str, str]
-) -> None:
-    agency._headers |= headers
-    assert refused(403, agency.job, 0)["error"] == "Forbidden"
-
-
-def test_the_description_names_every_route(agency: Agency) -> None:
-    paths = agency.request("GET", "/openapi.json")["paths"]
-    assert {
-        "/env/{env}/lang/{lang}/job": ["get"],
-        "/decisions/{uuid}/branch": ["get", "post"],
-        "/decisions/{uuid}/execute": ["post"],
-        "/decisions/{uuid}/error": ["post"],
-        "/tasks/{uuid}": ["post"],
-    }.items() <= {path: sorted(found) for path, found in paths.items()}.items()
-
-
-# Declaring.
 
 
 def test_bad_declarations_are_named(engine: af.Engine) -> None:
@@ -618,26 +437,4 @@ def test_bad_declarations_are_named(engine: af.Engine) -> None:
         _Undescribed().handle()
     engine.start(Invoice(7), id="i")
     with pytest.raises(InvalidWorkflow, match="is not here"):
-        engine.workflows.check(Invoice, "i")
-
-
-def test_a_port_that_is_in_use_is_named(engine: af.Engine, tmp_path: Path) -> None:
-    url = engine.serve_agent(port=0)
-    with pytest.raises(BadOption, match="cannot be opened"):
-        engine.serve_agent(port=int(url.rpartition(":")[2]))
-
-
-def test_a_worker_that_leaves_while_it_waits_gets_no_job(engine: af.Engine, agency: Agency) -> None:
-    """Its connection is closed: the job goes to the next, before any lease runs out."""
-    pollers = engine.workflows.agent._pollers
-    with socket.create_connection((agency._host, agency._port or 0)) as line:
-        line.sendall(b"GET /env/default/lang/test/job HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        while not pollers._tickets:
-            pass
-    order = engine.workflows.remote("Order", lang="test")
-    with ThreadPoolExecutor(1) as threads:
-        poll = threads.submit(agency.job, PATIENCE)
-        while sum(map(len, pollers._tickets.values())) < 2:
-            pass
-        engine.start(order(), id="o")
-        assert poll.result()["action"] == "DecisionScheduled"
+        engine.workflows.check("i", Invoice)

@@ -52,7 +52,8 @@ class JobsMachine(RuleBasedStateMachine):
         self.jobs.check()
         assert len(self.jobs) == len(self.model)
         for each, out in self.model:
-            assert self.jobs.find(each.uuid) is (each if out else None)
+            assert self.jobs.find(each.uuid) is each
+            assert self.jobs.is_out(each.uuid) == out
 
 
 TestJobs = JobsMachine.TestCase

@@ -1,7 +1,8 @@
 """A worker that only knows HTTP and JSON, for workflows in the notation of golden histories.
 
-`worker.py URL ENV LANG METHODS NOTES` is a worker as a process: it does jobs until it is killed.
-Its tasks return their input; METHODS are the methods of its workflows by their names, as JSON.
+`worker.py URL LANG METHODS NOTES HANGS` is a worker as a process: it does jobs until it is
+killed. Its tasks return their input; METHODS are the methods of its workflows by their names, as
+JSON; in a task, or a decision, that HANGS names, it notes that and goes no further.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import http.client
 import json
 import os
 import sys
+import threading
+import time
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -114,6 +117,14 @@ class Worker:
             self.decide(job)
         return job
 
+    def next_tasks(self, count: int) -> dict[str, Json]:
+        """Take decisions until there are tasks; return them by name.
+
+        Tasks that were scheduled together wait in the order in which threads have offered them.
+        """
+        jobs = [self.next_task() for _ in range(count)]
+        return {job["name"]: job for job in jobs}
+
     def decide(self, job: Json) -> None:
         """Take a decision."""
         uuid = job["uuid"]
@@ -173,19 +184,33 @@ def _wire(work: Json, position: str) -> Json:
     }
 
 
-def main(url: str, env: str, lang: str, workflows: str, notes: str) -> None:
+def main(url: str, lang: str, workflows: str, notes: str, hangs: str) -> None:
     file = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    agency = Agency(url, lang)
+
+    def note(text: str) -> None:
+        os.write(file, f"{text}\n".encode())
 
     def do(name: str, given: Json) -> Json:
-        os.write(file, f"{name} {json.dumps(given)}\n".encode())
+        note(f"{name} {json.dumps(given)}")
+        if hangs == "task":
+            threading.Event().wait()
         return given
 
-    worker = Worker(Agency(url, lang, env), json.loads(workflows), do)
+    def hang(_uuid: str, _works: Json) -> Json:
+        note("hangs in a decision")
+        threading.Event().wait()
+
+    if hangs == "decision":
+        agency.execute = hang  # type: ignore[method-assign, assignment]
+    worker = Worker(agency, json.loads(workflows), do)
     while True:
         try:
             worker.work()
-        except (Refused, OSError):
-            continue  # the job was lost, or the engine is being restarted
+        except Refused:
+            continue  # somebody else has the job
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.02)  # the engine is being restarted
 
 
 if __name__ == "__main__":

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 import actorflow as af
-from actorflow.engine.errors import ExecutionFailed, NotStorable, UnknownExecution, WaitTimeout
-from actorflow.workflows.errors import WorkFailed
+from actorflow.cli import application
+from actorflow.engine.errors import (
+    ExecutionFailed,
+    NotStorable,
+    StateUnreadable,
+    UnknownExecution,
+    WaitTimeout,
+)
+from actorflow.workflows.errors import MessageRefused, WorkFailed
 from actorflow.workflows.task import Task
 from tests.engine.kinds import rows, until
 from tests.workflows.service.orders import PATIENCE, Order, charge, refund, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
+    from actorflow.testing import VirtualClock
     from actorflow.workflows.workflow import WorkError, WorkInfo
 
 
@@ -233,11 +245,45 @@ def test_a_work_can_be_cancelled(engine: af.Engine) -> None:
 def test_what_is_no_message_to_a_workflow_is_a_dead_letter(engine: af.Engine) -> None:
     order = engine.start(Order("o-1"), id="o-1")
     wait_for_event(order)
-    for body in (7, "paid", {"do": "nothing"}, {"event": 7}, [1]):
-        engine.send("o-1", body)
+    nonsense: list[Any] = [7, "paid", {"do": "nothing"}, {"event": 7}, [1], {"do": []}]
+    for body in nonsense:
+        with pytest.raises(MessageRefused, match="refused: a message to a workflow"):
+            engine.send("o-1", body)
+    assert rows(engine, "dead") == [], "whoever sends it is told"
+    for body in nonsense[:5]:
+        engine.core.append("o-1", None, (body,))  # as an older sender may have stored it
     order.send("paid", amount=1)
     assert order.result(PATIENCE) == "o-1 shipped for 1"
     assert len(rows(engine, "dead")) == 5
+
+
+def test_a_state_that_cannot_be_read_is_named(tmp_path: Path, clock: VirtualClock) -> None:
+    store = tmp_path / "store.db"
+    with af.Engine(store, clock=clock, durability="off") as engine:
+        wait_for_event(engine.start(Order("o-1"), id="o-1"))
+        worker = engine.worker("w", lambda batch, state: state + len(batch), state=0)
+        worker.push_block(1)
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("UPDATE executions SET state = x'c1c1c1c1c1'")
+    with af.Engine(store, clock=clock, durability="off") as engine:
+        order = engine.workflows.get(Order, "o-1")
+        worker = engine.worker("w", lambda batch, state: state + len(batch), state=0)
+        for look in (
+            order.query,
+            order.export,
+            lambda: engine.workflows.check("o-1", Order),
+            lambda: engine.execution("o-1").view,
+            lambda: engine.execution("w").view,
+            worker.state,
+        ):
+            with pytest.raises(
+                StateUnreadable, match=r"'(o-1|w)' cannot be read.*upgrade"
+            ) as raised:
+                look()
+            assert raised.value.data == b"\xc1" * 5
+    shown = CliRunner().invoke(application(), ["show", str(store), "o-1"])
+    assert shown.exit_code == 0
+    assert "base64" in shown.output
 
 
 def test_two_of_one_name_are_refused(engine: af.Engine) -> None:

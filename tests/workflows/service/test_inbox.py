@@ -129,6 +129,56 @@ def test_debounce(engine: af.Engine, clock: VirtualClock) -> None:
     advance_until_done(engine, clock, agent, 5)
 
 
+TOLD: list[str] = []
+
+
+@af.task
+def think(text: str) -> str:
+    """Think until somebody wants something else, or the gate is open."""
+    ENTERED.set()
+    while not GATE.wait(0.01):
+        if not af.current_task().heartbeat():
+            TOLD.append(text)
+            return "not wanted"
+    return f"{text} answered"
+
+
+class Thinker(af.Workflow[list[str]]):
+    """An agent that thinks about each message in a task."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def handle(self) -> list[str]:
+        self.wait("end")
+        return self.said
+
+    def on_event(self, event: af.Event) -> None:
+        if event.name == "message":
+            try:
+                answer = self.execute(think(event.data["text"]))
+            except af.Interrupted:
+                answer = f"{event.data['text']} interrupted"
+            self.said = [*self.said, answer]
+
+
+def test_interrupt_the_running_one(engine: af.Engine) -> None:
+    TOLD.clear()
+    inbox = af.Interrupt(Unique(key=lambda event: event.name), when=lambda e: e.name == "message")
+    agent = engine.start(Thinker(), inbox=inbox)
+    wait_for_event(agent)
+    agent.send("message", text="one")
+    assert ENTERED.wait(PATIENCE)
+    agent.send("message", text="two")
+    until(engine, lambda: agent.query().properties["said"] == ["one interrupted"])
+    until(engine, lambda: TOLD == ["one"])
+    GATE.set()
+    until(engine, lambda: not agent.query().running)
+    agent.send("end")
+    assert agent.result(PATIENCE) == ["one interrupted", "two answered"]
+    assert rows(engine, "dead") == rows(engine, "tasks") == []
+
+
 def test_answers_timers_and_controls_do_not_wait_for_it(
     engine: af.Engine, clock: VirtualClock
 ) -> None:

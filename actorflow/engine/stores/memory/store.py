@@ -33,6 +33,8 @@ from actorflow.engine.stores.validation import validate_ids
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from actorflow.engine.stores.protocol import Wake
+
 __all__ = ["MemoryStore", "from_url"]
 
 _EPOCH = 1  # of the only partition, which is always owned
@@ -73,13 +75,21 @@ class MemoryStore:
                 raise
             self._tables.keep()
 
+    def _epoch_of(self, _execution: str) -> int:
+        """Return the epoch of the partition of an execution: there is one, always owned."""
+        return _EPOCH
+
+    def _is_visible(self, _execution: str) -> bool:
+        """Return whether an owner of partitions sees an execution: that of all sees everything."""
+        return True
+
     def _require_open(self) -> None:
         if self._closed:
             msg = "this store in memory is closed"
             raise StoreRefused(msg)
 
     def _refusal(self, change: Change) -> Refusal | None:
-        if change.epoch is not None and change.epoch != _EPOCH:
+        if change.epoch is not None and change.epoch != self._epoch_of(change.execution):
             return Refusal("fenced", change.execution)
         executions = self._tables.executions
         kinds: dict[str, str] = {}
@@ -223,7 +233,7 @@ class MemoryStore:
         """Return the only partition."""
         return {0: _EPOCH}
 
-    def subscribe(self, _wake: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, _wake: Wake) -> Callable[[], None]:
         """Never call it: nobody else can store anything here."""
         return lambda: None
 
@@ -292,7 +302,11 @@ class MemoryStore:
                 names = [execution] if execution in messages else []
             else:
                 start = after
-                names = sorted(n for n in messages if start is None or n >= start[0])
+                names = sorted(
+                    name
+                    for name in messages
+                    if (start is None or name >= start[0]) and self._is_visible(name)
+                )
             rows: list[MessageRow] = []
             for name in names:
                 if kind is None or self._kind_of(name) == kind:
@@ -314,9 +328,10 @@ class MemoryStore:
         with self._lock:
             self._require_open()
             if execution is None:
-                return list(islice(self._tables.due.values(), limit))
-            rows = self._tables.timers.of.get(execution, {}).values()
-            return sorted(rows, key=lambda row: (row.due, row.id))[:limit]
+                rows = (row for row in self._tables.due.values() if self._is_visible(row.execution))
+                return list(islice(rows, limit))
+            found = self._tables.timers.of.get(execution, {}).values()
+            return sorted(found, key=lambda row: (row.due, row.id))[:limit]
 
     def open(
         self,
@@ -327,7 +342,11 @@ class MemoryStore:
         limit: int = 1_000,
     ) -> Page[TaskRow]:
         """Return tasks in the order in which they were stored. O(tasks of other taskers)."""
-        wanted = None if tasker is None else lambda row: row.tasker == tasker
+
+        def wanted(row: TaskRow) -> bool:
+            mine = execution is not None or self._is_visible(row.execution)
+            return mine and (tasker is None or row.tasker == tasker)
+
         with self._lock:
             self._require_open()
             return self._tables.tasks.page(limit, after, execution=execution, wanted=wanted)

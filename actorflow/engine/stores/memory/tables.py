@@ -299,6 +299,29 @@ class Tables:
         }
         return [(table, tuple(row)) for table, rows in tables.items() for row in rows]
 
+    def dump(self) -> list[Any]:
+        """Return everything as plain data, with the numbers of rows: an exact copy."""
+        rows = [row for row in self.all_rows() if row[0] not in {"meta", "tasks", "dead"}]
+        return [rows, list(self.tasks.rows.items()), list(self.dead.rows.items()), self._last]
+
+    @classmethod
+    def load(cls, content: Iterable[Any]) -> Tables:
+        """Return what `dump` gave, also after it was encoded and decoded."""
+        rows, tasks, dead, last = content
+        tables = cls()
+        tables.fill((table, tuple(row)) for table, row in rows)
+        for number, row in tasks:
+            task = TaskRow(*row)
+            tables.task_numbers[task.id] = number
+            tables.tasks.put(number, task)
+        for number, row in dead:
+            letter = DeadRow(*row)
+            tables.dead_numbers[letter.id] = number
+            tables.dead.put(number, letter)
+        tables._last = last
+        tables.keep()
+        return tables
+
     def fill(self, rows: Iterable[tuple[str, tuple[Any, ...]]]) -> int:
         """Add the rows of a snapshot, also of a store whose ids are of another sort."""
         ids: dict[Any, int] = {}

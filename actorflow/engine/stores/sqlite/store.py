@@ -39,6 +39,8 @@ from actorflow.runtime.errors import BadOption, near
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from actorflow.engine.stores.protocol import Wake
+
 __all__ = ["SqliteStore", "from_url"]
 
 _DURABILITY = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
@@ -230,7 +232,7 @@ class SqliteStore:
         """Return the only partition."""
         return {0: EPOCH}
 
-    def subscribe(self, _wake: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, _wake: Wake) -> Callable[[], None]:
         """Never call it: nobody else may write the file."""
         return lambda: None
 
@@ -476,6 +478,7 @@ if hasattr(os, "register_at_fork"):
 
 def from_url(url: str, **options: Any) -> SqliteStore:
     """Open the file that a URL names: `sqlite://orders.db`, `sqlite:///var/lib/orders.db`."""
+    options.pop("name", None)  # nobody shares it
     path = url.partition("://")[2]
     if not path:
         msg = f"{url!r} names no file: write sqlite://orders.db or sqlite:///var/lib/orders.db"

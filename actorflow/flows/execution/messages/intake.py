@@ -38,6 +38,13 @@ def accepted(run: Run, messages: Iterable[Message]) -> Iterator[Message]:
             yield message.copy()
 
 
+def fault_of(message: Any) -> str | None:
+    """Return why something can be no message to any execution, or None."""
+    if type(message) is not dict:
+        return "it is not an object"
+    return _bad_point(message) or _bad_field(message)
+
+
 def refuses(run: Run, message: Message) -> bool:
     """Refuse a message from outside that cannot be processed now; return whether it was refused."""
     why = _fault(run, message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import linecache
 import types
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,10 +28,7 @@ def find_node(code: types.CodeType) -> FunctionNode | None:
     Return `None` where there is none to trust: no source, or a file that was edited after it
     was imported. The file is compiled again and must hold this very code.
     """
-    filename = code.co_filename
-    linecache.checkcache(filename)
-    text = "".join(linecache.getlines(filename))
-    source = _compiled(text, filename) if text else None
+    source = _source(code.co_filename)
     if source is None or code not in source.codes:
         return None
     candidates = source.nodes.get((code.co_name, code.co_firstlineno), [])
@@ -41,7 +37,18 @@ def find_node(code: types.CodeType) -> FunctionNode | None:
     return candidates[0] if len(candidates) == 1 else None
 
 
-@functools.lru_cache(maxsize=64)
+_KNOWN: dict[str, tuple[list[str], _Source | None]] = {}
+
+
+def _source(filename: str) -> _Source | None:
+    linecache.checkcache(filename)
+    lines = linecache.getlines(filename)
+    known = _KNOWN.get(filename)
+    if known is None or known[0] is not lines:  # linecache has read it anew
+        known = _KNOWN[filename] = (lines, _compiled("".join(lines), filename) if lines else None)
+    return known[1]
+
+
 def _compiled(text: str, filename: str) -> _Source | None:
     try:
         tree = ast.parse(text, filename)

@@ -12,7 +12,7 @@ import ast
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["FunctionNode", "normal_form"]
 
@@ -130,7 +130,7 @@ class _Writer:
         self.value(node.bases)
         self.value(node.keywords)
         # The names of a class body are its attributes.
-        self.scopes.append(_Scope(_bound(node.body), ()))
+        self.scopes.append(_Scope(_bound(list(_inside(node.body))), ()))
         self.value(node.body)
         self.scopes.pop()
 
@@ -200,20 +200,20 @@ def _function_scope(node: FunctionNode) -> _Scope:
     args = node.args
     single = [each for each in (args.vararg, args.kwarg) if each is not None]
     parameters = {each.arg for each in (*args.posonlyargs, *args.args, *args.kwonlyargs, *single)}
-    statements = [node.body] if isinstance(node, ast.Lambda) else node.body
-    kept = parameters | _declared_global(statements)
+    inside = list(_inside([node.body] if isinstance(node, ast.Lambda) else node.body))
+    declared = {name for each in inside if isinstance(each, ast.Global) for name in each.names}
     named = {
         each.name
-        for each in _statements_inside(statements)
+        for each in inside
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
-    return _Scope(kept | named, _bound(statements))
+    return _Scope(parameters | declared | named, _bound(inside))
 
 
-def _bound(statements: Iterable[ast.AST]) -> set[str]:
-    """Return the names that these statements bind in their own scope."""
+def _bound(inside: Sequence[ast.AST]) -> set[str]:
+    """Return the names that the nodes of one scope bind in it."""
     bound: set[str] = set()
-    for node in _statements_inside(statements):
+    for node in inside:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             bound.add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -224,22 +224,13 @@ def _bound(statements: Iterable[ast.AST]) -> set[str]:
             bound.add(node.name)
         elif isinstance(node, ast.MatchMapping) and node.rest:
             bound.add(node.rest)
-    for node in _statements_inside(statements):
+    for node in inside:
         if isinstance(node, ast.Nonlocal):
             bound.difference_update(node.names)
     return bound
 
 
-def _declared_global(statements: Iterable[ast.AST]) -> set[str]:
-    return {
-        name
-        for node in _statements_inside(statements)
-        if isinstance(node, ast.Global)
-        for name in node.names
-    }
-
-
-def _statements_inside(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+def _inside(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Yield all nodes of one scope: of what opens another one only what is evaluated outside."""
     waiting = list(nodes)
     while waiting:

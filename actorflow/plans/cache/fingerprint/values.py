@@ -13,9 +13,12 @@ import pickle
 import struct
 import threading
 import types
+import typing
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from actorflow.plans.cache.fingerprint.bytecode import instructions
+from actorflow.plans.cache.fingerprint.ownership import is_own
 from actorflow.plans.lookup import Input
 from actorflow.runtime.errors import ActorflowError
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-__all__ = ["Unstable", "Values"]
+__all__ = ["Unstable", "Values", "plain_digest"]
 
 _SIZE = 20
 _PROTOCOL = 5
@@ -63,6 +66,7 @@ class Values:
             frozenset: self._set,
             Input: self._input,
             pickle.PickleBuffer: self._buffer,
+            types.CodeType: self._code,
         }
 
     def digest(self, value: Any) -> str:
@@ -72,14 +76,20 @@ class Values:
             Unstable: it holds something that only exists in this process, such as an open file.
 
         """
-        # `refer` may come back here: what is around then has no part in this digest.
-        around, self._path = self._path, []
         try:
             return self._digest(value).hex()
         except RecursionError:
             raise Unstable(f"a {type(value).__qualname__} is nested too deeply") from None
         finally:
-            self._path = around
+            self._path.clear()
+
+    def part(self, value: Any) -> str:
+        """Like `digest`, but for `refer` to ask about a part of the value it is asked about."""
+        return self._digest(value).hex()
+
+    def leave(self) -> None:
+        """Forget where `part` was, after it has raised."""
+        self._path.clear()
 
     def _digest(self, value: Any) -> bytes:
         cls = type(value)
@@ -113,10 +123,11 @@ class Values:
 
     def _mapping(self, value: Mapping[Any, Any]) -> bytes:
         # In the order of the items: a job can see it.
-        return self._all("dict", (part for item in value.items() for part in item))
+        # Of a copy: a visit may import a module, and so add to a table.
+        return self._all("dict", [part for item in list(value.items()) for part in item])
 
     def _set(self, value: AbstractSet[Any]) -> bytes:
-        return _hash(type(value).__name__, *sorted(map(self._digest, value)))
+        return _hash(type(value).__name__, *sorted(map(self._digest, list(value))))
 
     def _sequence(self, value: Sequence[Any]) -> bytes:
         return self._all(type(value).__name__, value)
@@ -127,6 +138,9 @@ class Values:
     def _buffer(self, value: pickle.PickleBuffer) -> bytes:
         with value.raw() as view:
             return _hash("buffer", view)
+
+    def _code(self, value: types.CodeType) -> bytes:
+        return self._digest(instructions(value))
 
     def _all(self, tag: str, values: Iterable[Any]) -> bytes:
         return _hash(tag, *map(self._digest, values))
@@ -140,6 +154,8 @@ class Values:
         if isinstance(reduced, str):
             return _hash("named", _name(cls), reduced.encode())
         rebuild, arguments, state, items, pairs = (*reduced, None, None, None)[:_LONGEST]
+        if isinstance(state, dict) and not is_own(cls.__module__):
+            state = {name: self._lenient(each) for name, each in state.items()}
         return self._all(
             "object",
             [
@@ -152,6 +168,24 @@ class Values:
             ],
         )
 
+    def _lenient(self, value: Any) -> Any:
+        """Return the digest of an attribute of an object of a library.
+
+        What the library keeps there for itself, and cannot be pickled, is no data of the user.
+        """
+        path = len(self._path)
+        try:
+            return self._digest(value)
+        except Unstable:
+            del self._path[path:]
+            return _name(type(value))
+
+
+def plain_digest(value: Any) -> str | None:
+    """Return the digest of a number or text; `None` for what has parts. Fast."""
+    plain = _PLAIN.get(type(value))
+    return None if plain is None else _hash(type(value).__name__, plain(value)).hex()
+
 
 def _hash(tag: str, *parts: bytes | memoryview) -> bytes:
     """Return the digest of a tag and some parts; no two lists of parts run into each other."""
@@ -163,13 +197,17 @@ def _hash(tag: str, *parts: bytes | memoryview) -> bytes:
 
 
 def _parts(value: Any) -> list[Any] | None:
-    """Return what a wrapper around functions is made of; None for everything else."""
+    """Return what a value is made of that cannot say so itself; None for everything else."""
     if isinstance(value, staticmethod | classmethod):
         return [value.__func__]
     if isinstance(value, property):
         return [value.fget, value.fset, value.fdel]
     if isinstance(value, functools.partial):
         return [value.func, value.args, value.keywords]
+    if isinstance(value, struct.Struct):
+        return [value.format]
+    if isinstance(value, typing.ForwardRef):
+        return [value.__forward_arg__]  # the rest of it changes when it is looked up
     return None
 
 

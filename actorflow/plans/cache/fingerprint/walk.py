@@ -6,8 +6,10 @@ import ast
 import builtins
 import importlib
 import inspect
+import os
 import sys
 import types
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.plans.cache.fingerprint.bytecode import Import, Uses, instructions, uses
@@ -50,7 +52,9 @@ class Walk:
         self.values = Values(self.refer)
         self._labels: dict[int, tuple[str, Any]] = {}
         self._taken: dict[str, int] = {}
-        self._visits: list[tuple[Any, Callable[[Any], str]]] = [
+        # What was referred to and not yet visited: a queue, since helpers call helpers of helpers.
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._kinds: list[tuple[Any, Callable[[Any], str]]] = [
             (types.FunctionType, self._refer_function),
             (type, self._refer_class),
             (types.ModuleType, self._refer_module),
@@ -63,9 +67,19 @@ class Walk:
         if isinstance(function, types.FunctionType) and _is_own_function(function):
             self._function(function, self._label(function, _label_of(function)), root=True)
         else:
-            self.value(Component(Part.CODE, ""), function)
+            self._value(Component(Part.CODE, ""), function)
+        self._visit()
 
     def value(self, component: Component, value: Any) -> None:
+        """Add a value as a component, with the code that it brings along."""
+        self._value(component, value)
+        self._visit()
+
+    def _visit(self) -> None:
+        while self._waiting:
+            self._waiting.popleft()()
+
+    def _value(self, component: Component, value: Any) -> None:
         """Add a value as a component, or to what is unstable."""
         if component in self.components or component in self.unstable:
             return
@@ -77,16 +91,18 @@ class Walk:
     # --- references: functions, classes, modules ------------------------------
 
     def refer(self, thing: Any) -> str | None:
-        """Return what stands for a function, class or module, after a visit to it; else None."""
+        """Return what stands for a function, class or module, and visit it later; else None."""
         if id(thing) in self._labels:
             return self._labels[id(thing)][0]
-        for kind, visit in self._visits:
+        if thing is os.environ:
+            return "os.environ"  # what a job reads by itself does not count
+        for kind, label in self._kinds:
             if isinstance(thing, kind):
-                return visit(thing)
+                return label(thing)
         wrapped = inspect.getattr_static(thing, "__wrapped__", None)
         if wrapped is None or is_own(type(thing).__module__):
             return None
-        return f"{_class_label(type(thing))} around {self.values.digest(wrapped)}"
+        return f"{_class_label(type(thing))} around {self.values.part(wrapped)}"
 
     def _label(self, thing: Any, wanted: str) -> str:
         """Name a thing; another one of the same name gets a number."""
@@ -96,29 +112,44 @@ class Walk:
         return label
 
     def _refer_method(self, method: types.MethodType) -> str:
-        return f"{self.refer(method.__func__)} of {self.values.digest(method.__self__)}"
+        if _is_public(method):
+            return f"{type(method.__self__).__module__}.{method.__name__}"
+        return f"{self.refer(method.__func__)} of {self.values.part(method.__self__)}"
 
     def _refer_native(self, thing: Any) -> str:
         owner = getattr(thing, "__self__", None)
         name = f"{getattr(thing, '__module__', None)}.{thing.__qualname__}"
-        if owner is None or isinstance(owner, types.ModuleType):
+        if owner is None or isinstance(owner, types.ModuleType) or _is_public(thing):
             return name
-        return f"{name} of {self.values.digest(owner)}"
+        return f"{name} of {self.values.part(owner)}"
 
     def _refer_function(self, function: types.FunctionType) -> str:
         label = self._label(function, _label_of(function))
         if _is_own_function(function):
-            self._function(function, label, root=False)
-        else:
-            self._foreign(function, label)
+            self._waiting.append(lambda: self._function(function, label, root=False))
+        elif "__wrapped__" in vars(function):
+            self._waiting.append(lambda: self._wrapper(function, label))
         return label
 
-    def _foreign(self, function: types.FunctionType, label: str) -> None:
+    def _refer_class(self, cls: type) -> str:
+        if not is_own(cls.__module__):
+            return _class_label(cls)
+        label = self._label(cls, _class_label(cls))
+        self._waiting.append(lambda: self._class(cls, label))
+        return label
+
+    def _refer_module(self, module: types.ModuleType) -> str:
+        name = module_name(module.__name__)
+        label = self._label(module, f"module {name}")
+        if is_own(module.__name__):
+            self._waiting.append(lambda: self._module(module, name))
+        return label
+
+    # --- visits ---------------------------------------------------------------
+
+    def _wrapper(self, function: types.FunctionType, label: str) -> None:
         """Look into a wrapper that an installed package has put around a function of the user."""
-        wrapped = getattr(function, "__wrapped__", None)
-        if wrapped is None:
-            return
-        self.value(Component(Part.HELPER, label), wrapped)
+        self._value(Component(Part.HELPER, label), vars(function)["__wrapped__"])
         for name, content in _cells(function):
             try:
                 digest = self.values.digest(content)
@@ -126,32 +157,20 @@ class Walk:
                 continue  # the package's own bookkeeping, such as a table of weak references
             self.components[Component(Part.CLOSURE, f"{name} of {label}")] = digest
 
-    def _refer_class(self, cls: type) -> str:
-        if not is_own(cls.__module__):
-            return _class_label(cls)
-        label = self._label(cls, _class_label(cls))
-        members = {name: each for name, each in vars(cls).items() if name not in _UNTOLD}
-        self.value(
-            Component(Part.CLASS, label),
-            [type(cls), cls.__bases__, sorted(members), _bare(members)],
-        )
-        return label
+    def _class(self, cls: type, label: str) -> None:
+        members = {name: each for name, each in vars(cls).items() if _is_told(name)}
+        names = sorted(members)
+        parts = [type(cls), cls.__bases__, names, [members[name] for name in names]]
+        self._value(Component(Part.CLASS, label), parts)
 
-    def _refer_module(self, module: types.ModuleType) -> str:
+    def _module(self, module: types.ModuleType, name: str) -> None:
         """Visit a whole module: it is handed around, so anything in it may be used."""
-        name = module_name(module.__name__)
-        label = self._label(module, f"module {name}")
-        if is_own(module.__name__):
-            bindings = [
-                self._resolve(module.__dict__, (each,), ())
-                for each in sorted(vars(module))
-                if not each.startswith("__")
-                and not isinstance(vars(module)[each], types.ModuleType)
-            ]
-            self.components[Component(Part.MODULE, name)] = digest_of(repr(bindings).encode())
-        return label
-
-    # --- the user's own functions ---------------------------------------------
+        bindings = [
+            self._resolve(module.__dict__, (each,), ())
+            for each in sorted(vars(module))
+            if not each.startswith("__") and not isinstance(vars(module)[each], types.ModuleType)
+        ]
+        self.components[Component(Part.MODULE, name)] = digest_of(repr(bindings).encode())
 
     def _function(self, function: types.FunctionType, label: str, *, root: bool) -> None:
         code = function.__code__
@@ -159,7 +178,7 @@ class Walk:
         form = normal_form(node) if node else self.values.digest(instructions(code))
         owner = "" if root else f" of {label}"
         for name, default in _defaults(function):
-            self.value(Component(Part.DEFAULT, f"{name}{owner}"), default)
+            self._value(Component(Part.DEFAULT, f"{name}{owner}"), default)
         names = uses(code)
         bindings = [self._resolve(function.__globals__, each, ()) for each in names.globals]
         bindings += [self._resolve(function.__globals__, each, ()) for each in _decorators(node)]
@@ -167,20 +186,22 @@ class Walk:
         for name, content in _cells(function):
             reference = self._reference(content)
             if reference is None:
-                self.value(Component(Part.CLOSURE, f"{name}{owner}"), content)
+                self._value(Component(Part.CLOSURE, f"{name}{owner}"), content)
             else:
                 bindings.append(f"{name} is {reference}")
         for name, attribute in sorted(vars(function).items()):
             if not name.startswith("__"):
-                self.value(Component(Part.GLOBAL, f"{label}.{name}"), attribute)
+                self._value(Component(Part.GLOBAL, f"{label}.{name}"), attribute)
         part = Component(Part.CODE, "") if root else Component(Part.HELPER, label)
         self.components[part] = digest_of(f"{form} {sorted(bindings)}".encode())
 
     def _reference(self, thing: Any) -> str | None:
         try:
             return self.refer(thing)
-        except Unstable:
+        except (Unstable, RecursionError):
             return None  # a bound method of something unstable: told as a value
+        finally:
+            self.values.leave()
 
     def _resolve(
         self, names: dict[str, Any], chain: tuple[str, ...], above: tuple[str, ...]
@@ -200,7 +221,7 @@ class Walk:
         if reference is not None:
             return f"{shown} is {reference}"
         home = module_name(str(names.get("__name__", "")))
-        self.value(Component(Part.GLOBAL, f"{home}:{name}"), found)
+        self._value(Component(Part.GLOBAL, f"{home}:{name}"), found)
         return f"{shown} is data of {home}"
 
     # --- imports inside functions ---------------------------------------------
@@ -250,8 +271,20 @@ def _module(name: str) -> types.ModuleType | None:
         return None
 
 
-def _bare(members: dict[str, Any]) -> list[Any]:
-    return [members[name] for name in sorted(members)]
+def _is_public(method: Any) -> bool:
+    """Return whether a library offers a bound method as a function: `random.choice`.
+
+    It belongs to an object that the library keeps for itself, whose state is none of ours.
+    """
+    home = type(method.__self__).__module__
+    return not is_own(home) and getattr(sys.modules.get(home), method.__name__, None) == method
+
+
+def _is_told(name: str) -> bool:
+    """Return whether an attribute counts for what a class is."""
+    if name.startswith("__pydantic_"):
+        return name == "__pydantic_fields__"  # the others are made of these, and hold addresses
+    return name not in _UNTOLD
 
 
 def _is_own_function(function: types.FunctionType) -> bool:
@@ -282,7 +315,9 @@ def _cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 def _defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     code, values = function.__code__, function.__defaults__ or ()
     names = code.co_varnames[: code.co_argcount]
-    yield from zip(names[len(names) - len(values) :], values, strict=True)
+    # A decorator may have copied the defaults of another function: then there are too many.
+    spare = [str(at) for at in range(len(values) - len(names))]
+    yield from zip((*spare, *names)[-len(values) :], values, strict=bool(values))
     yield from (function.__kwdefaults__ or {}).items()
 
 

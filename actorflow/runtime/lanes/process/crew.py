@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.lanes.process.call import Ended
     from actorflow.runtime.lanes.process.launcher import Launcher
 
-__all__ = ["Crew", "CrewStatistics"]
+__all__ = ["Crew", "CrewStatistics", "launcher_of", "limits_of"]
 
 _PREFETCH = 64  # the most; a page has flags for 256 calls
 
@@ -87,39 +87,21 @@ class Crew:
         name: str = "crew",
         clock: Clock | None = None,
     ) -> None:
-        least, most = _bounds(workers)
-        for option, value in (
-            ("renew_after", renew_after),
-            ("max_rss", max_rss),
-        ):
-            if value is not None:
-                count(value, option, f"Crew({option}=100)", error=BadOption)
-        for option, span in (
-            ("renew_after_seconds", renew_after_seconds),
-            ("idle_stop", idle_stop),
-        ):
-            if span is not None:
-                seconds(span, option, f"Crew({option}=60.0)", zero=False, error=BadOption)
+        limits = limits_of(
+            workers,
+            renew_after=renew_after,
+            renew_after_seconds=renew_after_seconds,
+            max_rss=max_rss,
+            idle_stop=idle_stop,
+            prefetch=prefetch,
+            launches_max=launches_max,
+        )
         check_main()
         self.name = name
-        limits = Limits(
-            least=least,
-            most=most,
-            prefetch=count(
-                prefetch, "prefetch", "Crew(prefetch=2)", least=0, most=_PREFETCH, error=BadOption
-            ),
-            renew_after=_or_never(renew_after),
-            renew_after_seconds=_or_never(renew_after_seconds),
-            max_rss=_or_never(max_rss),
-            idle_stop=_or_never(idle_stop),
-            launches_max=count(
-                launches_max, "launches_max", "Crew(launches_max=5)", error=BadOption
-            ),
-        )
         prepared = None if setup is None else pack(setup)
         self._loop = Loop(
             Roster(limits),
-            _launcher(launcher),
+            launcher_of(launcher),
             pack_value((prepared and prepared.data, max_rss is not None)),
             SYSTEM if clock is None else clock,
             name,
@@ -165,9 +147,13 @@ class Crew:
         self._loop.put(taken)
         if not self._started:
             SHELTER.run(self._start)
+        if self._loop.finished.is_set():  # it was closed meanwhile
+            self._loop.sweep()
 
     def _start(self) -> None:
         with self._starting:
+            if self._loop.finished.is_set():
+                return
             if not self._started:
                 self._started = start_thread(self._loop.run, name=f"actorflow-{self.name}")
             if not self._started:
@@ -194,25 +180,35 @@ class Crew:
         if job is not None:
             self._loop.roster.cancel(job, CallOutcome.CANCELLED, error, running=running)
 
-    def close(self, *, drain: bool = False, timeout: float | None = None) -> None:
+    def close(
+        self, *, drain: bool = False, timeout: float | None = None, block: bool = True
+    ) -> None:
         """End all processes and wait for them; calls that have not ended are cancelled.
 
-        With `drain`, calls that were submitted end first, for at most `timeout` seconds. Called by
-        `ended`, it does not wait. Thread-safe, and harmless when it is closed.
+        With `drain`, calls that were submitted end first, for at most `timeout` seconds. Without
+        `block`, and when it is called by `ended`, it does not wait. Thread-safe, and harmless when
+        it is closed.
         """
         self._closed = True
         _OPEN.discard(self)
         loop = self._loop
-        if not self._started:
-            loop.close()
+        if SHELTER.run(self._close_unused):
             return
+        waits = block and threading.get_ident() != loop.ident
         if drain:
             loop.put(loop.roster.close)
-            if threading.get_ident() == loop.ident or loop.finished.wait(timeout):
+            if not waits or loop.finished.wait(timeout):
                 return
         loop.put(loop.roster.abandon)
-        if threading.get_ident() != loop.ident:
+        if waits:
             loop.finished.wait()
+
+    def _close_unused(self) -> bool:
+        """Close a crew whose thread was not started; return whether that was so."""
+        with self._starting:
+            if not self._started:
+                self._loop.close()
+            return not self._started
 
     def _after_fork(self) -> None:
         """Be closed in a forked child: the processes belong to the parent."""
@@ -247,6 +243,43 @@ class Crew:
         self.close(drain=kind is None)
 
 
+def limits_of(
+    workers: int | tuple[int, int],
+    *,
+    renew_after: int | None = None,
+    renew_after_seconds: float | None = None,
+    max_rss: int | None = None,
+    idle_stop: float | None = None,
+    prefetch: int = 32,
+    launches_max: int = 5,
+) -> Limits:
+    """Validate the options of a crew that its roster decides by.
+
+    Raises:
+        BadOption: one has a value that cannot work.
+
+    """
+    least, most = _bounds(workers)
+    for option, value in (("renew_after", renew_after), ("max_rss", max_rss)):
+        if value is not None:
+            count(value, option, f"{option}=100", error=BadOption)
+    for option, span in (("renew_after_seconds", renew_after_seconds), ("idle_stop", idle_stop)):
+        if span is not None:
+            seconds(span, option, f"{option}=60.0", zero=False, error=BadOption)
+    return Limits(
+        least=least,
+        most=most,
+        prefetch=count(
+            prefetch, "prefetch", "prefetch=2", least=0, most=_PREFETCH, error=BadOption
+        ),
+        renew_after=_or_never(renew_after),
+        renew_after_seconds=_or_never(renew_after_seconds),
+        max_rss=_or_never(max_rss),
+        idle_stop=_or_never(idle_stop),
+        launches_max=count(launches_max, "launches_max", "launches_max=5", error=BadOption),
+    )
+
+
 def _bounds(workers: Any) -> tuple[int, int]:
     """Return how many processes there are at least and at most."""
     example = "Crew(4) or Crew((1, 4))"
@@ -263,7 +296,8 @@ def _or_never(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-def _launcher(given: Any) -> Launcher:
+def launcher_of(given: Any) -> Launcher:
+    """Return the launcher that the option `launcher` stands for."""
     if isinstance(given, str):
         choice(given, "launcher", ("forkserver", "spawn"), error=BadOption)
         return FORKSERVER if given == "forkserver" else Spawn()

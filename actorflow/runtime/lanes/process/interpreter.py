@@ -15,6 +15,7 @@ from typing import Any
 from actorflow.runtime.errors import LaunchFailed
 from actorflow.runtime.lanes.process.child.parent import die_with_parent, watching_parent
 from actorflow.runtime.lanes.process.memory import write_segment
+from actorflow.runtime.lanes.process.packing import main_is_importable, pack_value
 
 __all__ = ["check_main", "main", "start_interpreter"]
 
@@ -55,6 +56,8 @@ def start_interpreter(role: str, endpoint: socket.socket) -> subprocess.Popen[by
     check_main()
     preparation = spawn.get_preparation_data(f"actorflow-{role}")
     preparation["authkey"] = bytes(preparation["authkey"])  # else it refuses to be pickled
+    if not main_is_importable():
+        preparation.pop("init_main_from_path", None)  # there is no such file
     prepared = pickle.dumps(preparation)
     executable: Any = spawn.get_executable()
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing does
@@ -101,7 +104,6 @@ def main(role: str, end: int, prepared: int) -> None:
 
 
 def _refuse(endpoint: socket.socket, why: str) -> None:
-    from actorflow.runtime.lanes.process.packing import pack_value  # noqa: PLC0415 - rarely needed
-    from actorflow.runtime.lanes.process.wire import UNFIT, Channel, encode  # noqa: PLC0415
+    from actorflow.runtime.lanes.process.wire import UNFIT, Channel, encode  # noqa: PLC0415 - rare
 
     Channel(endpoint).send(*encode(UNFIT, 0, pack_value((LaunchFailed(why), "", "", "", ()))))

@@ -9,15 +9,20 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import threading
 from contextlib import suppress
 from typing import Protocol
 
+from actorflow.runtime.errors import LaunchFailed
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.process.interpreter import start_interpreter
 
-__all__ = ["FORKSERVER", "Forkserver", "Handle", "Launcher", "Spawn"]
+__all__ = ["FORKSERVER", "REQUEST", "Forkserver", "Handle", "Launcher", "Spawn", "how_it_ended"]
+
+REQUEST = struct.Struct("<cQ")
+"""What a nursery is asked for (S: start, with two files; K: kill), and for which process."""
 
 _GRACE = 1.0  # seconds for the process that forks others to end by itself
 
@@ -77,8 +82,6 @@ class Forkserver:
 
     def start(self, worker_id: int, endpoint: socket.socket) -> Handle:
         """Have a process forked. See `Launcher`."""
-        from actorflow.runtime.lanes.process.child.nursery import REQUEST  # noqa: PLC0415 - loads multiprocessing
-
         news, status = os.pipe()
         number = next(self._numbers)
         try:
@@ -86,7 +89,10 @@ class Forkserver:
                 control = self._running()
                 files = array.array("i", [endpoint.fileno(), status])
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files.tobytes())]
-                control.sendmsg([REQUEST.pack(b"S", number)], rights)
+                try:
+                    control.sendmsg([REQUEST.pack(b"S", number)], rights)
+                except ConnectionError as error:
+                    raise LaunchFailed(self._end() or str(error)) from error
         except BaseException:
             os.close(news)
             raise
@@ -112,24 +118,25 @@ class Forkserver:
 
     def kill(self, number: int) -> None:
         """Have a process killed. Thread-safe."""
-        from actorflow.runtime.lanes.process.child.nursery import REQUEST  # noqa: PLC0415 - as above
-
         with self._lock:
             if self._control is not None:
                 with suppress(OSError):  # it has ended, and its children with it
                     self._control.sendall(REQUEST.pack(b"K", number))
 
     def end(self) -> str:
-        """Say how the process that forks has ended."""
+        """Say how the process that forks has ended. Thread-safe."""
         with self._lock:
-            popen = self._popen
-            if popen is None:
-                return "the process that forks worker processes was closed"
-            try:
-                code = popen.wait(_GRACE)
-            except subprocess.TimeoutExpired:
-                return ""
-            return f"the process that forks worker processes {ended(code)}{self._last_words()}"
+            return self._end()
+
+    def _end(self) -> str:
+        """Like `end`. Only with the lock."""
+        if self._popen is None:
+            return "the process that forks worker processes was closed"
+        try:
+            code = self._popen.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            return ""
+        return f"the process that forks worker processes {how_it_ended(code)}{self._last_words()}"
 
     def _last_words(self) -> str:
         """Return what it has said about its end."""
@@ -281,7 +288,7 @@ def _end_of(popen: subprocess.Popen[bytes]) -> int:
     return news
 
 
-def ended(code: int | None) -> str:
+def how_it_ended(code: int | None) -> str:
     """Say how a process has ended, by its exit code."""
     if code is None:
         return "was ended"

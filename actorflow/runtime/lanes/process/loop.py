@@ -5,20 +5,21 @@ One thread serves the sockets of all processes of a crew. It unpickles results a
 
 from __future__ import annotations
 
+import errno
 import math
 import selectors
 import socket
 import threading
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.clock import SYSTEM
-from actorflow.runtime.errors import LaunchFailed, NotSendable
+from actorflow.runtime.errors import LaunchFailed, NotSendable, ProcessCancelled
 from actorflow.runtime.lanes.process import wire
 from actorflow.runtime.lanes.process.call import CallOutcome, Ended, Output, RemoteTraceback
-from actorflow.runtime.lanes.process.launcher import ended as how_it_ended
+from actorflow.runtime.lanes.process.launcher import how_it_ended
 from actorflow.runtime.lanes.process.memory import Page
 from actorflow.runtime.lanes.process.packing import unpack
 from actorflow.runtime.lanes.process.roster.actions import (
@@ -86,14 +87,10 @@ class Loop:
         self._clock = clock
         self._name = name
         self._inbox: deque[Callable[[], None] | list[Job]] = deque()
-        self._bell, self._ring = socket.socketpair()
-        self._bell.setblocking(False)  # noqa: FBT003 - the name of the standard library
-        self._ring.setblocking(False)  # noqa: FBT003
         self._asleep = False
         self._timer: Timer | None = None
         self._processes: dict[int, _Process] = {}
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._bell, _READ, self._woken)
+        self._files = ExitStack()
 
     def put(self, what: Callable[[], None] | list[Job]) -> None:
         """Have calls taken, or a function called, in the thread. Thread-safe."""
@@ -111,6 +108,7 @@ class Loop:
         """Serve until the roster is closing and all processes have ended."""
         self.ident = threading.get_ident()
         try:
+            self._open()
             while not (self.roster.closing and not self.roster.members and not self._inbox):
                 self._turn()
         except BaseException:  # noqa: BLE001 - a bug of ours: nobody must wait for ever
@@ -119,6 +117,27 @@ class Loop:
         finally:
             self._release()
             self.finished.set()
+            self.sweep()
+
+    def sweep(self) -> None:
+        """End calls that have come too late for the thread. Thread-safe."""
+        error = ProcessCancelled("the crew was closed before the call began")
+        while self._inbox:
+            try:
+                late = self._inbox.popleft()
+            except IndexError:  # another thread was faster
+                return
+            for job in late if isinstance(late, list) else ():
+                ended = Ended(job.call.id, CallOutcome.CANCELLED, error=error, ended=time.time())
+                self._report(job, ended)
+
+    def _open(self) -> None:
+        """Open what the thread waits for; only now, so that a crew that is not used has none."""
+        self._bell, self._ring = map(self._files.enter_context, socket.socketpair())
+        self._bell.setblocking(False)  # noqa: FBT003 - the name of the standard library
+        self._ring.setblocking(False)  # noqa: FBT003
+        self._selector = self._files.enter_context(selectors.DefaultSelector())
+        self._selector.register(self._bell, _READ, self._woken)
 
     def _turn(self) -> None:
         """Wait for something to happen, and deal with it."""
@@ -157,7 +176,7 @@ class Loop:
             self._timer = None
         if when != math.inf and (self._timer is None or self._timer.callback is None):
             self._timer = self._clock.call_at(when, self.wake)
-        return None
+        return 0 if self._clock.now() >= when else None  # it may have moved meanwhile
 
     def _woken(self, _mask: int) -> None:
         with suppress(BlockingIOError):
@@ -166,25 +185,29 @@ class Loop:
     # What the roster has decided.
 
     def _launch(self, action: Launch, now: float) -> None:
-        ours, theirs = socket.socketpair()
-        try:
-            page = Page()
-            handle = self._launcher.start(action.worker, theirs)
-        except (OSError, RuntimeError, LaunchFailed) as error:
-            ours.close()
-            self.roster.launch_failed(action.worker, str(error), now)
-            return
-        finally:
-            theirs.close()
+        with ExitStack() as opened:
+            try:
+                ours, theirs = socket.socketpair()
+                opened.callback(theirs.close)
+                channel = wire.Channel(ours)
+                undo = opened.enter_context(ExitStack())
+                undo.callback(channel.close)
+                page = Page()
+                channel.post([wire.encode(wire.CONFIGURE, 0, self._configuration)])
+                channel.post([wire.encode(wire.PAGE, file=page.take())])
+                handle = self._launcher.start(action.worker, theirs)
+            except Exception as error:  # noqa: BLE001 - limits of the system, or a user's launcher
+                known = isinstance(error, LaunchFailed)
+                how = str(error) if known else f"{type(error).__name__}: {error}"
+                self.roster.launch_failed(action.worker, how, now)
+                return
+            undo.pop_all()
         ours.setblocking(False)  # noqa: FBT003 - the name of the standard library
-        member = self.roster.members[action.worker]
-        process = _Process(member, wire.Channel(ours), page, handle)
+        process = _Process(self.roster.members[action.worker], channel, page, handle)
         self._processes[action.worker] = process
         self._selector.register(ours, _READ, lambda mask: self._ready(process, mask))
         self._selector.register(handle.fileno(), _READ, lambda _mask: self._news(process))
-        configuration = wire.encode(wire.CONFIGURE, 0, self._configuration)
-        with_page = wire.encode(wire.PAGE, file=page.take())
-        self._post(process, [configuration, with_page])
+        self._flush(process)
 
     def _send(self, action: Send, _now: float) -> None:
         encode = wire.encode
@@ -232,9 +255,10 @@ class Loop:
     def _kill(self, action: Kill, _now: float) -> None:
         self._processes[action.worker].handle.kill()
 
-    def _end(self, action: End, _now: float) -> None:
+    def _end(self, action: End, now: float) -> None:
         member = action.member
         process = None if member is None else self._processes.get(member.worker)
+        ended = time.time()
         self._report(
             action.job,
             Ended(
@@ -243,8 +267,8 @@ class Loop:
                 worker=None if member is None else member.place,
                 pid=None if process is None else process.pid,
                 error=action.error,
-                started=None,
-                ended=time.time(),
+                started=None if member is None else ended - max(now - member.begun, 0.0),
+                ended=ended,
                 crashes=action.job.crashes,
             ),
         )
@@ -302,6 +326,8 @@ class Loop:
             crashes=job.crashes,
         )
         try:
+            if data is None:
+                raise OSError(errno.EMFILE, wire.LOST)  # noqa: TRY301 - reported like all others
             if frame.kind == wire.OK:
                 made.result = unpack(data, buffers)
             elif frame.kind == wire.OK_WITH:
@@ -316,7 +342,7 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - whatever a class of the user's raises
             made.outcome = CallOutcome.FAILED
             made.error = NotSendable(
-                f"what call {brief(job.call.id)} returned cannot be unpickled here: "
+                f"what call {brief(job.call.id)} returned cannot be received here: "
                 f"{type(error).__name__}: {error}"
             )
         self._report(job, made)
@@ -381,13 +407,10 @@ class Loop:
                 self._report(job, ended)
 
     def close(self) -> None:
-        """Release what is open, instead of running."""
+        """End the calls that have come, instead of running."""
         self.roster.closing = True
-        self._step(self._clock.now())
-        self.roster.abandon()
-        self._step(self._clock.now())
-        self._release()
         self.finished.set()
+        self.sweep()
 
     def forget(self) -> None:
         """Close the files of a parent process, in its forked child."""
@@ -399,9 +422,7 @@ class Loop:
     def _release(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._selector.close()
-        self._bell.close()
-        self._ring.close()
+        self._files.close()
 
 
 _COMPLETIONS = frozenset({wire.OK, wire.OK_WITH, wire.FAILED})

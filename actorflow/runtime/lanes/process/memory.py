@@ -78,30 +78,33 @@ class _Mapping(mmap.mmap):
 
 
 def read_segment(file: int, sizes: Sequence[int]) -> list[Any]:
-    """Return the parts of a segment, and close its file descriptor.
-
-    Raises:
-        OSError: it cannot be mapped.
-
-    """
+    """Return the parts of a segment, and close its file descriptor."""
     *offsets, end = _offsets(sizes)
     try:
-        if _Mapping.count < _MAPPED_MOST:
-            whole: Any = memoryview(_map(file, max(os.fstat(file).st_size, 1)))
-        else:
-            whole = memoryview(bytearray(end))
-            done = 0
-            while (got := os.preadv(file, [whole[done:]], done)) > 0:
-                done += got
+        whole = memoryview(_mapped(file, end) or _copied(file, end))
     finally:
         os.close(file)
     return [whole[at : at + size] for at, size in zip(offsets, sizes, strict=True)]
 
 
-def _map(file: int, size: int) -> _Mapping:
-    mapping = _Mapping(file, size)
+def _mapped(file: int, size: int) -> _Mapping | None:
+    """Map a segment; `None` if there are many mappings, or the system refuses another one."""
+    if not size or _Mapping.count >= _MAPPED_MOST:
+        return None
+    try:
+        mapping = _Mapping(file, os.fstat(file).st_size)
+    except OSError:
+        return None
     _Mapping.count += 1
     return mapping
+
+
+def _copied(file: int, size: int) -> bytearray:
+    whole = bytearray(size)
+    done = 0
+    while (got := os.preadv(file, [memoryview(whole)[done:]], done)) > 0:
+        done += got
+    return whole
 
 
 class Page:

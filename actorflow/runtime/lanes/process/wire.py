@@ -28,6 +28,7 @@ __all__ = [
     "FAILED",
     "HELLO",
     "LEAVE",
+    "LOST",
     "OK",
     "OK_WITH",
     "PAGE",
@@ -58,6 +59,13 @@ BEAT = 21
 UNFIT = 22
 """The setup failed; the body is why."""
 
+if not hasattr(socket, "CMSG_SPACE"):
+    msg = "worker processes need a POSIX system: Linux, macOS or the like"
+    raise ImportError(msg)
+
+LOST = "there was no file descriptor left to receive it with; raise the limit (ulimit -n)"
+"""Why a frame arrives without its data."""
+
 _HEAD = struct.Struct("<BBHIQQQdd")  # kind, files, buffers, -, length, sequence, number, two times
 _SIZE = _HEAD.size
 _READ = 64 * 1024
@@ -75,6 +83,7 @@ class Frame(NamedTuple):
     first: float
     second: float
     data: Any
+    """`None` if it was lost, see `LOST`."""
     buffers: list[Any]
     file: int | None
     """A file descriptor that is no segment."""
@@ -172,7 +181,9 @@ class Channel:
             at = stop
             buffers: list[Any] = []
             file = None
-            if parts:
+            if files and not self._files:
+                body = None  # the system had no file descriptor left for it
+            elif parts:
                 body, *buffers = self._large(body, parts, segment=bool(files))
             elif files:
                 file = self._files.popleft()

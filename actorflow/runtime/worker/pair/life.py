@@ -338,9 +338,10 @@ class Life:
     def abandon_executor(self) -> None:
         """Cut the executor off, whatever it does; the accumulator goes on alone.
 
-        A thread cannot be killed: a job that hangs keeps its thread, but nobody waits for it.
+        A thread cannot be killed: a job that hangs keeps its thread, but nobody waits for it. A
+        process is killed.
         """
-        busy = bool(self._pair.active)
+        busy = bool(self._pair.active) and not self._pair.settings.kills
         SHELTER.run(self._schedule, ABANDON, Killed(abandoned=busy))
 
     def _schedule(self, event: Event, reason: ExitReason) -> None:
@@ -348,7 +349,7 @@ class Life:
         settings = pair.settings
         with pair.lock:
             effects = Effects()
-            if event is ABANDON and pair.active and settings.owns_thread:
+            if event is ABANDON and pair.active and settings.owns_lane:
                 settings.renew_lane()
             if pair.state not in (ALONE, DEAD):
                 self._executor_reason = self._executor_reason or reason
@@ -411,7 +412,8 @@ class Life:
 
     def kill(self) -> None:
         """End at once, whatever is going on."""
-        self.request_stop(StopMode.NOW, Killed(abandoned=bool(self._pair.active)))
+        busy = bool(self._pair.active) and not self._pair.settings.kills
+        self.request_stop(StopMode.NOW, Killed(abandoned=busy))
 
     def ended(self, generation: int) -> None:
         """Note that `on_stop` has returned. In the lane's thread."""

@@ -251,7 +251,8 @@ class Agent:
         """Return a decision that is out, and renew its lease."""
         self._core.refuse_if_closed()
         with self._lock:
-            job, decision = self._jobs.find(uuid), self._decisions.get(uuid)
+            job = self._jobs.find(uuid) if self._jobs.is_out(uuid) else None
+            decision = self._decisions.get(uuid)
         row = None if job is None else self._core.board.row(job.task)
         if job is None or decision is None or row is None or row.attempts != job.attempts:
             raise _gone("decision", uuid)
@@ -344,8 +345,11 @@ class Agent:
         return job
 
     def _row(self, job: Job) -> TaskRow:
+        """Return the task of an attempt that a worker has."""
+        with self._lock:
+            is_out = self._jobs.is_out(job.uuid)
         row = self._core.board.row(job.task)
-        if row is None or row.attempts != job.attempts:
+        if row is None or row.attempts != job.attempts or not is_out:
             raise _gone("task", job.uuid)
         return row
 

@@ -29,6 +29,10 @@ class Pollers:
         self._lock = threading.Lock()
         self._tickets: dict[Queue, dict[AsyncTicket, None]] = {}
 
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(map(len, self._tickets.values()))
+
     async def wait(self, queue: Queue, seconds: float) -> None:
         """Wait until it is this one's turn to look for a job, or the time is up."""
         ticket = AsyncTicket()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.lanes.process.call import Call, Ended
-from actorflow.runtime.lanes.process.child.loop import heartbeat
+from actorflow.runtime.lanes.process.child.heartbeat import heartbeat
 from actorflow.runtime.lanes.process.packing import pack
 
 if TYPE_CHECKING:
@@ -272,3 +272,27 @@ def prepare_badly() -> None:
 
 def prepare_by_dying() -> None:
     os._exit(7)
+
+
+def fork_and_die(path: str) -> None:
+    """Leave a child behind that has inherited everything, and crash."""
+    child = os.fork()
+    if child:
+        note(path, child)
+        os._exit(3)
+    threading.Event().wait()
+
+
+def use_a_crew_there(number: int) -> Any:
+    """Use a crew in a worker process."""
+    from actorflow.runtime.lanes.process.crew import Crew  # noqa: PLC0415 - only here
+
+    with Crew(1) as crew:
+        ended = one(crew, double, number)
+        return ended.result, ended.pid, os.getpid()
+
+
+def draw() -> float:
+    import numpy as np  # noqa: PLC0415 - only here
+
+    return float(np.random.random())  # noqa: NPY002 - that is what is tested

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import pickle
 import signal
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.runtime.errors import NotSendable
 from actorflow.runtime.lanes.process.child import limits
 from actorflow.runtime.lanes.process.child.capture import Capture
+from actorflow.runtime.lanes.process.child.heartbeat import install
 from actorflow.runtime.lanes.process.memory import Page
 from actorflow.runtime.lanes.process.packing import pack_value, unpack
 from actorflow.runtime.lanes.process.wire import (
@@ -30,6 +32,7 @@ from actorflow.runtime.lanes.process.wire import (
     FAILED,
     HELLO,
     LEAVE,
+    LOST,
     OK,
     OK_WITH,
     SKIPPED,
@@ -42,27 +45,17 @@ from actorflow.runtime.lanes.process.wire import (
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["heartbeat", "serve"]
-
-_present: _Child | None = None
-
-
-def heartbeat() -> bool:
-    """Tell the parent that the call goes on; return whether it is still wanted. Thread-safe.
-
-    `Call.heartbeat` answers in the parent. Without one, and outside a worker process, it is `True`.
-    """
-    return True if _present is None else _present.beat()
+__all__ = ["serve"]
 
 
 def serve(endpoint: socket.socket) -> None:
     """Run calls until the parent closes its end or asks to leave. In the worker process."""
-    global _present  # noqa: PLW0603 - there is one in each process
     # Ctrl-C is for the parent, which decides. Programs started here would inherit SIG_IGN.
     with contextlib.suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGINT, lambda _number, _frame: None)
     endpoint.setblocking(True)  # noqa: FBT003 - the name of the standard library
-    child = _present = _Child(Channel(endpoint))
+    child = _Child(Channel(endpoint))
+    install(child)
     with contextlib.suppress(EOFError, ConnectionError):
         child.run()
     endpoint.close()
@@ -75,7 +68,7 @@ class _Child:
         self._channel = channel
         self._frames: deque[Frame] = deque()
         self._reading = threading.Lock()
-        self._sequence = 0
+        self.sequence = 0
         """The call in hand; 0 between calls."""
         self._capture = Capture()
 
@@ -120,10 +113,12 @@ class _Child:
 
     def _call(self, frame: Frame) -> None:
         """Run one call, and send what came of it."""
-        sequence = self._sequence = frame.sequence
+        sequence = self.sequence = frame.sequence
         kind = OK
         started = time.time()
         try:
+            if frame.data is None:
+                raise OSError(errno.EMFILE, LOST)  # noqa: TRY301 - sent like all other errors
             function, args, *rest = unpack(frame.data, frame.buffers)
             if frame.number or frame.first:
                 limits.limit(frame.number, frame.first)
@@ -147,7 +142,7 @@ class _Child:
         rss = limits.resident() if self._measures else 0
         data, file = encode(kind, sequence, packed, number=rss, first=started, second=ended)
         with self._reading:  # a heartbeat of another thread must not come after this
-            self._sequence = 0
+            self.sequence = 0
             self._channel.send(data, file)
 
     def _failure(self, error: BaseException) -> Any:
@@ -166,12 +161,12 @@ class _Child:
             packed = pack_value((NotSendable(msg), text, *said))
         return packed
 
-    def beat(self) -> bool:
-        """Ask the parent whether the call is still wanted. Thread-safe."""
+    def beat(self, sequence: int) -> bool:
+        """Ask the parent whether a call is still wanted; `False` when it has ended. Thread-safe."""
         with self._reading:
-            if not self._sequence:
+            if not sequence or sequence != self.sequence:
                 return False
-            self._send(BEAT, self._sequence)
+            self._send(BEAT, sequence)
             other: list[Frame] = []
             try:
                 while (frame := self._next()).kind != BEATEN:
@@ -186,7 +181,7 @@ def _packed_result(value: Any, function: Any) -> Any:
         return pack_value(value)
     except Exception as error:
         name = getattr(function, "__qualname__", None) or repr(function)
-        msg = f"what {name} returned cannot be sent to another process: {_text(error)}"
+        msg = f"what {name} returned (it cannot be sent to another process: {_text(error)})"
         raise NotSendable(msg) from error
 
 

@@ -11,7 +11,7 @@ import os
 import selectors
 import signal
 import socket
-import struct
+import sys
 import warnings
 from contextlib import suppress
 from multiprocessing import get_context
@@ -19,14 +19,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from actorflow.runtime.lanes.process.child.loop import serve
 from actorflow.runtime.lanes.process.child.parent import die_with_parent, load_prctl
+from actorflow.runtime.lanes.process.launcher import REQUEST
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
 
-__all__ = ["REQUEST", "tend"]
-
-REQUEST = struct.Struct("<cQ")
-"""What is asked for (S: start, with two files; K: kill), and for which process."""
+__all__ = ["tend"]
 
 _FORK = get_context("fork")
 
@@ -122,6 +120,7 @@ class _Nursery:
         for _, status in self._children.values():
             os.close(status)
         self._children.clear()
+        _reseed()
         with socket.socket(fileno=endpoint) as end:
             die_with_parent(self._pid, end)
             serve(end)
@@ -141,6 +140,13 @@ class _Nursery:
         for child, _ in self._children.values():
             _kill(child)
         os._exit(0)
+
+
+def _reseed() -> None:
+    """Give this process random numbers of its own; Python itself does that for `random`."""
+    numbers = sys.modules.get("numpy.random")
+    if numbers is not None:
+        numbers.seed()
 
 
 def _kill(child: Any) -> None:

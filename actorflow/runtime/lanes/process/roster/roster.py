@@ -120,7 +120,7 @@ class Roster:
             if job.over:
                 continue
             if job.verdict is not None:
-                self._end(job, *job.verdict, member)
+                self._end(job, *job.verdict, member if job.sequence <= begun else None)
             elif job.sequence <= begun:
                 self._crashed(job, how, code, member)
             else:
@@ -184,10 +184,13 @@ class Roster:
 
     def decide(self, now: float) -> list[Action]:
         """Return what is to be done, and forget it."""
-        if self.members:
-            self._watch(now)
         if self.waiting:
             self._assign(now)
+            while self.waiting and self.waiting[0].over:
+                self.waiting.popleft()
+                self._cancelled -= 1
+        if self.members:
+            self._watch(now)
         self._launch(now)
         if self.closing:
             self._dismiss()
@@ -199,6 +202,7 @@ class Roster:
         when = math.inf
         limits = self.limits
         idle = self._has_idle()
+        active = self._active()
         for member in self.members.values():
             state = member.state
             if state is MemberState.STARTING:
@@ -213,7 +217,7 @@ class Roster:
                     when = min(when, member.begun + _SLOW)
             elif state is MemberState.LEAVING:
                 when = min(when, member.begun + _GRACE)
-            elif state is MemberState.READY and len(self.members) > limits.least:
+            elif state is MemberState.READY and active > limits.least:
                 when = min(when, member.begun + limits.idle_stop)
             if state is MemberState.READY:
                 when = min(when, member.since + limits.renew_after_seconds)
@@ -292,15 +296,24 @@ class Roster:
             self._leave(member, renew=False)
 
     def _is_idle_too_long(self, member: Member, now: float) -> bool:
-        staying = sum(each.state in ACTIVE for each in self.members.values())
-        return now >= member.begun + self.limits.idle_stop and staying > self.limits.least
+        late = now >= member.begun + self.limits.idle_stop and not self.waiting
+        return late and self._active() > self.limits.least
+
+    def _active(self) -> int:
+        """Return how many processes take calls, or soon will."""
+        return sum(member.state in ACTIVE for member in self.members.values())
 
     def _has_idle(self) -> bool:
-        """Return whether a process has nothing to do, and nothing waits."""
-        return not self.waiting and any(
-            not member.held and member.state is MemberState.READY
-            for member in self.members.values()
-        )
+        """Return whether a process has nothing to do or can be started, and nothing waits."""
+        if self.waiting:
+            return False
+        active = 0
+        for member in self.members.values():
+            if member.state in ACTIVE:
+                if not member.held:
+                    return True
+                active += 1
+        return active < self.limits.most and not self.backoff.failures
 
     @staticmethod
     def _has_reserve(member: Member) -> bool:
@@ -321,7 +334,7 @@ class Roster:
     def _assign(self, now: float) -> None:
         """Hand out calls, to the least busy process first."""
         room = 1 + self.depth
-        free = self._free(room)
+        free = self._free(room, now)
         if not free:
             return
         starting = sum(each.state is MemberState.STARTING for each in self.members.values())
@@ -345,18 +358,19 @@ class Roster:
                 free.remove(member)
         self._actions.extend(Send(worker, jobs) for worker, jobs in given.items())
 
-    def _free(self, room: int) -> list[Member]:
+    def _free(self, room: int, now: float) -> list[Member]:
         """Return the processes that take calls now.
 
-        A reserve is filled up once half of it is used, so that several calls share one write.
+        A reserve is filled up once half of it is used, so that several calls share one write; and
+        not while the call in hand is slow.
         """
         taken = self._taken()
         return [
             member
             for member in self.members.values()
             if member.state is MemberState.READY
-            and 2 * len(member.held) <= room
             and member.place not in taken
+            and (not member.held or (2 * len(member.held) <= room and now < member.begun + _SLOW))
         ]
 
     @staticmethod

@@ -26,7 +26,7 @@ from actorflow.cluster.ring import (
     desired_owners,
 )
 from actorflow.cluster.ring.messages import Carried, Noted
-from tests.cluster.rig import STORE, Rig, processed
+from tests.cluster.ring.rig import STORE, Rig, processed
 
 NAMES = ("a", "b", "c")
 

@@ -30,7 +30,7 @@ from actorflow.cluster.ring import (
     share_of,
 )
 from actorflow.runtime.errors import BadOption
-from tests.cluster.rig import Rig
+from tests.cluster.ring.rig import Rig
 
 
 def test_c9_a_worker_alone_owns_all() -> None:

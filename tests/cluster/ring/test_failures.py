@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actorflow.cluster.ring import (
+    Bury,
     Committed,
     Cycle,
     Fenced,
@@ -19,8 +20,8 @@ from actorflow.cluster.ring import (
 )
 from actorflow.cluster.ring.messages import Carried
 from actorflow.testing.simulation import Fault, Faults, FaultType, Sent, simulate
-from tests.cluster.kinds import Sum, total
-from tests.cluster.rig import Rig, processed
+from tests.cluster.ring.rig import Rig, processed
+from tests.cluster.simulation.kinds import Sum, total
 
 NAMES = ("a", "b", "c")
 
@@ -180,3 +181,38 @@ def test_a_wake_up_on_board_for_nobody_is_buried_by_whoever_sees_it_last(rig: Ri
     rig.tell("b", Received(cycle._replace(epoch=cycle.epoch + 9, posts=(old,))))
     rig.step("b")
     assert not any(each.posts for each in cycles(rig))
+
+
+def test_a_wake_up_for_a_partition_that_is_not_there_is_buried_in_the_end(rig: Rig) -> None:
+    rig.tell("b", Received(Post("p", 64, "x")))
+    rig.run(60.0)
+    buried = [each.post.id for name in NAMES for each in rig.taken(name, Bury)]
+    assert buried == ["p"]
+
+
+def test_without_cycles_nothing_piles_up_and_the_sweep_finds_all() -> None:
+    rig = Rig("a", "b", partitions=6, cycle=None)
+    rig.run(20.0)
+    rig.forget()
+    number = desired_owners(("a", "b"), 6).index("b")
+    tracker = Tracker("x", "t", rig.store_time + 500.0, number)
+    rig.tell("a", SendFailed("b", Post("p", number, "x")))
+    rig.tell("a", Committed(trackers=(tracker,)))
+    rig.run(10.0)
+    assert rig.members["a"]._rounds.queued == 0
+    assert not any(isinstance(each, Send) for each in rig.actions["a"])
+    assert rig.taken("b", Sweep)
+
+
+def test_one_long_pause_does_not_spoil_the_watchdog(rig: Rig) -> None:
+    rig.dead.update(NAMES)
+    rig.run(600.0)
+    rig.dead.clear()
+    rig.run(20.0)
+    rig.forget()
+    rig.carries = lambda _source, send: not isinstance(send.payload, Cycle)
+    rig.run(2.0)
+    rig.carries = lambda _source, _send: True
+    rig.forget()
+    rig.run(20.0)
+    assert len(cycles(rig)) > 10

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.cluster.ring import CheckIn
-from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage, partition_of
+from actorflow.engine.stores.protocol import (
+    Change,
+    NewExecution,
+    NewMessage,
+    TimerRow,
+    partition_of,
+)
 from actorflow.testing.simulation import (
     Cancel,
     Fault,
@@ -20,10 +26,11 @@ from actorflow.testing.simulation import (
     SimulationFailed,
     simulate,
 )
+from actorflow.testing.simulation.runs import timer_message
 from actorflow.testing.simulation.world import World
 from actorflow.testing.stores import check_store
-from tests.cluster.kinds import Sum, total
-from tests.cluster.mutants import MUTANTS
+from tests.cluster.simulation.kinds import Sum, total
+from tests.cluster.simulation.mutants import MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -175,6 +182,31 @@ def test_c5_the_store_refuses_an_epoch_that_is_over() -> None:
     row = store.execution("x")
     assert row is not None
     assert row.state == b"new"
+
+
+def test_c7_the_store_refuses_a_run_on_an_older_revision_in_the_same_epoch() -> None:
+    store = owned_store()
+    appended(store, "x")
+    first, second = (
+        Change("x", kind="sum", expected=0, state=state, epoch=1) for state in (b"1", b"2")
+    )
+    store.commit([first])
+    store.commit([second])
+    assert first.committed
+    assert second.refusal is not None
+    assert second.refusal.reason == "raced"
+
+
+def test_c17_one_commit_removes_a_timer_and_stores_its_message_once() -> None:
+    store = owned_store()
+    timer = TimerRow("x", "t", 5.0, b"\xc0")
+    store.commit([Change("x", creates=(NewExecution("x", "sum"),), timers=(timer,))])
+    changes = [Change("x", epoch=1, fired=[(timer, timer_message(timer))]) for _ in range(2)]
+    for change in changes:
+        store.commit([change])
+    assert [len(change.extra) for change in changes] == [1, 0]
+    assert store.due() == []
+    assert [row.type for row in store.pending().rows] == ["timer"]
 
 
 def test_the_simulated_store_shows_a_viewer_only_its_partitions() -> None:

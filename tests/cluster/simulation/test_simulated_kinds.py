@@ -7,17 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.engine.kind import Options, Outcome
 from actorflow.flows.execution.requests import launch_message
 from actorflow.flows.language.checking import check_text
 from actorflow.flows.service.incoming import launch_body
 from actorflow.flows.service.kind import FlowKind
-from actorflow.testing.simulation import Sent, SimulationFailed, simulate, simulate_workflows
+from actorflow.testing.simulation import (
+    Cancel,
+    Sent,
+    SimulationFailed,
+    simulate,
+    simulate_workflows,
+)
 from actorflow.workflows.task import task
 from actorflow.workflows.workflow import Workflow
-from tests.cluster.mutants import MUTANTS
+from behaviours import Bounded, Queue, Unique
+from tests.cluster.simulation.kinds import Sum, total
+from tests.cluster.simulation.mutants import MUTANTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from actorflow.engine.kind import Context
 
 CALLS: Counter[str] = Counter()
 
@@ -94,6 +105,37 @@ def test_what_a_check_of_results_finds_is_reported() -> None:
 def test_an_event_for_nobody_is_refused() -> None:
     with pytest.raises(ValueError, match="an event is for 'o-9'; there are o-1"):
         simulate_workflows({"o-1": Order("o-1")}, seed=0, events=[("o-9", "paid", {})])
+
+
+class Latest(Sum):
+    """Adds up the last number of each name, of those that it finds together."""
+
+    name = "latest"
+
+    def __init__(self, behaviour: Callable[[], Any]) -> None:
+        self._behaviour = behaviour
+
+    def options(self, execution: str) -> Options:
+        return Options(behaviour=self._behaviour, bodies=True)
+
+    def run(self, context: Context, state: int, batch: Sequence[Any]) -> Outcome:
+        return Outcome(state=state + sum(number for _, number in batch))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_behaviour_decides_what_a_run_gets(seed: int) -> None:
+    sent: list[Sent | Cancel] = [Sent("x", ["a", 2**number], at=3.0) for number in range(12)]
+
+    def unique() -> Latest:
+        return Latest(lambda: Unique(key=lambda each: each[0]))
+
+    def bounded() -> Latest:
+        return Latest(lambda: Bounded(Queue(), 2))
+
+    some = total(simulate(unique, seed=seed, messages=sent).executions, "x")
+    assert 0 < some <= 2**12 - 1
+    everything = total(simulate(bounded, seed=seed, messages=sent).executions, "x")
+    assert everything == 2**12 - 1, "what has no room waits in the store"
 
 
 FLOW = """

@@ -14,8 +14,9 @@ from actorflow.testing.simulation.runs import timer_message
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actorflow.cluster.ring import Action
-    from actorflow.engine.stores.protocol import MessageRow, TaskRow, TimerRow
+    from actorflow.cluster.ring import Action, CheckIn, View
+    from actorflow.engine.errors import StoreRefused
+    from actorflow.engine.stores.protocol import MessageRow, NewMessage, TaskRow, TimerRow
     from actorflow.testing.simulation.driver import Part
 
 
@@ -35,6 +36,24 @@ class WithoutCompareAndSet(SharedStore):
                 row = self.execution(change.execution)
                 change.expected = NEVER_RUN if row is None else row.revision
             super().commit_as(who, number, [change])
+
+
+class Steals(SharedStore):
+    """C4: a partition is taken whose lease has not ended."""
+
+    def check_in(self, request: CheckIn) -> View:
+        for number in request.take:
+            self.roll.holdings[number] = self.roll.holdings[number]._replace(until=0.0)
+        return super().check_in(request)
+
+
+class WithoutKeys(SharedStore):
+    """C15: what a client sends again is stored again."""
+
+    def commit_as(self, who: str, number: int, changes: Sequence[Change]) -> None:
+        for change in changes:
+            change.messages = [each._replace(key=None) for each in change.messages]
+        super().commit_as(who, number, changes)
 
 
 class WithoutSweep(Member):
@@ -122,6 +141,23 @@ class HandsOutOnce(Driver):
             super().claim(part, task, now)
 
 
+class AnswersTwice(Driver):
+    """C20: an answer counts although the task has been answered already."""
+
+    def _answer(self, task: TaskRow, message: NewMessage) -> None:
+        change = Change(
+            task.execution, at=self._store.now, messages=(message,), finished_tasks=(task.id,)
+        )
+
+        def answered(_change: Change, error: StoreRefused | None) -> None:
+            if error is None:
+                self._finish()
+            else:
+                self._worker.after(0.2, lambda: self._answer(task, message))
+
+        self._submit(change, answered)
+
+
 MUTANTS: dict[str, Parts] = {
     "epoch check": Parts(store=WithoutEpochs),
     "compare-and-set": Parts(store=WithoutCompareAndSet),
@@ -129,7 +165,10 @@ MUTANTS: dict[str, Parts] = {
     "tombstones": Parts(member=WithoutTombstones),
     "B10": Parts(member=WithoutMemory),
     "C3": Parts(member=WithoutDeadline),
+    "C4": Parts(store=Steals),
     "C13": Parts(driver=ReadsOn),
+    "C15": Parts(store=WithoutKeys),
     "C17": Parts(driver=FiresInTwo),
     "C20": Parts(driver=HandsOutOnce),
+    "C20, answers": Parts(driver=AnswersTwice),
 }

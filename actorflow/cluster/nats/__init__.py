@@ -1,0 +1,1 @@
+"""Many engines on one NATS JetStream."""

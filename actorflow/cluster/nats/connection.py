@@ -1,0 +1,182 @@
+"""One connection to NATS, on an event loop in a thread of its own, and what its errors mean."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import ssl
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import nats
+import nats.errors
+import nats.js.errors
+
+from actorflow.engine.errors import StoreBroken, StoreFull, StoreRefused
+from actorflow.runtime.errors import ActorflowError, BadOption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from nats.aio.client import Client
+    from nats.js import JetStreamContext
+
+    from actorflow.cluster.nats.address import Address
+
+__all__ = ["FAILURES", "Connection", "explain"]
+
+T = TypeVar("T")
+
+NEEDED = (2, 12)
+"""The oldest server that has atomic batches."""
+
+FAILURES = (nats.errors.Error, OSError, asyncio.TimeoutError)
+"""What goes wrong on the way to a server."""
+
+_PATIENCE = 10.0  # seconds for what is asked once, such as a connection
+_FULL = (10023, 10047, 10077)  # no resources, no storage, the stream has its maximum of bytes
+
+
+class Connection:
+    """A client that reconnects by itself. Thread-safe.
+
+    Raises:
+        StoreRefused: no server can be reached, or does not let us in.
+        StoreBroken: the server is too old, or has no JetStream.
+
+    """
+
+    def __init__(self, address: Address, reconnected: Callable[[], None]) -> None:
+        self._address = address
+        self._reconnected = reconnected
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name=f"actorflow-nats-{address.name}", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._client: Client = self.call(self._connect())
+        except BaseException:
+            self._end_loop()
+            raise
+        self.js: JetStreamContext = self._client.jetstream(timeout=_PATIENCE)
+
+    @property
+    def client(self) -> Client:
+        """The client, for coroutines that run on its loop."""
+        return self._client
+
+    @property
+    def largest(self) -> int:
+        """Bytes that a message may have, with its headers."""
+        return self._client.max_payload
+
+    def call(self, coroutine: Coroutine[Any, Any, T], timeout: float = _PATIENCE) -> T:
+        """Run a coroutine on the loop, and return its result.
+
+        Raises:
+            ActorflowError: what went wrong.
+
+        """
+        future = self.start(coroutine)
+        try:
+            return future.result(timeout)
+        except concurrent.futures.TimeoutError as error:
+            future.cancel()
+            msg = f"{self._address.shown} has not answered for {timeout:g} s"
+            raise StoreRefused(msg) from error
+        except FAILURES as error:
+            raise explain(error, self._address) from error
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Run a coroutine on the loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    async def _connect(self) -> Client:
+        options = self._options()
+        # A first one that gives up, so that wrong credentials are an error and not a wait.
+        told: list[Exception] = []
+
+        async def note(error: Exception) -> None:
+            told.append(error)
+
+        try:
+            probe = await nats.connect(
+                self._address.servers, allow_reconnect=False, max_reconnect_attempts=1,
+                reconnect_time_wait=0.1, connect_timeout=5, error_cb=note, **options,
+            )  # fmt: skip
+        except nats.errors.NoServersError:
+            raise (told or [nats.errors.NoServersError()])[-1] from None
+        version = probe.connected_server_version
+        await probe.close()
+        if (version.major, version.minor) < NEEDED:
+            needed = ".".join(map(str, NEEDED))
+            msg = f"{self._address.shown} is NATS {version}: actorflow needs {needed} or newer"
+            raise StoreBroken(msg)
+        client: Client = await nats.connect(
+            self._address.servers, name="actorflow", max_reconnect_attempts=-1,
+            reconnect_time_wait=0.1, connect_timeout=5, ping_interval=5, max_outstanding_pings=2,
+            error_cb=_quiet, reconnected_cb=self._on_reconnected, **options,
+        )  # fmt: skip
+        try:
+            await client.jetstream(timeout=_PATIENCE).account_info()
+        except FAILURES as error:
+            await client.close()
+            msg = f"{self._address.shown} has no JetStream for us: {error or type(error).__name__}"
+            raise StoreBroken(msg) from error
+        return client
+
+    def _options(self) -> dict[str, Any]:
+        files = self._address.files
+        options: dict[str, Any] = {}
+        if "creds" in files:
+            options["user_credentials"] = files["creds"]
+        if "nkey" in files:
+            options["nkeys_seed"] = files["nkey"]
+        if any(name.startswith("tls_") for name in files):
+            try:
+                context = ssl.create_default_context(cafile=files.get("tls_ca"))
+                if "tls_cert" in files:
+                    context.load_cert_chain(files["tls_cert"], files.get("tls_key"))
+            except (OSError, ssl.SSLError) as error:
+                msg = f"{self._address.shown}: the certificates cannot be read: {error}"
+                raise BadOption(msg) from error
+            options["tls"] = context
+        return options
+
+    async def _on_reconnected(self) -> None:
+        self._reconnected()
+
+    def close(self) -> None:
+        """Close the connection, and end its thread."""
+        try:
+            self.call(self._client.close(), timeout=5.0)
+        except ActorflowError:
+            pass  # the server does not matter any more
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+            self._loop.close()
+
+
+async def _quiet(_error: Exception) -> None:
+    """Leave reporting to whoever waits: the library would print a traceback."""
+
+
+def explain(error: BaseException, address: Address) -> ActorflowError:
+    """Return what an error means for a store."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, nats.js.errors.NotFoundError):
+        return StoreBroken(
+            f"{address.shown}: the stream {address.stream!r} is gone ({text}); what was in it is "
+            "lost unless the server has a copy"
+        )
+    if isinstance(error, nats.js.errors.APIError):
+        if error.err_code in _FULL or "insufficient" in text or "maximum bytes" in text:
+            return StoreFull(f"{address.shown} has no room: {text}")
+        return StoreRefused(f"{address.shown} refused: {text}")
+    return StoreRefused(f"{address.shown} cannot be reached: {text}")

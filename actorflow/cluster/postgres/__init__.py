@@ -1,0 +1,1 @@
+"""A store on Postgres, which many engines may share."""

@@ -1,0 +1,221 @@
+"""Connections to one database, and what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import threading
+from math import inf
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import errors
+
+from actorflow.cluster.postgres.arrays import register_arrays
+from actorflow.cluster.postgres.schema import check_schema_name
+from actorflow.engine.errors import StoreBroken, StoreConflict, StoreFull, StoreRefused
+from actorflow.runtime.errors import ActorflowError, BadOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Address", "Readers", "explain"]
+
+_IDLE = 8  # connections that are kept for the next who reads
+_PATIENCE = "10"  # seconds for a connection, unless the URL says otherwise
+
+
+_OURS = {"schema": "actorflow", "prepare": "on", "listen": "on", "poll": "2", "lease": "6"}
+
+
+def _switch(given: dict[str, str], name: str) -> bool:
+    if given[name] not in {"on", "off"}:
+        msg = f"{name}={given[name]!r} in the URL of a store is neither 'on' nor 'off'"
+        raise BadOption(msg)
+    return given[name] == "on"
+
+
+def _seconds(given: dict[str, str], name: str) -> float:
+    try:
+        value = float(given[name])
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < inf:
+        msg = f"{name}={given[name]!r} in the URL of a store is no number of seconds, as in 2.5"
+        raise BadOption(msg)
+    return value
+
+
+class Address:
+    """Where a store is: what the URL says, split into libpq's part and ours.
+
+    Ours are `schema` (`actorflow`), `prepare` and `listen` (`on`; `off` behind a pooler that can
+    keep no prepared statements, and no `LISTEN`), `poll` (seconds between two looks at what notices
+    may have missed) and `lease` (seconds after which a worker that is silent counts as dead).
+
+    >>> address = Address("postgresql://me@db/orders?schema=flows&sslmode=require")
+    >>> address.schema, address.dsn
+    ('flows', 'postgresql://me@db/orders?sslmode=require')
+
+    Raises:
+        BadOption: it cannot be read.
+
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        given = dict(_OURS)
+        rest = []
+        for key, value in parse_qsl(parts.query, keep_blank_values=True):
+            if key in given:
+                given[key] = value
+            else:
+                rest.append((key, value))
+        self.schema = check_schema_name(given["schema"])
+        self.prepare = _switch(given, "prepare")
+        self.listens = _switch(given, "listen")
+        self.poll = _seconds(given, "poll")
+        self.lease = _seconds(given, "lease")
+        self.dsn = urlunsplit(parts._replace(query=urlencode(rest)))
+        self.shown = self._shown(self.dsn)
+        """For messages: without the password."""
+        try:
+            psycopg.conninfo.conninfo_to_dict(self.dsn)
+        except psycopg.ProgrammingError as error:
+            msg = f"{self.shown} cannot be read: {str(error).strip()}"
+            raise BadOption(msg) from error
+
+    @staticmethod
+    def _shown(url: str) -> str:
+        parts = urlsplit(url)
+        user, at, host = parts.netloc.rpartition("@")
+        name = user.partition(":")[0]
+        return urlunsplit(parts._replace(netloc=f"{name}{at}{host}", query=""))
+
+    def connect(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
+        """Open a connection.
+
+        Raises:
+            StoreRefused: the server cannot be reached, or does not let us in.
+
+        """
+        given = {"connect_timeout": _PATIENCE, "application_name": "actorflow"}
+        given = {
+            key: value
+            for key, value in given.items()
+            if key not in psycopg.conninfo.conninfo_to_dict(self.dsn)
+        }
+        try:
+            connection = psycopg.connect(
+                self.dsn,
+                autocommit=autocommit,
+                prepare_threshold=3 if self.prepare else None,
+                **given,  # type: ignore[arg-type] # libpq takes texts
+            )
+        except psycopg.Error as error:
+            raise explain(error, self) from error
+        register_arrays(connection)
+        return connection
+
+
+def explain(error: Exception, address: Address) -> ActorflowError:
+    """Return an error of the database as one of the engine's."""
+    text = " ".join(str(error).split())
+    for kinds, words, made, why in _MEANINGS:
+        if isinstance(error, kinds) and all(word in text for word in words):
+            return made(f"{address.shown}{why}: {text}")
+    return StoreRefused(f"{address.shown} refuses: {text}")
+
+
+_MEANINGS: tuple[tuple[Any, tuple[str, ...], type[ActorflowError], str], ...] = (
+    (errors.DiskFull, (), StoreFull, ": the server has no room on its disk"),
+    (psycopg.OperationalError, ("password",), StoreRefused, " does not let us in"),
+    (psycopg.OperationalError, ("role", "does not exist"), StoreRefused, " does not let us in"),
+    (
+        psycopg.OperationalError, ("database", "does not exist"), StoreRefused,
+        ": there is no such database, create it first",
+    ),
+    (errors.InsufficientPrivilege, (), StoreRefused, ": a permission is missing"),
+    (
+        (errors.UndefinedTable, errors.InvalidSchemaName), (), StoreBroken,
+        ": tables of ours are gone, and with them what they held; restore a backup",
+    ),
+    (psycopg.DataError, (), StoreConflict, " cannot store a value"),
+    (errors.ConnectionTimeout, (), StoreRefused, " cannot be reached"),
+    (psycopg.OperationalError, ("connection",), StoreRefused, " cannot be reached"),
+)  # fmt: skip
+"""Classes of errors and words of their texts, what they are to the engine, and why. Errors of a
+connection that could not be made have no class of their own."""
+
+
+class Readers:
+    """The reading side of a store: any thread, on connections of its own."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._pid = os.getpid()
+        self._closed = False
+
+    def require_open(self) -> None:
+        """Refuse to use what is closed, or belongs to the parent of a fork."""
+        if self._closed:
+            msg = f"{self._address.shown} is closed"
+            raise StoreRefused(msg)
+        if os.getpid() != self._pid:
+            msg = (
+                f"{self._address.shown} was opened before this process was forked from another; "
+                "open the store in the process that uses it"
+            )
+            raise StoreRefused(msg)
+
+    def read(self, text: bytes, values: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows of a statement that has a limit of its own.
+
+        A connection that has been idle may be dead: then another one is tried, once.
+        """
+        self.require_open()
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is not None:
+            try:
+                return self._read(connection, text, values)
+            except psycopg.OperationalError as error:
+                if not connection.closed:
+                    raise explain(error, self._address) from error
+                self._drop_idle()
+        try:
+            return self._read(self._address.connect(autocommit=True), text, values)
+        except psycopg.Error as error:
+            raise explain(error, self._address) from error
+
+    def _read(
+        self, connection: psycopg.Connection[Any], text: bytes, values: Sequence[Any]
+    ) -> list[Any]:
+        try:
+            return connection.execute(text, values, binary=True).fetchall()
+        finally:
+            self._put_back(connection)
+
+    def _put_back(self, connection: psycopg.Connection[Any]) -> None:
+        with self._lock:
+            usable = not self._closed and not connection.closed
+            if usable and len(self._idle) < _IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _drop_idle(self) -> None:
+        """Close what was opened before the server went away."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def close(self) -> None:
+        """Close all connections; those in use when they come back."""
+        with self._lock:
+            self._closed = True
+        if os.getpid() == self._pid:
+            self._drop_idle()

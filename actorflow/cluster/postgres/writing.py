@@ -1,0 +1,250 @@
+"""Commits changes on one connection, each group as one transaction, in one round trip if it can.
+
+Whoever loses the connection while a commit is under way does not know what became of it. So each
+commit leaves its number in the row of its session. After reconnecting, the row says whether it was
+there; and because the session has another incarnation from then on, it cannot be later either.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import errors
+
+from actorflow.cluster.postgres.connections import explain
+from actorflow.cluster.postgres.facts import read_facts
+from actorflow.cluster.postgres.planning import NeedFacts, plan_changes
+from actorflow.cluster.postgres.schema import qualified
+from actorflow.cluster.postgres.statements import MESSAGES, statements
+from actorflow.engine.errors import StoreRefused
+from actorflow.engine.execution.failpoints import failpoint
+from actorflow.engine.stores.protocol import NEVER_RUN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actorflow.cluster.postgres.connections import Address
+    from actorflow.cluster.postgres.planning import Plan
+    from actorflow.engine.stores.protocol import Change
+
+__all__ = ["Writer", "write_plan"]
+
+_TRIES = 20  # plans for one commit, before it is refused because others are always faster
+_OPEN = """
+INSERT INTO {s}.sessions (id, incarnation, last, seen) VALUES (%s, 1, 0, clock_timestamp())
+ON CONFLICT (id) DO UPDATE SET incarnation = sessions.incarnation + 1, seen = clock_timestamp()
+RETURNING incarnation, last, ids
+"""
+_TRIM = "DELETE FROM {s}.sessions WHERE seen < clock_timestamp() - interval '2 days'"
+_CLOSE = "DELETE FROM {s}.sessions WHERE id = %s"
+# Tables that were never analysed would be scanned, and a plan that does so is kept.
+_BEGIN = """
+WITH noted AS (
+  UPDATE {s}.sessions SET last = %s, seen = clock_timestamp()
+  WHERE id = %s AND incarnation = %s RETURNING 1
+)
+SELECT {s}.must(count(*) = 1), set_config('enable_seqscan', 'off', true),
+  set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
+FROM noted
+"""
+_LIMITS = b"SELECT set_config('idle_in_transaction_session_timeout', '5000', true)"
+_NOT_AS_EXPECTED = "AF001"
+_AGAIN = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure)
+
+Notices = "Callable[[Plan], Iterable[str]]"
+
+
+def write_plan(
+    connection: psycopg.Connection[Any],
+    schema: str,
+    plan: Plan,
+    partitions: int,
+    session: Any,
+) -> psycopg.Cursor[Any] | None:
+    """Send the statements of a plan; return the cursor that has the ids of its messages."""
+    found = None
+    for text, values in statements(plan, partitions, session):
+        cursor = connection.execute(qualified(text, schema), values, binary=True)
+        if text is MESSAGES:
+            found = cursor
+    return found
+
+
+class Writer:
+    """Commits in one thread at a time.
+
+    Args:
+        address: the database.
+        partitions: how many the store has.
+        notices: returns what others are to be told of a plan.
+
+    """
+
+    def __init__(self, address: Address, partitions: int, notices: Any) -> None:
+        self._address = address
+        self._partitions = partitions
+        self._notices = notices
+        self._session = uuid.uuid4()
+        self._incarnation = 0
+        self._number = 0
+        self._connection: psycopg.Connection[Any] | None = None
+        self._unknown: Plan | None = None
+        """A commit that was under way when the connection was lost."""
+
+    def _text(self, text: str) -> bytes:
+        return qualified(text, self._address.schema)
+
+    # The connection.
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """Return the connection; a new one finds out what became of the last commit.
+
+        Raises:
+            StoreRefused: there is none to be had now.
+
+        """
+        found = self._connection
+        if found is not None and not found.closed:
+            return found
+        made = self._address.connect()
+        try:
+            self._enter(made)
+        except psycopg.Error as error:
+            made.close()
+            raise explain(error, self._address) from error
+        self._connection = made
+        return made
+
+    def _enter(self, connection: psycopg.Connection[Any]) -> None:
+        """Begin an incarnation of the session, which ends the one before."""
+        row = connection.execute(self._text(_OPEN), (self._session,)).fetchone()
+        assert row is not None  # noqa: S101 - it was inserted or updated
+        connection.execute(self._text(_TRIM))
+        connection.commit()
+        self._incarnation, last, ids = row
+        unknown, self._unknown = self._unknown, None
+        if unknown is not None and last == self._number:
+            unknown.settle(ids if unknown.messages else ())
+
+    def close(self) -> None:
+        """Close the connection and end the session."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            connection.rollback()
+            connection.execute(self._text(_CLOSE), (self._session,))
+            connection.commit()
+        except psycopg.Error:  # the row goes when it is old
+            pass
+        finally:
+            connection.close()
+
+    # Commits.
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Commit changes, all of those that are not refused, or none.
+
+        Raises:
+            StoreRefused: nothing was changed; or nobody knows, and the next commit finds out.
+            StoreConflict: one of them can never be committed.
+
+        """
+        failpoint("commit.before")
+        again = self._unknown is not None
+        connection = self.connection()
+        if again:  # what turns out to have been committed is not done twice
+            changes = [change for change in changes if not change.committed]
+            if not changes:
+                return
+        _reset(changes)
+        try:
+            self._commit(connection, changes)
+        except psycopg.Error as error:
+            raise self._explained(error) from error
+        failpoint("commit.after")
+
+    def _commit(self, connection: psycopg.Connection[Any], changes: Sequence[Change]) -> None:
+        try:
+            plan = plan_changes(changes, None, self._partitions)
+        except NeedFacts:
+            pass
+        else:
+            if self._write(connection, plan):
+                return
+        for attempt in range(_TRIES):
+            if attempt == 1:  # a session that was not used for days may have been trimmed
+                self._enter(connection)
+            try:
+                connection.execute(_LIMITS)
+                facts = read_facts(connection, self._address.schema, changes, self._partitions)
+                plan = plan_changes(changes, facts, self._partitions)
+            except _AGAIN:
+                connection.rollback()
+                continue
+            except BaseException:
+                if not connection.closed:
+                    connection.rollback()
+                raise
+            if self._write(connection, plan):
+                return
+        msg = f"{self._address.shown}: others were faster {_TRIES} times; nothing was changed"
+        raise StoreRefused(msg)
+
+    def _write(self, connection: psycopg.Connection[Any], plan: Plan) -> bool:
+        """Write a plan and commit; return whether all was as it expects."""
+        schema = self._address.schema
+        self._number += 1
+        begin = (self._number, self._session, self._incarnation)
+        ids = None
+        failure: psycopg.Error | None = None
+        self._unknown = plan
+        try:
+            with connection.pipeline():
+                try:
+                    connection.execute(self._text(_BEGIN), begin)
+                    ids = write_plan(connection, schema, plan, self._partitions, self._session)
+                    for notice in self._notices(plan):
+                        connection.execute(b"SELECT pg_notify(%s, %s)", (schema, notice))
+                    failpoint("commit.inside")
+                    connection.commit()
+                except psycopg.Error as error:  # raised here, it would be logged as ignored
+                    failure = error
+        except psycopg.Error as error:
+            failure = failure or error
+        if failure is not None:
+            if connection.closed:
+                raise failure
+            self._unknown = None
+            connection.rollback()
+            if failure.sqlstate == _NOT_AS_EXPECTED or isinstance(failure, _AGAIN):
+                return False
+            raise failure
+        self._unknown = None
+        plan.settle([] if ids is None else [row[0] for row in ids])
+        return True
+
+    def _explained(self, error: psycopg.Error) -> Exception:
+        if self._unknown is None:
+            return explain(error, self._address)
+        return StoreRefused(
+            f"{self._address.shown} was lost during a commit, and whether it was stored is not "
+            f"known yet; the next commit finds out: {' '.join(str(error).split())}"
+        )
+
+    def transact(self, work: Callable[[psycopg.Connection[Any]], Any]) -> Any:
+        """Call a function in a transaction of its own; return what it returns."""
+        connection = self.connection()
+        try:
+            with connection.transaction():
+                return work(connection)
+        except psycopg.Error as error:
+            raise explain(error, self._address) from error
+
+
+def _reset(changes: Sequence[Change]) -> None:
+    for change in changes:
+        change.committed, change.refusal, change.revision = False, None, NEVER_RUN
+        change.rows = change.extra = ()

@@ -1,0 +1,154 @@
+"""Jobs in worker processes: the accumulator stays here, each batch is sent to a process."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import sys
+import threading
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.clock import SYSTEM
+from actorflow.runtime.errors import BadJob, WorkerStopped
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.lanes.process.call import Call, Ended
+from actorflow.runtime.lanes.process.crew import Crew
+from actorflow.runtime.lanes.process.packing import pack, pack_value
+from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.worker.deferred import Deferred
+from behaviours.errors import brief
+
+if TYPE_CHECKING:
+    from actorflow.runtime.clock import Clock
+    from actorflow.runtime.lanes.lane import Runnable
+    from actorflow.runtime.worker.processes import Processes
+    from actorflow.runtime.worker.tickets import ThreadTicket
+
+__all__ = ["ProcessLane", "repeat_output"]
+
+
+class ProcessLane:
+    """The lane of a worker whose job runs in processes (`executor="process"`).
+
+    The threads of the pool only hand batches over; what a job returns arrives in the thread of the
+    crew. Processes are started with the first batch, and killed when the worker ends.
+    """
+
+    can_help = False
+
+    def __init__(
+        self, name: str, job: Any, concurrency: int, given: Processes, clock: Clock = SYSTEM
+    ) -> None:
+        try:
+            self._job = pack_value(job).data
+        except Exception as error:
+            msg = (
+                f"{brief(job)} cannot run in another process: it cannot be sent there "
+                f"({type(error).__name__}: {error}); give a function at the top of a module that "
+                "can be imported; lambdas and closures need cloudpickle: "
+                "pip install 'actorflow[plans]'"
+            )
+            raise BadJob(msg) from error
+        self._given = name, job, concurrency, given, clock
+        self._numbers = itertools.count(1)
+        self._crew: Crew | None = None
+        self._starting = threading.Lock()
+        self._released = False
+
+    def successor(self) -> ProcessLane:
+        """Return a lane with processes of its own, for the next executor of the same job."""
+        return ProcessLane(*self._given)
+
+    # A lane, as the pool is one.
+
+    def submit(self, runnable: Runnable, /) -> None:
+        """Schedule one call of `runnable.run()` in the pool. See `Lane`."""
+        POOL.submit(runnable)
+
+    def claim(self, idle: list[Any]) -> bool:
+        """Move a token from `idle` to the pool. See `Lane`."""
+        return POOL.claim(idle)
+
+    def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
+        """Block the calling thread until the ticket is resolved. See `Lane`."""
+        return POOL.wait(ticket, timeout)
+
+    def release(self) -> None:
+        """Kill the processes: the worker has ended."""
+        SHELTER.run(self._release)
+
+    def _release(self) -> None:
+        with self._starting:
+            self._released = True
+            crew = self._crew
+        if crew is not None:
+            crew.close(block=False)
+
+    # Calls.
+
+    def call(self, batch: Any, state: Any) -> Deferred:
+        """Have the job called with a batch, in a process. In a thread of the pool.
+
+        Raises:
+            BadJob: the batch or the state cannot be sent to another process.
+            WorkerStopped: the worker has ended meanwhile.
+
+        """
+        given = self._given[3]
+        payload = pack(_perform, (self._job, batch, state))
+        place = Deferred()
+
+        def ended(what: Ended) -> None:
+            try:
+                repeat_output(what)
+            finally:
+                place.resolve(what.error, what.result)
+
+        call = Call(next(self._numbers), payload, timeout=given.timeout, memory=given.memory)
+        self._running().submit(call, ended)
+        return place
+
+    def _running(self) -> Crew:
+        with self._starting:
+            if self._released:
+                msg = "the worker has ended, and its processes with it"
+                raise WorkerStopped(msg)
+            if self._crew is None:
+                name, _, concurrency, given, clock = self._given
+                options = {option: getattr(given, option) for option in _CREW}
+                # Without a reserve: as many batches as processes are in flight at most.
+                self._crew = Crew(concurrency, name=name, prefetch=0, clock=clock, **options)
+            return self._crew
+
+
+_CREW = (
+    "launcher",
+    "setup",
+    "renew_after",
+    "renew_after_seconds",
+    "max_rss",
+    "idle_stop",
+    "launches_max",
+)
+
+
+def repeat_output(ended: Ended) -> None:
+    """Print here what a function has printed in its process, and its warnings."""
+    out, err = ended.output
+    if out:
+        sys.stdout.write(out)
+        sys.stdout.flush()
+    if err or ended.warnings:
+        sys.stderr.write("".join((err, *(f"{each}\n" for each in ended.warnings))))
+        sys.stderr.flush()
+
+
+def _perform(job: bytes, batch: Any, state: Any) -> Any:
+    """Call the job. In the worker process."""
+    return _job_of(job)(batch, state)
+
+
+@lru_cache(maxsize=64)
+def _job_of(job: bytes) -> Any:
+    return pickle.loads(job)  # noqa: S301 - from our own parent

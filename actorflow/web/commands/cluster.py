@@ -1,0 +1,159 @@
+"""The commands for many engines on one store: run a worker, look at the cluster, try one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from actorflow.runtime.errors import BadOption
+from actorflow.web.commands.printing import counted, note, say, say_json, table
+from actorflow.web.commands.serving import Signals
+from actorflow.web.commands.setups import App, load_setup, set_up
+
+if TYPE_CHECKING:
+    from actorflow.cluster.nats.server import NatsServer
+    from actorflow.cluster.postgres.server import PostgresServer
+    from actorflow.engine.stores.protocol import Store
+
+__all__ = ["COMMANDS", "HELP"]
+
+HELP = "Run workers that share one store, and look at them."
+
+Where = Annotated[str, typer.Argument(metavar="URL", help="A store that engines share.")]
+
+
+def worker(
+    url: Where,
+    *,
+    app: App,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For those who look; the host's unless told.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds for what is under way at the end.")
+    ] = 5.0,
+) -> None:
+    """Run a worker until SIGINT or SIGTERM; then hand its partitions over.
+
+    Any number of them, on any machines, share the work of one store.
+    """
+    setup = load_setup(app)
+    from actorflow.application import Engine  # noqa: PLC0415 - after the arguments were checked
+
+    asked = Signals()
+    with asked:
+        store = _open(url, name)
+        engine = Engine(store)
+        try:
+            set_up(app, setup, engine)
+            engine.resume()
+            say(f"worker {getattr(store, 'name', name)}, process {os.getpid()}")
+            sys.stdout.flush()
+            asked.wait()
+        finally:
+            engine.close(timeout)
+    note(f"left {url.partition('?')[0].rpartition('@')[2]}")
+
+
+def status(
+    url: Where,
+    *,
+    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Show the workers, their leases and partitions, what waits, and for how long."""
+    store: Any = _open(url)
+    try:
+        found = store.status()
+    finally:
+        store.close()
+    if json:
+        say_json(found._asdict() | {"members": [each._asdict() for each in found.members],
+                                    "tasks": [each._asdict() for each in found.tasks]})  # fmt: skip
+        return
+    if found.members:
+        head = ("worker", "lease", "partitions", "active", "waiting", "lag")
+        rows = [
+            (each.name, f"{each.lease:.1f} s", len(each.partitions), each.executions,
+             each.messages, f"{each.lag:.1f} s")
+            for each in found.members
+        ]  # fmt: skip
+        table(head, rows)
+    else:
+        say("no worker is alive")
+    if found.unowned:
+        say(f"{counted(len(found.unowned), 'partition')} of {found.partitions} without an owner")
+    for tasks in found.tasks:
+        say(f"{counted(tasks.open, 'open task')} for {tasks.tasker!r}")
+    for kind, count in found.kinds.items():
+        say(f"{counted(count, 'execution')} of kind {kind!r} with messages that wait")
+
+
+def dev(
+    *,
+    app: App,
+    on: Annotated[str, typer.Option(metavar="CARRIER", help="postgres or nats.")] = "postgres",
+    workers: Annotated[int, typer.Option(min=1, help="How many.")] = 3,
+    directory: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where the server keeps its data.")
+    ] = None,
+) -> None:
+    """Start a server from its wheel and some workers on this machine, until SIGINT or SIGTERM."""
+    load_setup(app)
+    asked = Signals()
+    with asked, _server(on, directory) as server:
+        url = f"{server.url}/dev" if on == "nats" else server.url
+        command = [sys.executable, "-m", "actorflow.cli", "cluster", "worker", url, "--app"]
+        running = [
+            subprocess.Popen([*command, app, "--name", f"dev-{number}"])  # noqa: S603 - ours
+            for number in range(1, workers + 1)
+        ]
+        try:
+            say(f"{url} has {counted(workers, 'worker')}; stop with SIGINT or SIGTERM")
+            sys.stdout.flush()
+            asked.wait()
+        finally:
+            for process in running:
+                process.terminate()
+            for process in running:
+                process.wait()
+
+
+def _server(on: str, directory: str | None) -> PostgresServer | NatsServer:
+    """Start a server, which ends with the block that it is used in."""
+    if on == "postgres":
+        from actorflow.cluster.postgres.server import PostgresServer  # noqa: PLC0415 - an extra
+
+        return PostgresServer(directory)
+    if on == "nats":
+        from actorflow.cluster.nats.server import NatsServer  # noqa: PLC0415 - an extra
+
+        return NatsServer(directory)
+    msg = f"--on {on!r}: there are 'postgres' and 'nats'"
+    raise typer.BadParameter(msg)
+
+
+def _open(url: str, name: str | None = None) -> Store:
+    """Open a store that engines share.
+
+    Raises:
+        BadOption: it is one for a single engine.
+
+    """
+    from actorflow.engine.stores.opening import open_store, scheme_of  # noqa: PLC0415
+
+    if scheme_of(url) is None:
+        msg = f"{url!r} is a file, which one engine uses: name a server, as in postgresql://host/db"
+        raise BadOption(msg)
+    store = open_store(url, name=name)
+    if not store.traits.shared:
+        store.close()
+        msg = f"{url!r} is for one engine: name a server, as in postgresql://host/db"
+        raise BadOption(msg)
+    return store
+
+
+COMMANDS = {"worker": worker, "status": status, "dev": dev}

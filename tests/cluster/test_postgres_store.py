@@ -1,0 +1,410 @@
+"""The store on Postgres keeps what the protocol promises, and says clearly what it cannot do."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import psycopg
+import pytest
+
+import actorflow as af
+from actorflow.cluster.postgres import writing
+from actorflow.cluster.postgres.connections import Address
+from actorflow.cluster.postgres.schema import VERSION, qualified
+from actorflow.cluster.postgres.store import PostgresStore
+from actorflow.engine.errors import StoreBroken, StoreConflict, StoreRefused
+from actorflow.engine.stores.protocol import (
+    NEVER_RUN,
+    Change,
+    MessageRow,
+    NewMessage,
+    Refusal,
+    TimerRow,
+    partition_of,
+)
+from actorflow.runtime.errors import BadOption
+from actorflow.testing.stores import check_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.servers import Postgres
+
+PATIENCE = 30.0
+_TAKE = "UPDATE {s}.epochs SET epoch = epoch + 1 WHERE number = %s"
+
+
+@pytest.fixture
+def store(postgres: Postgres) -> Iterator[PostgresStore]:
+    made = PostgresStore(postgres.empty_url("single"))
+    yield made
+    made.close()
+
+
+def joined(url: str) -> PostgresStore:
+    store = PostgresStore(url)
+    store.join()
+    return store
+
+
+class Reused(PostgresStore):
+    """A store in a schema that is emptied and used again: to make one takes longer."""
+
+    taken: ClassVar[set[str]] = set()
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.taken.add(self.address.schema)
+        self.join()
+
+    def close(self) -> None:
+        super().close()
+        self.taken.discard(self.address.schema)
+
+
+def emptied(postgres: Postgres, **options: object) -> Callable[[], PostgresStore]:
+    """Return what makes an empty store; several may be open at the same time."""
+
+    def make() -> PostgresStore:
+        free = next(name for name in map("c{}".format, range(9)) if name not in Reused.taken)
+        return Reused(postgres.empty_url(free, **options))
+
+    return make
+
+
+def reopened(postgres: Postgres) -> Callable[[Any], PostgresStore]:
+    return lambda store: Reused(postgres.url(store.address.schema))
+
+
+def sql(postgres: Postgres, text: str, schema: str = "single", *values: Any) -> None:
+    with psycopg.connect(postgres.server.url) as connection:
+        connection.execute(qualified(text, schema), values or None)
+
+
+# --- the protocol --------------------------------------------------------------------------------
+
+
+def test_the_store_on_postgres_keeps_every_promise(postgres: Postgres) -> None:
+    check_store(emptied(postgres), reopen=reopened(postgres), max_examples=8)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_500)
+def test_the_store_keeps_its_promises_for_long(postgres: Postgres) -> None:
+    check_store(emptied(postgres), reopen=reopened(postgres), max_examples=500)
+
+
+def test_without_prepared_statements_and_listening_all_is_the_same(postgres: Postgres) -> None:
+    """As behind a pooler that gives out connections by the transaction."""
+    url = postgres.empty_url("single", prepare="off", listen="off", poll="0.05")
+    one, two = af.Engine(PostgresStore(url)), af.Engine(PostgresStore(url), worker=False)
+    with one, two:
+        one.resume()
+        exid = two.launch("set f.a 1")
+        assert two.wait(exid, timeout=PATIENCE).status == "done"
+
+
+# --- C1, C5, C7, C24: who may commit -------------------------------------------------------------
+
+
+def test_c01_partitions_are_fixed_when_the_store_is_created(postgres: Postgres) -> None:
+    url = postgres.new_url()
+    PostgresStore(url, partitions=7).close()
+    again = PostgresStore(url, partitions=99)
+    assert again.traits.partitions == 7
+    again.close()
+
+
+def test_c05_an_epoch_that_is_over_commits_nothing(
+    postgres: Postgres, store: PostgresStore
+) -> None:
+    store.join()
+    partition = partition_of("a", store.traits.partitions)
+    epoch = store.owned()[partition]
+    good = Change("a", kind="k", expected=NEVER_RUN, state=b"1", epoch=epoch)
+    store.commit([good])
+    assert good.committed
+    sql(postgres, _TAKE, "single", partition)
+    late = Change("a", expected=good.revision, state=b"2", epoch=epoch)
+    other = Change("b", kind="k", expected=NEVER_RUN, state=b"1")
+    store.commit([late, other])
+    assert late.refusal == Refusal("fenced", "a")
+    assert other.committed, "one loser takes no other with it"
+    row = store.execution("a")
+    assert row is not None
+    assert row.state == b"1"
+
+
+def test_c05_a_partition_is_not_taken_in_the_middle_of_a_commit(
+    postgres: Postgres, store: PostgresStore
+) -> None:
+    store.join()
+    partition = partition_of("a", store.traits.partitions)
+    committing = "SELECT epoch FROM {s}.epochs WHERE number = %s FOR SHARE"
+    with psycopg.connect(postgres.server.url) as connection:
+        connection.execute(qualified(committing, "single"), (partition,))
+        with psycopg.connect(postgres.server.url) as other:
+            other.execute(b"SET LOCAL lock_timeout = '50ms'")
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                other.execute(qualified(_TAKE, "single"), (partition,))
+
+
+def test_c07_two_writers_race_and_one_wins(postgres: Postgres) -> None:
+    url = postgres.empty_url("single")
+    one, two = PostgresStore(url), PostgresStore(url)
+    first = Change("a", kind="k", expected=NEVER_RUN, state=b"1", at=1.0)
+    second = Change("a", kind="k", expected=NEVER_RUN, state=b"2", at=1.0)
+    two_others = [Change(name, kind="k", expected=NEVER_RUN, state=b"x") for name in "bc"]
+    one.commit([first])
+    two.commit([two_others[0], second, two_others[1]])
+    assert first.committed
+    assert second.refusal == Refusal("raced", "a")
+    assert all(change.committed for change in two_others)
+    one.close()
+    two.close()
+
+
+def test_c24_many_writers_of_the_same_executions_lose_nothing(postgres: Postgres) -> None:
+    """Group commits of several engines that touch the same rows end, and each counts once."""
+    url = postgres.empty_url("single")
+    names = [f"e{number}" for number in range(8)]
+    wins: list[int] = []
+    faults: list[BaseException] = []
+
+    def write() -> None:
+        store = PostgresStore(url)
+        won = 0
+        try:
+            while won < 40:
+                rows = store.executions(names)
+                changes = [
+                    Change(
+                        name, kind="k", state=b"",
+                        expected=rows[name].revision if name in rows else NEVER_RUN,
+                        messages=[NewMessage(name, "message", b"m")],
+                    )
+                    for name in names
+                ]  # fmt: skip
+                store.commit(changes)
+                won += sum(change.committed for change in changes)
+        except BaseException as error:  # noqa: BLE001 - reported by the thread that waits
+            faults.append(error)
+        finally:
+            wins.append(won)
+            store.close()
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    store = PostgresStore(url)
+    assert sum(row.revision for row in store.executions(names).values()) == sum(wins)
+    assert sum(counts.messages for counts in store.counts(names).values()) == sum(wins)
+    store.close()
+
+
+def test_c15_a_key_counts_once_whoever_uses_it(postgres: Postgres) -> None:
+    url = postgres.empty_url("single")
+    stores = [PostgresStore(url) for _ in range(3)]
+    made = []
+    for store in stores:
+        change = Change("a", messages=[NewMessage("a", "message", b"1", "key")])
+        store.commit([change])
+        made.append(change.rows[0])
+        store.close()
+    assert [isinstance(row, MessageRow) for row in made] == [True, False, False]
+
+
+def test_c14_messages_of_one_sender_keep_the_order_of_its_commits(postgres: Postgres) -> None:
+    url = postgres.empty_url("single")
+    senders = [PostgresStore(url) for _ in range(2)]
+    for number in range(10):
+        for sender, store in enumerate(senders):
+            body = b"%d-%d" % (sender, number)
+            store.commit([Change("a", messages=[NewMessage("a", "message", body)])])
+    bodies = [row.body for row in senders[0].pending(execution="a").rows]
+    for sender in range(2):
+        mine = [body for body in bodies if body.startswith(b"%d-" % sender)]
+        assert mine == [b"%d-%d" % (sender, number) for number in range(10)]
+    for store in senders:
+        store.close()
+
+
+# --- C26: connections that are lost --------------------------------------------------------------
+
+
+def cut(postgres: Postgres) -> None:
+    """End all connections but the one that does so."""
+    sql(
+        postgres,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE pid <> pg_backend_pid() AND application_name = 'actorflow'",
+    )
+
+
+def test_c26_a_connection_that_was_cut_is_opened_again(
+    postgres: Postgres, store: PostgresStore
+) -> None:
+    store.commit([Change("a", messages=[NewMessage("a", "message", b"1")])])
+    assert store.execution("a") is None
+    cut(postgres)
+    assert len(store.pending(execution="a").rows) == 1
+    change = Change("a", messages=[NewMessage("a", "message", b"2")])
+    with pytest.raises(StoreRefused, match="not known yet"):
+        store.commit([change])
+    store.commit([change])
+    assert [row.body for row in store.pending(execution="a").rows] == [b"1", b"2"]
+
+
+def test_c26_a_commit_whose_answer_was_lost_is_not_done_twice(
+    postgres: Postgres, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has committed, and the connection is gone before it can say so."""
+    store.commit([Change("z", messages=[NewMessage("z", "message", b"0")])])
+    connection = store._writer.connection()
+    commit = connection.commit
+
+    def lost() -> None:
+        commit()
+        connection.close()
+        raise psycopg.OperationalError("the connection was lost")
+
+    monkeypatch.setattr(connection, "commit", lost)
+    change = Change(
+        "a", kind="k", expected=NEVER_RUN, state=b"1",
+        messages=[NewMessage("a", "message", b"1"), NewMessage("b", "message", b"2")],
+    )  # fmt: skip
+    with pytest.raises(StoreRefused, match="not known yet"):
+        store.commit([change])
+    monkeypatch.undo()
+    later = Change("c", messages=[NewMessage("c", "message", b"3")])
+    store.commit([change, later])
+    assert (change.committed, later.committed) == (True, True)
+    assert change.revision == 1
+    found = store.pending(execution="a").rows + store.pending(execution="b").rows
+    assert list(change.rows) == found, "their ids were found out"
+
+
+def test_c26_a_commit_that_comes_late_is_refused(store: PostgresStore) -> None:
+    """What a dead connection had sent must not be committed after others were told otherwise."""
+    store.commit([Change("a", messages=[NewMessage("a", "message", b"1")])])
+    writer = store._writer
+    connection = writer.connection()
+    before = (99, writer._session, writer._incarnation)
+    writer._enter(connection)  # as the next connection of the session does
+    with pytest.raises(psycopg.Error, match="not what the commit expects"):
+        connection.execute(writer._text(writing._BEGIN), before)
+    connection.rollback()
+    change = Change("a", messages=[NewMessage("a", "message", b"2")])
+    store.commit([change])
+    assert change.committed
+
+
+# --- C28 and other refusals ----------------------------------------------------------------------
+
+
+def test_c28_a_newer_schema_is_refused_with_both_versions(postgres: Postgres) -> None:
+    url = postgres.new_url()
+    schema = Address(url).schema
+    PostgresStore(url).close()
+    sql(postgres, "UPDATE {s}.meta SET value = '999' WHERE key = 'version'", schema)
+    with pytest.raises(
+        StoreBroken, match=f"version 999, and this actorflow knows version {VERSION}"
+    ):
+        PostgresStore(url)
+
+
+def test_a_schema_of_somebody_else_is_left_alone(postgres: Postgres) -> None:
+    url = postgres.new_url()
+    schema = Address(url).schema
+    sql(postgres, "CREATE SCHEMA {s}; CREATE TABLE {s}.theirs (x int)", schema)
+    with pytest.raises(StoreBroken, match="'theirs', which is not ours"):
+        PostgresStore(url)
+
+
+def test_two_engines_may_create_the_tables_at_the_same_time(postgres: Postgres) -> None:
+    url = postgres.new_url()
+    faults: list[BaseException] = []
+
+    def create() -> None:
+        try:
+            PostgresStore(url).close()
+        except BaseException as error:  # noqa: BLE001 - reported by the thread that waits
+            faults.append(error)
+
+    threads = [threading.Thread(target=create) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://nobody@127.0.0.1:1/none", "cannot be reached"),
+        ("postgresql://me:secret@127.0.0.1:1/none", "me@127.0.0.1:1/none cannot be reached"),
+    ],
+)
+def test_a_server_that_is_not_there_is_named_without_the_password(url: str, words: str) -> None:
+    with pytest.raises(StoreRefused, match=words) as caught:
+        PostgresStore(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_database_that_is_not_there_is_named(postgres: Postgres) -> None:
+    url = postgres.server.url.removesuffix("/postgres") + "/nosuch"
+    with pytest.raises(StoreRefused, match="no such database, create it first"):
+        PostgresStore(url)
+
+
+def test_wrong_credentials_are_named(postgres: Postgres) -> None:
+    url = postgres.server.url.replace("postgres@", "stranger@")
+    with pytest.raises(StoreRefused, match="stranger"):
+        PostgresStore(url)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("schema=Two%20Words", "schema='Two Words' is no name"),
+        ("schema=pg_mine", "is no name"),
+        ("prepare=maybe", "prepare='maybe' in the URL of a store is neither 'on' nor 'off'"),
+        ("poll=often", "poll='often' in the URL of a store is no number of seconds"),
+        ("lease=-1", "lease='-1'"),
+        ("nonsense=1", "nonsense"),
+    ],
+)
+def test_urls_that_make_no_sense_are_refused(query: str, words: str) -> None:
+    with pytest.raises(BadOption, match=words):
+        Address(f"postgresql://localhost/db?{query}")
+
+
+def test_tables_that_are_gone_are_named(postgres: Postgres) -> None:
+    url = postgres.new_url()
+    store = PostgresStore(url)
+    sql(postgres, "DROP SCHEMA {s} CASCADE", store.address.schema)
+    with pytest.raises(StoreBroken, match="are gone"):
+        store.execution("a")
+    store.close()
+
+
+def test_what_postgres_cannot_store_is_a_conflict(store: PostgresStore) -> None:
+    with pytest.raises(StoreConflict, match="cannot store a value"):
+        store.commit([Change("a", messages=[NewMessage("a\0b", "message", b"")])])
+    assert store.pending(execution="a").rows == []
+
+
+def test_nothing_is_left_of_a_session_that_was_closed(postgres: Postgres) -> None:
+    url = postgres.empty_url("single")
+    store = joined(url)
+    store.commit([Change("a", timers=[TimerRow("a", "t", 1.0, b"")])])
+    store.close()
+    with psycopg.connect(postgres.server.url) as connection:
+        rows: list[Any] = connection.execute(b"SELECT * FROM single.sessions").fetchall()
+        seats: Any = connection.execute(b"SELECT seats FROM single.register").fetchone()
+    assert (rows, seats) == ([], ([],))
