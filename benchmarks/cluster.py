@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
