@@ -1,7 +1,13 @@
 // Workflows as classes, and what takes their decisions: each branch is replayed from its beginning.
 
 /** What a branch may ask for. */
-export const task = (name, input = null, { timeout = null } = {}) => ({ type: "task", name, input, timeout });
+export const task = (name, input = null, { timeout = null, raises = false } = {}) => ({
+  type: "task",
+  name,
+  input,
+  timeout,
+  raises,
+});
 export const flow = (name, properties = {}) => ({ type: "flow", name, input: properties });
 export const wait = ({ event = null, seconds, until }) => ({
   type: "wait",
@@ -29,6 +35,14 @@ export class Workflow {
   }
 }
 
+/** A work has failed for good: of a task with `raises`, or because an event has interrupted it. */
+export class WorkFailed extends Error {
+  constructor({ name, message }) {
+    super(`${name}: ${message}`);
+    this.name = name;
+  }
+}
+
 class Modified extends Error {}
 
 class Branch {
@@ -53,6 +67,7 @@ class Branch {
       return new Promise(() => {}); // never: the code stops here
     }
     setProperties(this.workflow, reply.properties ?? propertiesOf(this.workflow));
+    if (reply.status === "failed") throw new WorkFailed(reply.error);
     return reply.outputs;
   }
 

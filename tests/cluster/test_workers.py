@@ -1,4 +1,4 @@
-"""Workers as processes of their own on one Postgres server, killed and stopped while they work."""
+"""Workers as processes of their own on one server, killed and stopped while they work."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
@@ -15,12 +16,13 @@ import pytest
 
 import actorflow as af
 from actorflow.cluster.postgres.server import PostgresServer
-from actorflow.cluster.postgres.store import PostgresStore
+from tests.servers import start_nats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.servers import Postgres
+    from actorflow.cluster.nats.server import NatsServer
+    from tests.servers import Nats, Postgres
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE = 100.0
@@ -30,6 +32,27 @@ sequence
   sleep '0.3s'
   task 'alice'
 """
+
+
+def server_of(carrier: str) -> PostgresServer | NatsServer:
+    """Start a server that may be killed."""
+    return PostgresServer() if carrier == "postgres" else start_nats()
+
+
+def url_of(server: PostgresServer | NatsServer) -> str:
+    """Return the address of the store on it."""
+    path = "" if isinstance(server, PostgresServer) else "/x"
+    return f"{server.url}{path}?lease=2"
+
+
+@pytest.fixture(params=["postgres", "nats"])
+def store_url(request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Return what names a store that is empty, on each carrier in turn."""
+    if request.param == "nats":
+        broker: Nats = request.getfixturevalue("nats")
+        return broker.new_url
+    server: Postgres = request.getfixturevalue("postgres")
+    return partial(server.empty_url, "workers")
 
 
 class Worker:
@@ -83,11 +106,12 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_c09_executions_outlive_a_worker_and_then_the_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize("carrier", ["postgres", "nats"])
+def test_c09_executions_outlive_a_worker_and_then_the_server(tmp_path: Path, carrier: str) -> None:
     with (
-        PostgresServer() as server,
-        workers(f"{server.url}?lease=2", tmp_path, "a", "b", "c") as (one, *_rest),
-        af.Engine(PostgresStore(f"{server.url}?lease=2"), worker=False) as client,
+        server_of(carrier) as server,
+        workers(url_of(server), tmp_path, "a", "b", "c") as (one, *_rest),
+        af.Engine(url_of(server), worker=False) as client,
     ):
         exids = [client.launch(FLOW, payload={"n": 0}) for _ in range(60)]
         one.kill()
@@ -102,12 +126,12 @@ def test_c09_executions_outlive_a_worker_and_then_the_server(tmp_path: Path) -> 
 
 @pytest.mark.timeout(180)
 def test_c10_a_stopped_worker_that_wakes_up_commits_nothing(
-    postgres: Postgres, tmp_path: Path
+    store_url: Callable[..., str], tmp_path: Path
 ) -> None:
-    url = postgres.empty_url("workers", lease=1.5)
+    url = store_url(lease=1.5)
     with (
         workers(url, tmp_path, "a") as (stopped,),
-        af.Engine(PostgresStore(url), worker=False) as client,
+        af.Engine(url, worker=False) as client,
     ):
         client.send("ledger", "wait", kind="worker")
         until((tmp_path / "begun-a").exists, "the run did not begin")
@@ -123,12 +147,14 @@ def test_c10_a_stopped_worker_that_wakes_up_commits_nothing(
 
 
 @pytest.mark.timeout(180)
-def test_c08_work_is_handed_over_when_a_worker_leaves(postgres: Postgres, tmp_path: Path) -> None:
+def test_c08_work_is_handed_over_when_a_worker_leaves(
+    store_url: Callable[..., str], tmp_path: Path
+) -> None:
     """The lease is longer than the test may take: nobody waits for its end."""
-    url = postgres.empty_url("workers", lease=600)
+    url = store_url(lease=600)
     with (
         workers(url, tmp_path, "a") as (first,),
-        af.Engine(PostgresStore(url), worker=False) as client,
+        af.Engine(url, worker=False) as client,
     ):
         exids = [client.launch(FLOW, payload={"n": 0}) for _ in range(10)]
         with workers(url, tmp_path, "b"):

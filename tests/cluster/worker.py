@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from actorflow.application import Engine
-from actorflow.cluster.postgres.store import PostgresStore
+from actorflow.engine.stores.opening import open_store
 
 
 def setup(engine: Engine, name: str, directory: Path) -> None:
@@ -32,7 +32,7 @@ def setup(engine: Engine, name: str, directory: Path) -> None:
 
 def main() -> None:
     url, name, directory = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    with Engine(PostgresStore(url, name=name)) as engine:
+    with Engine(open_store(url, name=name)) as engine:
         setup(engine, name, directory)
         engine.resume()
         sys.stdout.write("ready\n")

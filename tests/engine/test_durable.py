@@ -50,6 +50,14 @@ def test_push_block_returns_when_the_state_is_stored(engine: Engine) -> None:
     assert worker.depth() == 0
 
 
+def test_what_is_started_before_its_worker_is_registered_waits_for_it(engine: Engine) -> None:
+    engine.worker("other", collect, state=[])
+    engine.start("worker", 1, id="late")
+    worker = engine.worker("late", collect, state=[])
+    worker.push_block(2)
+    assert worker.state() == [1, 2]
+
+
 def test_messages_of_one_producer_keep_their_order_by_whatever_road_they_come(
     engine: Engine,
 ) -> None:

@@ -8,9 +8,9 @@ import ssl
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import nats
 import nats.errors
 import nats.js.errors
+from nats.aio.client import Client
 
 from actorflow.engine.errors import StoreBroken, StoreFull, StoreRefused
 from actorflow.runtime.errors import ActorflowError, BadOption
@@ -18,7 +18,6 @@ from actorflow.runtime.errors import ActorflowError, BadOption
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from nats.aio.client import Client
     from nats.js import JetStreamContext
 
     from actorflow.cluster.nats.address import Address
@@ -49,6 +48,7 @@ class Connection:
     def __init__(self, address: Address, reconnected: Callable[[], None]) -> None:
         self._address = address
         self._reconnected = reconnected
+        self._clients: list[Client] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name=f"actorflow-nats-{address.name}", daemon=True
@@ -93,17 +93,32 @@ class Connection:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     async def _connect(self) -> Client:
-        options = self._options()
-        # A first one that gives up, so that wrong credentials are an error and not a wait.
+        await self._probe()
+        client = self._new_client()
+        await client.connect(
+            self._address.servers, name="actorflow", max_reconnect_attempts=-1,
+            connect_timeout=5, ping_interval=5, max_outstanding_pings=2,
+            error_cb=_quiet, reconnected_cb=self._on_reconnected, **self._options(),
+        )  # fmt: skip
+        try:
+            await client.jetstream(timeout=_PATIENCE).account_info()
+        except FAILURES as error:
+            msg = f"{self._address.shown} has no JetStream for us: {error or type(error).__name__}"
+            raise StoreBroken(msg) from error
+        return client
+
+    async def _probe(self) -> None:
+        """Connect once and give up soon, so that wrong credentials are an error and not a wait."""
         told: list[Exception] = []
 
         async def note(error: Exception) -> None:
             told.append(error)
 
+        probe = self._new_client()
         try:
-            probe = await nats.connect(
+            await probe.connect(
                 self._address.servers, allow_reconnect=False, max_reconnect_attempts=1,
-                reconnect_time_wait=0.1, connect_timeout=5, error_cb=note, **options,
+                connect_timeout=5, error_cb=note, **self._options(),
             )  # fmt: skip
         except nats.errors.NoServersError:
             raise (told or [nats.errors.NoServersError()])[-1] from None
@@ -113,22 +128,15 @@ class Connection:
             needed = ".".join(map(str, NEEDED))
             msg = f"{self._address.shown} is NATS {version}: actorflow needs {needed} or newer"
             raise StoreBroken(msg)
-        client: Client = await nats.connect(
-            self._address.servers, name="actorflow", max_reconnect_attempts=-1,
-            reconnect_time_wait=0.1, connect_timeout=5, ping_interval=5, max_outstanding_pings=2,
-            error_cb=_quiet, reconnected_cb=self._on_reconnected, **options,
-        )  # fmt: skip
-        try:
-            await client.jetstream(timeout=_PATIENCE).account_info()
-        except FAILURES as error:
-            await client.close()
-            msg = f"{self._address.shown} has no JetStream for us: {error or type(error).__name__}"
-            raise StoreBroken(msg) from error
+
+    def _new_client(self) -> Client:
+        client = Client()
+        self._clients.append(client)
         return client
 
     def _options(self) -> dict[str, Any]:
         files = self._address.files
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"reconnect_time_wait": 0.1}
         if "creds" in files:
             options["user_credentials"] = files["creds"]
         if "nkey" in files:
@@ -157,10 +165,20 @@ class Connection:
             self._end_loop()
 
     def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.start(self._end_tasks())
         if threading.current_thread() is not self._thread:
             self._thread.join()
             self._loop.close()
+
+    async def _end_tasks(self) -> None:
+        """End what a connection that was not closed in good order has left."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for client in self._clients:
+            await asyncio.gather(client.close(), return_exceptions=True)
+        self._loop.stop()
 
 
 async def _quiet(_error: Exception) -> None:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
-__all__ = ["NatsServer", "ServerMissing"]
+__all__ = ["NatsServer", "ServerMissing", "free_port"]
 
 _PATIENCE = 30.0  # seconds until it must be ready
 _LOOK = 0.02
@@ -47,6 +48,7 @@ class NatsServer:
         directory: where its data are kept; `None`: in a temporary one, which goes with it.
         sync: whether it writes each message to the disk before it acknowledges it.
         jetstream: whether it has streams.
+        settings: more lines of its configuration.
 
     Raises:
         ServerMissing: the wheel is not installed.
@@ -55,16 +57,24 @@ class NatsServer:
     """
 
     def __init__(
-        self, directory: str | Path | None = None, *, sync: bool = False, jetstream: bool = True
+        self,
+        directory: str | Path | None = None,
+        *,
+        sync: bool = False,
+        jetstream: bool = True,
+        settings: Sequence[str] = (),
     ) -> None:
         self._program = _program()
         self._temporary = directory is None
         made = tempfile.mkdtemp(prefix="actorflow-nats-") if directory is None else directory
         self.directory = Path(made).absolute()
-        self._sync = sync
-        self._jetstream = jetstream
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
+        lines = [f"listen: 127.0.0.1:{self.port}", *settings]
+        if jetstream:
+            always = "sync_interval: always" if sync else ""
+            lines.append(f'jetstream {{ store_dir: "{self.directory}/data" \n {always} }}')
+        self._config = "\n".join(lines) + "\n"
         self.start()
 
     @property
@@ -81,12 +91,7 @@ class NatsServer:
         """Start it, also after it was killed; return when it answers."""
         log = self.directory / "log"
         config = self.directory / "server.conf"
-        sync = "sync_interval: always" if self._sync else ""
-        config.write_text(
-            f"listen: 127.0.0.1:{self.port}\n"
-            + (f'jetstream {{ store_dir: "{self.directory}/data"\n {sync} }}\n' * self._jetstream),
-            encoding="utf-8",
-        )
+        config.write_text(self._config, encoding="utf-8")
         with log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - the program of the wheel
                 [self._program, "-c", str(config)], stdin=subprocess.DEVNULL, stdout=output,
@@ -140,7 +145,8 @@ class NatsServer:
         self.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of the loopback address that nobody uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

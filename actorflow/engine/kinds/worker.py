@@ -110,7 +110,8 @@ class WorkerKind:
 
     def quick(self, execution: str) -> bool:
         """Return whether the behaviour is one that runs no code of a user."""
-        return self._jobs[execution].behaviour in (Queue, Stack)
+        job = self._jobs.get(execution)
+        return job is not None and job.behaviour in (Queue, Stack)
 
     def options(self, execution: str) -> Options:
         """Return the options that the user chose."""

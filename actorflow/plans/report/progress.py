@@ -104,7 +104,7 @@ class Progress:
             )
             from rich.progress import Progress as Bar  # noqa: PLC0415
         except ImportError as error:
-            msg = f"progress needs {error.name}: pip install 'actorflow[cli]', or progress=False"
+            msg = "progress needs rich: pip install 'actorflow[cli]', or progress=False"
             raise MissingExtra(msg) from error
         self._bar = Bar(
             BarColumn(bar_width=30),

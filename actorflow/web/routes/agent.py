@@ -66,6 +66,8 @@ class Work(Body):
     type: Literal["task", "wait", "flow"] = "task"
     event: str | None = Field(default=None, min_length=1)
     """Of a wait: the name of the event that ends it."""
+    raises: bool = False
+    """Of a task or flow: whether its failure is told to the branch, which otherwise waits."""
 
 
 class Finished(Body):
@@ -143,7 +145,7 @@ def finish_branch(agent: TheAgent, uuid: Uuid, given: Finished) -> Answer:
 
 @router.post("/decisions/{uuid}/execute", responses=refusals(409, 410))
 def execute(agent: TheAgent, uuid: Uuid, works: list[Work]) -> Answer:
-    """Schedule works, or answer with what they came to: completed, scheduled or modified."""
+    """Schedule works, or answer with what they came to: completed, scheduled, failed, modified."""
     return Answer(plain(agent.execute(uuid, [each.model_dump() for each in works])))
 
 

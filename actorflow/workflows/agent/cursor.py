@@ -81,6 +81,9 @@ class DecisionCursor:
     def execute(self, works: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Schedule the works that are unknown; return whether all are complete, and their outputs.
 
+        A work that has failed is told to code that asked for it with `raises`, and to code that an
+        event has interrupted.
+
         Raises:
             OutOfTurn: no branch is being executed.
             InvalidWork: one of the works makes no sense. None was scheduled.
@@ -93,9 +96,11 @@ class DecisionCursor:
         except WorkflowModified as error:
             self._modified = error
             return {"status": "modified"}
-        if answer.status is not AnswerStatus.COMPLETED:
-            return {"status": "scheduled"}
-        reply: dict[str, Any] = {"status": "completed", "outputs": deepcopy(answer.outputs)}
+        reply: dict[str, Any] = {"status": str(answer.status)}
+        if answer.status is AnswerStatus.COMPLETED:
+            reply["outputs"] = deepcopy(answer.outputs)
+        elif answer.failed is not None:
+            reply["error"] = deepcopy(answer.failed.error)
         if answer.properties is not None:
             reply["properties"] = deepcopy(answer.properties)
         return reply

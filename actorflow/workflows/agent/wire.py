@@ -44,8 +44,9 @@ def calls_from_wire(works: Sequence[Mapping[str, Any]]) -> list[WorkCall]:
     """Return the works of one call as a session wants them.
 
     Args:
-        works: objects with `name`, `input`, `position`, `timeout`, `sync`, `type` and `event`. The
-            timeout of a wait is `{"duration": SECONDS}` or `{"timestamp": SECONDS}`.
+        works: objects with `name`, `input`, `position`, `timeout`, `sync`, `type` and `event`, and
+            `raises` for those whose failure the code wants to know. The timeout of a wait is
+            `{"duration": SECONDS}` or `{"timestamp": SECONDS}`.
 
     Raises:
         InvalidWork: two of them have the same position, or one makes no sense.
@@ -80,6 +81,7 @@ def _call(work: Mapping[str, Any]) -> WorkCall:
         input=work.get("input"),
         sync=work.get("sync", True),
         timeout=None if limit is None else float(limit),
+        raises=work.get("raises", False),
     )
 
 

@@ -77,9 +77,12 @@ def test_progress_is_shown_on_terminals_only() -> None:
 def test_without_rich_a_terminal_stays_quiet() -> None:
     program = (
         "import sys; sys.modules['rich'] = None\n"
-        "from actorflow.plans.report.progress import shown_on\n"
+        "from actorflow.plans.report.progress import Progress, shown_on\n"
+        "from actorflow.runtime.errors import MissingExtra\n"
         "class Terminal:\n    def isatty(self): return True\n"
         "print(shown_on(Terminal()))\n"
+        "try: Progress()\n"
+        "except MissingExtra as error: print(error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -88,4 +91,6 @@ def test_without_rich_a_terminal_stays_quiet() -> None:
         text=True,
         check=True,
     )
-    assert done.stdout == "False\n"
+    assert done.stdout == (
+        "False\nprogress needs rich: pip install 'actorflow[cli]', or progress=False\n"
+    )

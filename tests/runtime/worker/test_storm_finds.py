@@ -13,7 +13,7 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool, _Seat
-from actorflow.runtime.worker.pair.intake import FOLD_AT
+from actorflow.runtime.worker.pair.accumulation import FOLD_AT
 from actorflow.testing import ManualLane
 from behaviours import Bounded, Queue
 from tests.runtime.worker.interleave import PATIENCE, Paused

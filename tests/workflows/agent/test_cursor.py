@@ -332,6 +332,36 @@ def test_z59_modified_before_scheduled_before_completed_and_outputs_in_call_orde
     assert cursor.execute([wrong, PAIR[1], {**new, "position": "2.0"}]) == {"status": "modified"}
 
 
+def test_r16_a_failure_is_told_to_code_that_wants_to_know() -> None:
+    works = [{**TASK, "raises": True}]
+    agency = begun(works, total=1)
+    error = {"name": "IOError", "message": "no"}
+    agency.receive(m.Failed(2, "0/0.0", error))
+    cursor = agency.cursor()
+    assert cursor.next_branch()["branch"]["type"] == "onFailure"
+    cursor.finish_branch({"total": 2})
+    cursor.next_branch()
+    assert cursor.execute(works) == {
+        "status": "failed",
+        "error": error,
+        "properties": {"total": 2},
+    }
+
+
+def test_r16_an_interrupted_work_is_told_to_the_code() -> None:
+    agency = begun([TASK])
+    agency.receive(m.Event(2, "stop", interrupts=True))
+    cursor = agency.cursor()
+    answers = []
+    while given := cursor.next_branch():
+        if given["branch"]["type"] == "handle":
+            answers.append(cursor.execute([TASK]))
+        cursor.finish_branch({})
+    assert [(each["status"], each["error"]["name"]) for each in answers] == [
+        ("failed", "Interrupted")
+    ]
+
+
 def test_r12_the_whole_array_is_checked_before_anything_is_scheduled() -> None:
     agency = begun([TASK])
     agency.succeed("0/0.0")
