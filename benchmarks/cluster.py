@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
@@ -36,7 +36,7 @@ from benchmarks.machine import busy, describe, processors  # noqa: E402
 from benchmarks.tables import piped, put_between_markers  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 BODY = b"x" * 100
@@ -184,12 +184,6 @@ def throughput(url: str, count: int) -> float:
         return count / (perf_counter() - begin)
 
 
-def measured(run: Callable[[str], Any]) -> Any:
-    """Return what a measurement finds on a server of its own."""
-    with PostgresServer() as server:
-        return run(server.url)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark that the arguments select."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -198,13 +192,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     machine = describe()
     quick = options.quick
-    table = measured(
-        lambda url: commits(
-            url, (1, 10) if quick else (1, 10, 200), 0.1 if quick else 3.0, 1 + 4 * (not quick)
-        )
-    )
-    times = measured(lambda url: reactions(url, 5 if quick else 300))
-    flows = measured(lambda url: throughput(url, 20 if quick else 2_000))
+    sizes = (1, 10) if quick else (1, 10, 200)
+    with PostgresServer() as server:
+        table = commits(server.url, sizes, 0.1 if quick else 3.0, 1 if quick else 5)
+        times = reactions(server.url, 5 if quick else 300)
+        flows = throughput(server.url, 20 if quick else 2_000)
     lines = [
         "One change replaces a state at its revision, adds a message and sets a timer. The raw",
         "pipeline writes the same with prepared statements, in one transaction for a group.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Listener", "back_off"]
 
-_STEP = 0.05  # seconds after which the thread sees that it has to stop
+_STEP = 0.5  # seconds after which the thread sees that it has to stop, if no notice says so
 _FIRST, _LONGEST = 0.1, 5.0  # seconds between two tries to connect
 _LOG_EVERY = 60.0
 
@@ -54,11 +55,14 @@ class Listener:
         if self._thread.ident is None:
             self._thread.start()
 
-    def close(self) -> None:
-        """End, and wait for that."""
+    def close(self, notify: Callable[[], None]) -> None:
+        """End, and wait for that; `notify` sends a notice, which the thread waits for."""
         self._stop.set()
-        if self._thread.ident is not None and threading.current_thread() is not self._thread:
-            self._thread.join()
+        if self._thread.ident is None or threading.current_thread() is self._thread:
+            return
+        with suppress(StoreRefused):  # then it ends a little later
+            notify()
+        self._thread.join()
 
     def _run(self) -> None:
         tries = 0

@@ -364,7 +364,7 @@ class PostgresStore:
             self._readers.require_open()
         except StoreRefused:  # closed before, or the parent's
             return
-        self._listener.close()
+        self._listener.close(lambda: self.hint(self.name))
         self._membership.stop()
         self._release()
         self._readers.close()
