@@ -11,6 +11,7 @@ import pytest
 import actorflow as af
 from actorflow.engine.kinds.worker import DurableWorker
 from actorflow.engine.operations.dead_letters import Letters
+from actorflow.engine.operations.upkeep import Upkeep
 from actorflow.engine.schedules import Schedule
 from actorflow.flows.errors import MessageRefused
 from actorflow.flows.service.front import Flows
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 TWINS = {
     af.Engine: (
-        "backup", "cancel", "close", "every", "fail_task", "launch", "purge", "result", "resume",
+        "cancel", "close", "every", "fail_task", "launch", "result", "resume",
         "return_task", "schedule", "send", "start", "wait",
     ),
     Flows: (
@@ -31,6 +32,7 @@ TWINS = {
     ),
     DurableWorker: ("push_ack", "push_block"),
     Letters: ("purge", "retry"),
+    Upkeep: ("backup", "purge"),
     Schedule: ("backfill", "delete", "pause", "resume", "trigger"),
 }  # fmt: skip
 AT_ONCE = {
@@ -42,6 +44,7 @@ AT_ONCE = {
     Flows: {"define", "router", "subflow", "tasker"},
     DurableWorker: {"dead_letters", "depth", "push", "push_many", "state"},
     Letters: set[str](),
+    Upkeep: set[str](),
     Schedule: {"cron", "kind", "name", "next", "paused", "zone"},
 }  # fmt: skip
 """What looks, registers or does not wait."""
@@ -86,8 +89,8 @@ def test_the_twins_of_an_engine(tmp_path: Path) -> None:
             assert await worker.dead_letters.apurge() == 1
             await engine.aevery("e", "* * * * *", worker, "tick")
             assert engine.execution("cron:e").kind == "cron"
-            await engine.abackup(tmp_path / "copy.db")
-            assert await engine.apurge(before=1e9) == 1
+            await engine.upkeep.abackup(tmp_path / "copy.db")
+            assert await engine.upkeep.apurge(before=1e9) == 1
         assert (tmp_path / "copy.db").exists()
 
     asyncio.run(go())

@@ -11,11 +11,9 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
 from actorflow.engine import bodies
 from actorflow.engine.clock import WALL
-from actorflow.engine.envelopes import Failure, Message
+from actorflow.engine.envelopes import Message
 from actorflow.engine.errors import (
     EngineClosed,
     KindMismatch,
@@ -61,9 +59,6 @@ __all__ = ["Core"]
 _LEAST = 0.1  # seconds that a run has to end, however long the tasks have taken before
 _PURGED = 500  # executions that are forgotten in one pass
 _PURGE_EVERY = 3_600.0  # seconds between looking for what has been kept long enough
-
-_encode_failure = msgspec.msgpack.Encoder().encode
-_decode_failure = msgspec.msgpack.Decoder(Failure).decode
 
 
 class _Call:
@@ -214,16 +209,6 @@ class Core:
                 raise ValueError(msg)
             data = upgrade(data, row.version)
         return kind.decode(data)
-
-    @staticmethod
-    def encode_failure(failure: Failure) -> bytes:
-        """Return a failure as it is stored."""
-        return _encode_failure(failure)
-
-    @staticmethod
-    def decode_failure(data: bytes) -> Failure:
-        """Return a failure that is stored."""
-        return _decode_failure(data)
 
     def row(self, execution: str) -> ExecutionRow:
         """Return an execution as it is stored.

@@ -18,6 +18,7 @@ from actorflow.engine.kinds import worker
 from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import DurableWorker, Job, WorkerKind
 from actorflow.engine.operations.dead_letters import Letters
+from actorflow.engine.operations.upkeep import Upkeep
 from actorflow.engine.schedules import Schedules
 from actorflow.engine.statistics import EngineStatistics
 from actorflow.engine.stores.opening import open_store
@@ -100,6 +101,8 @@ class Engine:
         self.core.register(self._workers)
         self.core.register(CronKind())
         self.schedules = Schedules(self.core)
+        self.upkeep = Upkeep(self.core)
+        """Purging and copying the store."""
         """What happens by the clock."""
         _OPEN.add(self)
 
@@ -528,25 +531,6 @@ class Engine:
     def dead_letters(self, execution: str | None = None) -> Letters:
         """Return the dead letters: of one execution, or all."""
         return Letters(self.core, execution)
-
-    def purge(self, *, before: float) -> int:
-        """Forget executions that ended before a moment, with their history; return how many."""
-        return self.core.purge(before)
-
-    async def apurge(self, *, before: float) -> int:
-        """Like `purge`, from a task of any event loop."""
-        return await asyncio.to_thread(self.core.purge, before)
-
-    def backup(self, path: str | Path) -> None:
-        """Copy the store to a new file while the engine runs."""
-        if not self.core.store.traits.backup:
-            msg = f"{type(self.core.store).__name__} has no backup; export it instead"
-            raise BadOption(msg)
-        self.core.store.backup(path)  # type: ignore[attr-defined] # its trait says so
-
-    async def abackup(self, path: str | Path) -> None:
-        """Like `backup`, from a task of any event loop."""
-        await asyncio.to_thread(self.backup, path)
 
     def statistics(self) -> EngineStatistics:
         """Return a picture of the engine. O(1)."""

@@ -22,6 +22,8 @@ __all__ = [
     "TaskEnded",
     "TaskStarted",
     "TimerFired",
+    "decode_failure",
+    "encode_failure",
     "pack",
     "unpack",
 ]
@@ -40,6 +42,12 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}"
+
+
+encode_failure = msgspec.msgpack.Encoder().encode
+"""Return a failure as it is stored."""
+decode_failure = msgspec.msgpack.Decoder(Failure).decode
+"""Return a failure that is stored."""
 
 
 class EnvelopeType(StrEnum):

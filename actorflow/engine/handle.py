@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
+from actorflow.engine.envelopes import decode_failure
 from actorflow.engine.errors import Cancelled, ExecutionFailed, StateUnreadable
 from actorflow.engine.kind import Status
 from actorflow.runtime.errors import ActorflowError
@@ -74,7 +75,7 @@ class Execution:
     def failure(self) -> Failure | None:
         """Why it failed, if it did."""
         data = self._row.error
-        return None if data is None else self._core.decode_failure(data)
+        return None if data is None else decode_failure(data)
 
     @property
     def result(self) -> Any:

@@ -292,7 +292,7 @@ class Steering:
             msg = f"days={days} is not a number of days: write 30"
             raise BadOption(msg)
         before = self.engine.core.clock.now() - days * 86_400
-        return {"purged": self.engine.purge(before=before)}
+        return {"purged": self.engine.upkeep.purge(before=before)}
 
 
 def _status(text: str) -> Status:

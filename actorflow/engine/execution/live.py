@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.envelopes import Failure, Message, pack, unpack
+from actorflow.engine.envelopes import Failure, Message, encode_failure, pack, unpack
 from actorflow.engine.errors import EngineClosed, text_of
 from actorflow.engine.execution.run import (
     AlreadyThere,
@@ -434,7 +434,7 @@ class Live:
             change.version = getattr(self.kind, "version", 1)
             change.status = Status.FAILED
             failure = failure_of(error)
-            change.error = core.encode_failure(failure)
+            change.error = encode_failure(failure)
             if self.parent is not None:
                 change.messages = (
                     message_to_parent(self.parent, self.id, Status.FAILED, error=failure),

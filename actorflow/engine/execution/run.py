@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from actorflow.engine import bodies
-from actorflow.engine.envelopes import ChildEnded, Message, pack
+from actorflow.engine.envelopes import ChildEnded, Message, encode_failure, pack
 from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.ownership import MOVED
@@ -88,7 +88,7 @@ def change_of(live: Live, outcome: Outcome) -> Change:
         version=getattr(kind, "version", 1),
         status=Status(outcome.status),
         result=None if outcome.result is None else encode(outcome.result),
-        error=None if outcome.error is None else live.core.encode_failure(outcome.error),
+        error=None if outcome.error is None else encode_failure(outcome.error),
     )
     # Only what there is gets a list of its own: thousands of these may wait for one commit.
     if outcome.messages or outcome.children or outcome.cancelled_children:

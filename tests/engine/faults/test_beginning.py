@@ -49,7 +49,7 @@ def test_an_engine_that_never_begins_warns_of_what_waits_and_ran_nothing(
     engine.tasker("t", lambda task: done.set())
     engine.worker("w", collect, state=[])
     clock.advance(100.0)
-    assert engine.purge(before=0.0) == 0
+    assert engine.upkeep.purge(before=0.0) == 0
     assert list(engine.dead_letters()) == []
     assert [each.id for each in engine.executions()] == ["x", "y"]
     assert engine.execution("x").status == "active"
@@ -235,7 +235,7 @@ def test_a_purge_forgets_in_bounded_passes(
 ) -> None:
     _ended(engine, 2_300, clock.now())
     passes = Passes(engine, monkeypatch)
-    assert engine.purge(before=clock.now() + 1.0) == 2_300
+    assert engine.upkeep.purge(before=clock.now() + 1.0) == 2_300
     assert len(passes.limits) >= 5
     assert max(passes.limits) <= 500
     assert list(engine.executions()) == []
@@ -262,7 +262,7 @@ def test_a_purge_fires_no_timers(
     reopen().close()
     clock.advance(1_000.0)
     engine = reopen()
-    engine.purge(before=clock.now())
+    engine.upkeep.purge(before=clock.now())
     engine.dead_letters().purge()
     engine.close()
     engine = reopen()

@@ -237,7 +237,7 @@ def test_whatever_is_called_while_the_engine_closes_ends(where: Any) -> None:
                 engine.close,
                 lambda: engine.register(Script()),
                 lambda: engine.worker("other", collect),
-                lambda: engine.purge(before=0.0),
+                lambda: engine.upkeep.purge(before=0.0),
                 lambda: worker.push_block(2),
                 lambda: engine.send("x", 1, kind="script"),
                 lambda: engine.cancel("w"),

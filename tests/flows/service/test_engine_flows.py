@@ -534,7 +534,7 @@ def test_history_is_kept_until_it_is_purged(engine: af.Engine) -> None:
     history = done.history()
     assert history[0]["payload"]["big"] == "(5,000 elements, not kept in the history)"
     assert [run["run"] for run in done.runs()] == list(range(1, done.counters["runs"] + 1))
-    engine.purge(before=engine.core.clock.now() + 1)
+    engine.upkeep.purge(before=engine.core.clock.now() + 1)
     assert engine.core.store.history(done.exid).rows == []
     with pytest.raises(UnknownExecution):
         engine.execution(done.exid)

@@ -67,7 +67,7 @@ def test_tags_change_with_the_instance_and_outlive_it(
     assert ids(engine.executions(tags={"stage": "open"})) == []
     assert ids(engine.executions(tags={"vip": True})) == []
     assert ticket.query().tags == {"customer": "c-7", "stage": "closed", "number": 7}
-    assert engine.purge(before=1e12) == 1
+    assert engine.upkeep.purge(before=1e12) == 1
     assert ids(engine.executions(tags={"customer": "c-7"})) == []
 
 
