@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from actorflow.cluster.nats.server import NatsServer
-from actorflow.cluster.nats.server import ServerMissing as NatsMissing
 from actorflow.cluster.nats.store import NatsStore
 from actorflow.cluster.postgres.schema import qualified
-from actorflow.cluster.postgres.server import PostgresServer, ServerMissing
+from actorflow.cluster.postgres.server import PostgresServer
 from actorflow.cluster.postgres.store import PostgresStore
+from actorflow.cluster.server import ServerMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +92,7 @@ def start_nats(*, jetstream: bool = True) -> NatsServer:
     """Start a server; skipped where there is none, but not in CI."""
     try:
         return NatsServer(jetstream=jetstream)
-    except NatsMissing as error:
+    except ServerMissing as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))

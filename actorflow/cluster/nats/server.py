@@ -8,28 +8,18 @@ from __future__ import annotations
 import shutil
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
-from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
-from actorflow.runtime.errors import ActorflowError
+from actorflow.cluster.server import ServerMissing, ServerProcess, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
-__all__ = ["NatsServer", "ServerMissing", "free_port"]
-
-_PATIENCE = 30.0  # seconds until it must be ready
-_LOOK = 0.02
-
-
-class ServerMissing(ActorflowError):
-    """No NATS server is installed here."""
+__all__ = ["NatsServer"]
 
 
 def _program() -> str:
@@ -65,16 +55,15 @@ class NatsServer:
         settings: Sequence[str] = (),
     ) -> None:
         self._program = _program()
-        self._temporary = directory is None
-        made = tempfile.mkdtemp(prefix="actorflow-nats-") if directory is None else directory
-        self.directory = Path(made).absolute()
-        self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
+        self._process = ServerProcess("NATS", directory, self._answers, signal.SIGTERM)
         lines = [f"listen: 127.0.0.1:{self.port}", *settings]
         if jetstream:
             always = "sync_interval: always" if sync else ""
-            lines.append(f'jetstream {{ store_dir: "{self.directory}/data" \n {always} }}')
-        self._config = "\n".join(lines) + "\n"
+            data = self._process.directory / "data"
+            lines.append(f'jetstream {{ store_dir: "{data}" \n {always} }}')
+        self._config = self._process.directory / "server.conf"
+        self._config.write_text("\n".join([*lines, ""]), encoding="utf-8")
         self.start()
 
     @property
@@ -85,26 +74,11 @@ class NatsServer:
     @property
     def pid(self) -> int:
         """The id of its process."""
-        return 0 if self._process is None else self._process.pid
+        return self._process.pid
 
     def start(self) -> None:
         """Start it, also after it was killed; return when it answers."""
-        log = self.directory / "log"
-        config = self.directory / "server.conf"
-        config.write_text(self._config, encoding="utf-8")
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - the program of the wheel
-                [self._program, "-c", str(config)], stdin=subprocess.DEVNULL, stdout=output,
-                stderr=output, start_new_session=True,
-            )  # fmt: skip
-        end = monotonic() + _PATIENCE
-        while not self._answers():
-            if self._process.poll() is not None or monotonic() > end:
-                self.kill()
-                text = log.read_text(errors="replace")[-2_000:]
-                msg = f"the NATS server in {self.directory} does not start: {text}"
-                raise ActorflowError(msg)
-            sleep(_LOOK)
+        self._process.start([self._program, "-c", str(self._config)])
 
     def _answers(self) -> bool:
         try:
@@ -115,23 +89,15 @@ class NatsServer:
 
     def stop(self) -> None:
         """Stop it in good order."""
-        self._end(signal.SIGTERM)
+        self._process.stop()
 
     def kill(self) -> None:
         """Kill it, as a crash of the machine would."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.send_signal(how)
-            process.wait()
+        self._process.kill()
 
     def close(self) -> None:
         """Stop it, and remove its directory if that was temporary."""
-        self.stop()
-        if self._temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        self._process.close()
 
     def __enter__(self) -> Self:
         return self
@@ -143,11 +109,3 @@ class NatsServer:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def free_port() -> int:
-    """Return a port of the loopback address that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

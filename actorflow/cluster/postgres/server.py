@@ -11,15 +11,13 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import tempfile
 from pathlib import Path
-from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from actorflow.cluster.server import ServerMissing, ServerProcess, free_port
 from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
@@ -27,15 +25,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["PostgresServer", "ServerMissing"]
+__all__ = ["PostgresServer"]
 
 _PATIENCE = 60.0  # seconds until it must be ready; it is after half a second, or not at all
 _LOOK = 0.02
 _USER = "nobody"
-
-
-class ServerMissing(ActorflowError):
-    """No Postgres server is installed here."""
 
 
 def _programs() -> Path:
@@ -63,13 +57,10 @@ class PostgresServer:
         self, directory: str | Path | None = None, *, settings: Sequence[str] = ()
     ) -> None:
         self._bin = _programs()
-        self._temporary = directory is None
-        made = tempfile.mkdtemp(prefix="actorflow-pg-") if directory is None else directory
-        self.directory = Path(made).absolute()
         self._settings = list(settings)
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
-        self._data = self.directory / "data"
+        self.port = free_port()
+        self._process = ServerProcess("Postgres", directory, self._answers, signal.SIGINT)
+        self._data = self._process.directory / "data"
         if not self._data.exists():
             self._create()
         self.start()
@@ -82,7 +73,7 @@ class PostgresServer:
     @property
     def pid(self) -> int:
         """The id of its process."""
-        return 0 if self._process is None else self._process.pid
+        return self._process.pid
 
     def _as_user(self) -> dict[str, Any]:
         return {"user": _USER, "group": None} if os.name == "posix" and os.geteuid() == 0 else {}
@@ -90,7 +81,7 @@ class PostgresServer:
     def _create(self) -> None:
         self._data.mkdir(parents=True)
         if self._as_user():
-            self.directory.chmod(0o755)
+            self._process.directory.chmod(0o755)
             shutil.chown(self._data, _USER)
         self._run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C",
                   "--no-sync", "-D", str(self._data))  # fmt: skip
@@ -106,56 +97,32 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start it, also after it was killed; return when it answers."""
-        log = self.directory / "log"
         options = [
             f"port={self.port}", "listen_addresses=127.0.0.1", "unix_socket_directories=",
             "max_connections=200", *self._settings,
         ]  # fmt: skip
         arguments = [part for option in options for part in ("-c", option)]
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - a program of the wheel
-                [str(self._bin / "postgres"), "-D", str(self._data), *arguments], cwd="/",
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-                **self._as_user(),
-            )  # fmt: skip
-        end = monotonic() + _PATIENCE
-        while True:
-            try:
-                psycopg.connect(self.url, connect_timeout=5).close()
-            except psycopg.OperationalError as error:
-                if self._process.poll() is not None or monotonic() > end:
-                    self.kill()
-                    text = log.read_text(errors="replace")[-2_000:]
-                    msg = f"the Postgres server in {self.directory} does not start: {text}"
-                    raise ActorflowError(msg) from error
-                sleep(_LOOK)
-            else:
-                return
+        command = [str(self._bin / "postgres"), "-D", str(self._data), *arguments]
+        self._process.start(command, cwd="/", **self._as_user())
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url, connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def stop(self) -> None:
         """Stop it in good order: connections are cut, what was committed is written."""
-        self._end(signal.SIGINT)
+        self._process.stop()
 
     def kill(self) -> None:
         """Kill it, as a crash of the machine would: `start` recovers."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if process.poll() is None:
-            if how == signal.SIGKILL:  # its children do not notice by themselves at once
-                os.killpg(process.pid, how)
-            else:
-                process.send_signal(how)
-        process.wait()
+        self._process.kill()
 
     def close(self) -> None:
         """Stop it, and remove its directory if that was temporary."""
-        self.stop()
-        if self._temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        self._process.close()
 
     def __enter__(self) -> Self:
         return self
@@ -167,10 +134,3 @@ class PostgresServer:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

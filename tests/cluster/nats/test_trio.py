@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import actorflow as af
-from actorflow.cluster.nats.server import NatsServer, free_port
+from actorflow.cluster.nats.server import NatsServer
 from actorflow.cluster.nats.store import NatsStore
+from actorflow.cluster.server import free_port
 from actorflow.engine.errors import StoreBroken, StoreRefused
 from tests.servers import start_nats
 

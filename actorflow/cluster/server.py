@@ -1,0 +1,110 @@
+"""A server of our own, from a wheel: to try things, and for tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.errors import ActorflowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["ServerMissing", "ServerProcess", "free_port"]
+
+_PATIENCE = 60.0  # seconds until it must be ready; it is after half a second, or not at all
+_LOOK = 0.02
+
+
+class ServerMissing(ActorflowError):
+    """No such server is installed here."""
+
+
+class ServerProcess:
+    """The process of a server, and its directory.
+
+    Args:
+        what: it is, for messages.
+        directory: where its data are kept; `None`: in a temporary one, which goes with it.
+        answers: return whether it takes connections.
+        stop: the signal that ends it in good order.
+
+    """
+
+    def __init__(
+        self,
+        what: str,
+        directory: str | Path | None,
+        answers: Callable[[], bool],
+        stop: signal.Signals,
+    ) -> None:
+        self._what = what
+        self._answers = answers
+        self._stop = stop
+        self._temporary = directory is None
+        made = tempfile.mkdtemp(prefix="actorflow-") if directory is None else directory
+        self.directory = Path(made).absolute()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return 0 if self._process is None else self._process.pid
+
+    def start(self, command: Sequence[str], **options: Any) -> None:
+        """Start it, also after it was killed; return when it answers.
+
+        Raises:
+            ActorflowError: it does not start; the message has its log.
+
+        """
+        log = self.directory / "log"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - a program of a wheel
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True, **options,
+            )  # fmt: skip
+        end = monotonic() + _PATIENCE
+        while not self._answers():
+            if self._process.poll() is not None or monotonic() > end:
+                self.kill()
+                text = log.read_text(errors="replace")[-2_000:]
+                msg = f"the {self._what} server in {self.directory} does not start: {text}"
+                raise ActorflowError(msg)
+            sleep(_LOOK)
+
+    def stop(self) -> None:
+        """Stop it in good order."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(self._stop)
+            process.wait()
+
+    def kill(self) -> None:
+        """Kill it, as a crash of the machine would, with the processes that it has started."""
+        process, self._process = self._process, None
+        if process is not None:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def close(self) -> None:
+        """Stop it, and remove its directory if that was temporary."""
+        self.stop()
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def free_port() -> int:
+    """Return a port of the loopback address that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
