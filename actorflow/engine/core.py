@@ -19,7 +19,6 @@ from actorflow.engine.errors import (
     KindMismatch,
     StoreFull,
     StoreRefused,
-    UnknownExecution,
 )
 from actorflow.engine.execution.ending import Ending
 from actorflow.engine.execution.failpoints import failpoint
@@ -31,7 +30,7 @@ from actorflow.engine.execution.run import AlreadyThere
 from actorflow.engine.execution.timers import Timers
 from actorflow.engine.execution.watching import Watchers, Watches
 from actorflow.engine.execution.writer import AGAIN, Append, Writer
-from actorflow.engine.identifiers import check_id
+from actorflow.engine.identifiers import check_id, unknown_execution
 from actorflow.engine.kind import Status
 from actorflow.engine.stores.protocol import (
     Change,
@@ -42,7 +41,7 @@ from actorflow.engine.stores.protocol import (
 )
 from actorflow.engine.tasks.board import Board
 from actorflow.runtime.clock import SYSTEM
-from actorflow.runtime.errors import BadOption, PushTimeout, near
+from actorflow.runtime.errors import BadOption, PushTimeout
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.tickets import ThreadTicket
@@ -219,14 +218,8 @@ class Core:
         """
         row = self.store.execution(check_id(execution, "an execution"))
         if row is None:
-            raise self.unknown(execution)
+            raise unknown_execution(self.store, execution)
         return row
-
-    def unknown(self, execution: str) -> UnknownExecution:
-        """Return the error that names an execution which is not there."""
-        names = [row.id for row in self.store.listing(limit=1_000).rows]
-        msg = f"there is no execution {execution!r}{near(execution, names)}"
-        return UnknownExecution(msg)
 
     # Messages from outside.
 

@@ -12,7 +12,7 @@ from actorflow.engine.clock import WALL
 from actorflow.engine.core import Core
 from actorflow.engine.errors import KindMismatch, UnknownExecution, UnknownKind, WaitTimeout
 from actorflow.engine.handle import Execution
-from actorflow.engine.identifiers import check_id
+from actorflow.engine.identifiers import check_id, unknown_execution
 from actorflow.engine.kind import Status
 from actorflow.engine.kinds import worker
 from actorflow.engine.kinds.cron import CronKind
@@ -312,7 +312,7 @@ class Engine:
         try:
             self.core.wait_for(stored, None, body)
         except UnknownExecution:  # finding those like it takes a while, and is done here
-            raise self.core.unknown(execution) from None
+            raise unknown_execution(self.core.store, execution) from None
 
     async def asend(
         self,
@@ -334,7 +334,7 @@ class Engine:
         try:
             await self.core.await_for(stored, None, body)
         except UnknownExecution:
-            raise await asyncio.to_thread(self.core.unknown, execution) from None
+            raise await asyncio.to_thread(unknown_execution, self.core.store, execution) from None
 
     def _send(
         self, execution: str, body: Any, kind: str | None, key: str | None, stored: Any

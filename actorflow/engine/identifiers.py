@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["MAX_LENGTH", "check_id"]
+from actorflow.engine.errors import UnknownExecution
+from actorflow.runtime.errors import near
+
+if TYPE_CHECKING:
+    from actorflow.engine.stores.protocol import Store
+
+__all__ = ["MAX_LENGTH", "check_id", "unknown_execution"]
 
 MAX_LENGTH = 1_000
 """Characters of an id, at most."""
@@ -33,3 +39,10 @@ def check_id(value: Any, what: str) -> str:
         msg = f"the id of {what}, {value!r:.80}, has characters that cannot be printed"
         raise ValueError(msg)
     return value
+
+
+def unknown_execution(store: Store, execution: str) -> UnknownExecution:
+    """Return the error that names an execution which is not there."""
+    names = [row.id for row in store.listing(limit=1_000).rows]
+    msg = f"there is no execution {execution!r}{near(execution, names)}"
+    return UnknownExecution(msg)

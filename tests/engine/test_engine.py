@@ -241,7 +241,7 @@ def test_the_store_can_be_backed_up_while_it_runs(tmp_path: Path) -> None:
     with Engine(tmp_path / "copy.db") as copy:
         assert copy.worker("w", lambda batch, state: state).state() == [1]
     with Engine() as memory, pytest.raises(BadOption, match="no backup"):
-        memory.backup(tmp_path / "never.db")
+        memory.upkeep.backup(tmp_path / "never.db")
     with pytest.raises(StoreBroken):
         Engine(tmp_path)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.engine import bodies
 from actorflow.engine.errors import ExecutionEnded, KindMismatch
-from actorflow.engine.identifiers import check_id
+from actorflow.engine.identifiers import check_id, unknown_execution
 from actorflow.engine.kind import ENDED
 from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage
 from actorflow.runtime.errors import BadOption
@@ -87,7 +87,7 @@ class Joining:
         store = self._store()
         row = store.execution_within(connection, execution)
         if row is None and kind is None:
-            raise self._core.unknown(execution)
+            raise unknown_execution(self._core.store, execution)
         if row is not None and kind is not None and row.kind != kind:
             raise _mismatch(row, kind)
         if row is not None and row.status in ENDED:
