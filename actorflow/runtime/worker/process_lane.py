@@ -88,7 +88,7 @@ class ProcessLane:
     # Calls.
 
     def call(self, batch: Any, state: Any) -> Deferred:
-        """Have the job called with a batch, in a process. In a thread of the pool.
+        """Call the job with a batch in a process, and wait. In a thread of the pool.
 
         Raises:
             BadJob: the batch or the state cannot be sent to another process.
