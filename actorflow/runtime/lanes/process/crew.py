@@ -211,7 +211,7 @@ class Crew:
             return not self._started
 
     def _after_fork(self) -> None:
-        """Be closed in a forked child: the processes belong to the parent."""
+        """Mark the crew as closed in a forked child: the processes belong to the parent."""
         self._closed = True
         self._started = False
         _OPEN.discard(self)

@@ -31,7 +31,7 @@ def install(process: Beating) -> None:
 
 
 def heartbeat() -> bool:
-    """Tell the parent that the call in hand goes on; return whether it is still wanted.
+    """Report that the call in hand goes on; return whether it is still wanted.
 
     `Call.heartbeat` answers in the parent. Without one, and outside a worker process, it is `True`.
     Thread-safe.

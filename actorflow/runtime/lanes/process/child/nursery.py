@@ -143,7 +143,7 @@ class _Nursery:
 
 
 def _reseed() -> None:
-    """Give this process random numbers of its own; Python itself does that for `random`."""
+    """Seed what Python does not seed after a fork: numpy has random numbers of its own."""
     numbers = sys.modules.get("numpy.random")
     if numbers is not None:
         numbers.seed()
