@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import actorflow as af
-from tests.engine.kinds import until
+from tests.engine.kinds import flush, until
 
 if TYPE_CHECKING:
     from actorflow.testing import VirtualClock
@@ -18,6 +18,7 @@ PATIENCE = 20.0
 def wait_for_event(handle: af.WorkflowHandle[Any]) -> None:
     """Wait until it waits for an event."""
     until(handle._engine, lambda: handle.query().state.waits)
+    flush(handle._engine)  # what follows from the commit is done, too: timers are armed
 
 
 def advance_until_done(

@@ -20,7 +20,7 @@ from actorflow.engine.errors import (
     WaitTimeout,
 )
 from actorflow.workflows.errors import InvalidWorkflow
-from tests.engine.kinds import rows, until
+from tests.engine.kinds import flush, rows, until
 from tests.workflows.service.orders import PATIENCE, Order, Parent, charge, wait_for_event
 
 if TYPE_CHECKING:
@@ -364,6 +364,7 @@ def test_on_start_on_timeout_and_on_success(engine: af.Engine, clock: VirtualClo
 
     watches = engine.start(Watches())
     until(engine, lambda: watches.query().properties["seen"])
+    flush(engine)
     clock.advance(61)
     until(engine, lambda: "timeout slow" in watches.query().properties["seen"])
     go.set()

@@ -25,7 +25,7 @@ from behaviours import (
     Throttle,
     Unique,
 )
-from tests.engine.kinds import rows, until
+from tests.engine.kinds import flush, rows, until
 from tests.workflows.service.orders import PATIENCE, advance_until_done, wait_for_event
 
 if TYPE_CHECKING:
@@ -193,8 +193,10 @@ def test_answers_timers_and_controls_do_not_wait_for_it(
     works.send("late")
     works.pause()
     works.resume()
+    flush(engine)
     clock.advance(10)
     until(engine, lambda: len(works.query().state.statuses) == 3)
+    flush(engine)
     clock.advance(10)
     assert works.result(PATIENCE) == ["nothing", None]
 
