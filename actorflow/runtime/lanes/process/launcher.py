@@ -259,6 +259,8 @@ class _Spawned:
         return self._popen.poll() is None
 
     def kill(self) -> None:
+        if self._popen.poll() is not None:
+            return  # the number may belong to another process by now
         with suppress(OSError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.kill()

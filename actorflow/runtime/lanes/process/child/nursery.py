@@ -151,6 +151,8 @@ def _reseed() -> None:
 
 def _kill(child: Any) -> None:
     """Kill a child, and the programs that it has started."""
+    if child.exitcode is not None:
+        return  # the number may belong to another process by now
     with suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
     with suppress(OSError):
