@@ -1,6 +1,6 @@
 """Draw the figures of the documentation with the lab itself: `make docs-figures`.
 
-Everything is simulated from fixed seeds, so the figures change only when the code does.
+What the lab draws is simulated from fixed seeds, so it changes only when the code does.
 """
 
 from __future__ import annotations
@@ -14,6 +14,12 @@ from actorflow.lab.report import figures
 from actorflow.lab.report.timeline import timeline
 from actorflow.lab.run.simulate import simulate
 
+ROOT = Path(__file__).parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from examples.plan_pipeline import pipeline  # noqa: E402 - from the checkout
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
     from actorflow.lab.models.traffic import Message
     from actorflow.lab.run.result import Result
 
-FOLDER = Path(__file__).parent.parent / "docs" / "figures"
+FOLDER = ROOT / "docs" / "figures"
 DPI = 100
 
 # Two flurries and a straggler: when (ms), key, priority.
@@ -111,6 +117,18 @@ SCENES: dict[str, tuple[Callable[[], Sequence[Result]], Callable[[Any], Figure]]
 }
 
 
+PLANS = ("plan-graph", "plan-time")
+"""Of the plan in examples/plan_pipeline.py: real time, so the bars are never quite the same."""
+
+
+def draw_plan(folder: Path) -> None:
+    """Run the plan of the example, and draw its graph and who ran what when."""
+    plan = pipeline(degrees=6)
+    plan.run(workers=2)
+    plan.draw(folder / "plan-graph.png")
+    plan.report().plot(folder / "plan-time.png")
+
+
 def main(folder: Path = FOLDER) -> int:
     """Draw everything."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -122,7 +140,8 @@ def main(folder: Path = FOLDER) -> int:
         results = known.setdefault(scene, ()) or scene()
         known[scene] = results
         figures.save(draw(results), folder / f"{name}.png", DPI)
-    print(f"wrote {len(BEHAVIOURS) + len(SCENES)} figures to {folder}")
+    draw_plan(folder)
+    print(f"wrote {len(BEHAVIOURS) + len(SCENES) + len(PLANS)} figures to {folder}")
     return 0
 
 

@@ -137,7 +137,7 @@ def pack(envelope: Envelope) -> tuple[str, bytes]:
     >>> pack(Message(None, 0.0, 7))
     ('message', b'\x07')
     >>> unpack(1, 0.0, *pack(TaskEnded(None, 0.0, "t", "failed", error=Failure("E", "no")))).error
-    Failure(type='E', message='no', traceback='')
+    Failure(type='E', message='no', traceback='', code=None)
     """
     if type(envelope) is Message:
         return "message", _encode(envelope.body)
