@@ -6,8 +6,8 @@ is told whenever there may be something to look at.
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +22,7 @@ from actorflow.cluster.ring import (
     Registered,
     Send,
 )
+from actorflow.runtime.bell import Bell
 from actorflow.runtime.errors import ActorflowError
 from actorflow.runtime.log import log
 
@@ -66,7 +67,8 @@ class Membership:
         self._carrier = carrier
         self._member = Member(name, options)
         self._lock = threading.Lock()  # of the member, which is not thread-safe
-        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._events: deque[Event | None] = deque()
+        self._bell = Bell()
         self._owned: dict[int, int] = {}
         self._until = 0.0  # what is noted in `_owned` holds so long
         self._view: View | None = None
@@ -111,15 +113,15 @@ class Membership:
 
     def drained(self, partition: int) -> None:
         """Say that nothing of a partition runs here any more."""
-        self._events.put(Drained(partition))
+        self._tell(Drained(partition))
 
     def fenced(self, partition: int) -> None:
         """Say that the store has refused a commit: somebody else has taken the partition."""
-        self._events.put(Fenced(partition))
+        self._tell(Fenced(partition))
 
     def hurry(self) -> None:
         """Check in soon: somebody has handed something over."""
-        self._events.put(Received(HandedOver(0)))
+        self._tell(Received(HandedOver(0)))
 
     def status(self) -> Status:
         """Return a picture of the member."""
@@ -129,22 +131,24 @@ class Membership:
     def stop(self) -> None:
         """Stop at once: what is owned falls to others when its lease is over."""
         if self._thread.ident is not None:
-            self._events.put(None)
+            self._tell(None)
             if threading.current_thread() is not self._thread:
                 self._thread.join()
         with self._lock:
             self._owned, self._until = {}, float("inf")
+
+    def _tell(self, event: Event | None) -> None:
+        self._events.append(event)
+        self._bell.ring()
 
     # The thread.
 
     def _run(self) -> None:
         wait = 0.0
         while True:
-            try:
-                event = self._events.get(timeout=wait) if wait > 0 else self._events.get_nowait()
-            except queue.Empty:
-                pass
-            else:
+            self._bell.wait(wait)
+            while self._events:
+                event = self._events.popleft()
                 if event is None:
                     return
                 self._receive(event)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import heapq
 import math
-import queue
 import threading
 import time
-from _thread import TIMEOUT_MAX
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from actorflow.runtime.bell import Bell
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.shelter import SHELTER, attend, in_main_thread
 from actorflow.runtime.lanes.starting import (
@@ -138,7 +137,7 @@ class SystemClock:
     def _reset(self) -> None:
         self._heap = TimerHeap()
         self._lock = threading.Lock()
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._bell = Bell()
         self._started = False
 
     now = staticmethod(time.monotonic)
@@ -161,7 +160,7 @@ class SystemClock:
         if not self._started:
             self._start()
         elif first:
-            self._bell.put(None)
+            self._bell.ring()
 
     def _on_cancel(self) -> None:
         if self._heap.count_cancelled():
@@ -191,15 +190,12 @@ class SystemClock:
                 if PENDING:
                     retry()
                     delay = min(delay, RETRY_EVERY)
-                try:
-                    bell.get(timeout=None if delay == math.inf else min(delay, TIMEOUT_MAX))
-                except queue.Empty:
-                    continue
+                bell.wait(None if delay == math.inf else delay)
 
     def poke(self) -> None:
         """Make the thread look for attempts that are pending. Thread-safe."""
         if self._started:
-            self._bell.put(None)
+            self._bell.ring()
 
     @staticmethod
     def _call(callback: Callable[[], None]) -> None:

@@ -277,3 +277,12 @@ def test_virtual_clock_calls_each_at_its_time_in_order(
         clock.advance(step)
     expected = sorted((when, number) for number, when in enumerate(whens) if when <= clock.now())
     assert called == expected
+
+
+def test_a_call_that_is_due_within_microseconds_is_made() -> None:
+    """A wait of almost nothing must not become one without end."""
+    clock = SystemClock()
+    for number in range(4_000):
+        called = threading.Event()
+        clock.call_at(clock.now() + number % 100 * 1e-6, called.set)
+        assert called.wait(PATIENCE), number
