@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from actorflow.engine.execution.host import Host
     from actorflow.engine.execution.live import Live
     from actorflow.engine.execution.writer import Writer
-    from actorflow.engine.stores.protocol import MessageRow
+    from actorflow.engine.stores.protocol import MessageRow, Page
 
 __all__ = ["CRASHES", "LOW", "Backlog"]
 
@@ -112,11 +112,7 @@ class Backlog:
             return
         try:
             page = core.store.pending(kind=kind, after=cursor, limit=_PAGE)
-            found: dict[str, list[MessageRow]] = {}
-            for row in page.rows:
-                found.setdefault(row.execution, []).append(row)
-            asleep = [each for each in found if self._host.find(each) is None]
-            fetched = core.store.executions(asleep)
+            self._wake(page)
         except Exception as error:  # noqa: BLE001 - it is all in the store: try again
             log.error("the store cannot be read; trying again", exc_info=error)
             core.clock.call_at(
@@ -124,6 +120,22 @@ class Backlog:
                 lambda: core.writer.call(partial(self._scan, kind, cursor)),
             )
             return
+        if page.after is None:
+            self._scans -= 1
+            if self._looking and not self._scans:
+                self._looking = False
+                if self._look_again:
+                    core.writer.call(self.look)
+        else:
+            POOL.submit(_Later(core.writer, partial(self._scan, kind, page.after)))
+
+    def _wake(self, page: Page[MessageRow]) -> None:
+        """Wake the executions that a page of messages is for; those that are awake are left out."""
+        found: dict[str, list[MessageRow]] = {}
+        for row in page.rows:
+            found.setdefault(row.execution, []).append(row)
+        asleep = [each for each in found if self._host.find(each) is None]
+        fetched = self._core.store.executions(asleep)
         last = page.rows[-1].execution if page.rows else None
         self._mark(found, asleep)
         self._look_at_awake(found)
@@ -136,14 +148,6 @@ class Backlog:
             if live is not None:
                 self._unread.discard(execution)
                 self._feed(live, rows, more=execution == last and page.after is not None)
-        if page.after is None:
-            self._scans -= 1
-            if self._looking and not self._scans:
-                self._looking = False
-                if self._look_again:
-                    core.writer.call(self.look)
-        else:
-            POOL.submit(_Later(core.writer, partial(self._scan, kind, page.after)))
 
     def _look_at_awake(self, found: dict[str, list[MessageRow]]) -> None:
         """Hand over what others have stored for executions that are live."""

@@ -14,7 +14,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from actorflow.engine.errors import EngineClosed
+from actorflow.engine.errors import EngineClosed, StoreRefused
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import partition_of
 from actorflow.runtime.clock import SYSTEM
@@ -31,6 +31,7 @@ __all__ = ["MOVED", "Ownership"]
 
 MOVED = "the execution has moved to another engine, where its messages are processed"
 
+_LATER = 0.5  # seconds after which a store that could not be read is looked at again
 _AGAIN = 0.02  # seconds after which it is seen whether executions that were let go of have ended
 _WINDOW = 10_000  # messages of one execution that are looked through for one that is awaited
 
@@ -98,9 +99,18 @@ class Ownership:
         with self._lock:
             everything, names = self._all, self._names
             self._all, self._names, self._scheduled = False, set(), False
-        core = self._core
-        if core.closed:
+        if self._core.closed:
             return
+        try:
+            self._look_at_all(names, everything=everything)
+        except StoreRefused as error:  # what there was to look at is still there
+            log.warning("the store cannot be read; looking again", error=str(error))
+            SYSTEM.call_at(
+                SYSTEM.now() + _LATER, partial(self.woken, None if everything else tuple(names))
+            )
+
+    def _look_at_all(self, names: set[str], *, everything: bool) -> None:
+        core = self._core
         self._tell_waiting(None if everything else names)
         if not core.resumed:
             return
