@@ -111,6 +111,11 @@ class Membership:
         """Return whether the owner before us ended without handing a partition over."""
         return partition in self._inherited
 
+    def draining(self) -> frozenset[int]:
+        """Return the partitions in which nothing starts any more, but something may run."""
+        with self._lock:
+            return self._member.draining
+
     def drained(self, partition: int) -> None:
         """Say that nothing of a partition runs here any more."""
         self._tell(Drained(partition))

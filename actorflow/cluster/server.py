@@ -21,6 +21,7 @@ __all__ = ["ServerMissing", "ServerProcess", "free_port"]
 
 _PATIENCE = 60.0  # seconds until it must be ready; it is after half a second, or not at all
 _LOOK = 0.02
+_ENDING = 10.0  # seconds for which processes of a server that was killed may be in the way
 
 
 class ServerMissing(ActorflowError):
@@ -52,6 +53,7 @@ class ServerProcess:
         made = tempfile.mkdtemp(prefix="actorflow-") if directory is None else directory
         self.directory = Path(made).absolute()
         self._process: subprocess.Popen[bytes] | None = None
+        self._killed = -_ENDING
 
     @property
     def pid(self) -> int:
@@ -66,19 +68,27 @@ class ServerProcess:
 
         """
         log = self.directory / "log"
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - a program of a wheel
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True, **options,
-            )  # fmt: skip
+        process = self._launch(command, log, options)
         end = monotonic() + _PATIENCE
         while not self._answers():
-            if self._process.poll() is not None or monotonic() > end:
+            if process.poll() is not None and monotonic() < self._killed + _ENDING:
+                process = self._launch(command, log, options)
+            elif process.poll() is not None or monotonic() > end:
                 self.kill()
                 text = log.read_text(errors="replace")[-2_000:]
                 msg = f"the {self._what} server in {self.directory} does not start: {text}"
                 raise ActorflowError(msg)
             sleep(_LOOK)
+
+    def _launch(
+        self, command: Sequence[str], log: Path, options: dict[str, Any]
+    ) -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - a program of a wheel
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True, **options,
+            )  # fmt: skip
+        return self._process
 
     def stop(self) -> None:
         """Stop it in good order."""
@@ -88,12 +98,16 @@ class ServerProcess:
             process.wait()
 
     def kill(self) -> None:
-        """Kill it, as a crash of the machine would, with the processes that it has started."""
+        """Kill it, as a crash of the machine would, with the processes of its group.
+
+        Those that it has put into groups of their own see that, and end a moment later.
+        """
         process, self._process = self._process, None
         if process is not None:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            self._killed = monotonic()
 
     def close(self) -> None:
         """Stop it, and remove its directory if that was temporary."""

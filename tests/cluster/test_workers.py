@@ -105,8 +105,6 @@ def until(condition: Callable[[], bool], what: str) -> None:
         sleep(0.02)
 
 
-# Left out of `make test`: an execution is sometimes stranded after the server was killed.
-@pytest.mark.soak
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("carrier", ["postgres", "nats"])
 def test_c09_executions_outlive_a_worker_and_then_the_server(tmp_path: Path, carrier: str) -> None:

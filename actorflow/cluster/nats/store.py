@@ -43,7 +43,7 @@ from actorflow.runtime.fork import after_fork
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from actorflow.cluster.ring import View
     from actorflow.cluster.status import ClusterStatus
@@ -328,6 +328,10 @@ class NatsStore(MemoryStore):
     def inherited(self, partition: int) -> bool:
         """Return whether the owner before us ended without handing a partition over."""
         return self._membership.inherited(partition)
+
+    def draining(self) -> Collection[int]:
+        """Return the partitions that others are to have, once nothing of them runs here."""
+        return self._membership.draining()
 
     def drained(self, partition: int) -> None:
         """Note that nothing of a partition runs here any more, so that others may have it."""

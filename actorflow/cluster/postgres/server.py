@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresServer"]
 
-_PATIENCE = 60.0  # seconds until it must be ready; it is after half a second, or not at all
-_LOOK = 0.02
 _USER = "nobody"
 
 

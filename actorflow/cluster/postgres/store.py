@@ -27,7 +27,7 @@ from actorflow.engine.stores.validation import validate_ids
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from actorflow.cluster.postgres.notices import Notice
     from actorflow.cluster.postgres.planning import Plan
@@ -194,6 +194,10 @@ class PostgresStore:
     def inherited(self, partition: int) -> bool:
         """Return whether the owner before us ended without handing a partition over."""
         return self._membership.inherited(partition)
+
+    def draining(self) -> Collection[int]:
+        """Return the partitions that others are to have, once nothing of them runs here."""
+        return self._membership.draining()
 
     def drained(self, partition: int) -> None:
         """Note that nothing of a partition runs here any more, so that others may have it."""

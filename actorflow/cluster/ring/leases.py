@@ -45,6 +45,8 @@ class Leases:
         self.held: dict[int, Lease] = {}
         self.draining: set[int] = set()
         """Those that are on their way out: nothing starts in them."""
+        self.finished: set[int] = set()
+        """Those of them in which nothing runs any more."""
         self.view: View | None = None
         self.ring: tuple[str, ...] = ()
         """The members that were alive then."""
@@ -52,7 +54,6 @@ class Leases:
         self.left = False
         self._options = options
         self._received = 0.0  # when the view arrived
-        self._drained: set[int] = set()
         self._number = 0
         self._asked: tuple[int, float, CheckIn] | None = None  # number, when, what
         self._next = -inf  # when to check in
@@ -85,7 +86,7 @@ class Leases:
     def _lose(self, partition: int) -> Lose:
         del self.held[partition]
         self.draining.discard(partition)
-        self._drained.discard(partition)
+        self.finished.discard(partition)
         return Lose(partition)
 
     # Asking.
@@ -105,8 +106,8 @@ class Leases:
         """Check in, if it is time."""
         if now < self._check_in_time():
             return []
-        released = self._drained if not self.leaving else set()
-        leave = self.leaving and self._drained >= self.held.keys()
+        released = self.finished if not self.leaving else set()
+        leave = self.leaving and self.finished >= self.held.keys()
         self._number += 1
         request = CheckIn(
             self.name,
@@ -207,7 +208,7 @@ class Leases:
 
     def _plan(self, view: View, now: float) -> None:
         """Decide when to check in again."""
-        if self._wanted(now) or self._drained:
+        if self._wanted(now) or self.finished:
             self.hurry(now)
             return
         owners = desired_owners(self.ring, len(view.holdings))
@@ -225,8 +226,8 @@ class Leases:
     def drained(self, partition: int, now: float) -> None:
         """Note that nothing runs in a partition any more: it can be released."""
         if partition in self.held and partition in self.draining:
-            self._drained.add(partition)
-            if not self.leaving or self._drained >= self.held.keys():
+            self.finished.add(partition)
+            if not self.leaving or self.finished >= self.held.keys():
                 self.hurry(now)
 
     def fenced(self, partition: int, now: float) -> list[Action]:
@@ -237,7 +238,7 @@ class Leases:
     def drain_all(self, now: float) -> list[Action]:
         """Give up everything, in good order."""
         self.leaving = True
-        if self._drained >= self.held.keys():
+        if self.finished >= self.held.keys():
             self.hurry(now)
         return self._drain([number for number in sorted(self.held) if number not in self.draining])
 

@@ -125,6 +125,11 @@ class Member:
             if number not in leases.draining
         }
 
+    @property
+    def draining(self) -> frozenset[int]:
+        """The partitions that are on their way out, and in which something may still run."""
+        return frozenset(self._leases.draining - self._leases.finished)
+
     def epoch_of(self, partition: int) -> int | None:
         """Return the epoch under which a partition is owned, also while it is being drained."""
         lease = self._leases.held.get(partition)

@@ -156,19 +156,24 @@ class Ownership:
     # What is gained and lost.
 
     def _follow(self) -> None:
-        """Follow what is owned."""
+        """Follow what is owned.
+
+        What is to be drained is asked for, not concluded from what was owned at the last look: it
+        may have been gained and lost between the two.
+        """
         core = self._core
-        owned = dict(self._store.owned())
-        if owned == self._before:
+        owned, draining = dict(self._store.owned()), self._store.draining()
+        if owned == self._before and not draining:
             return
         before, self._before = self._before, owned
         lost = [number for number, epoch in before.items() if owned.get(number) != epoch]
-        for number in lost:
+        for number in draining:
             self._leaving.setdefault(number, [])
         for live in core.host.all():
             if not self.keeps(live):
                 self.let_go(live)
-        log.info("partitions owned", count=len(owned), lost=len(lost))
+        if owned != before:
+            log.info("partitions owned", count=len(owned), lost=len(lost))
         core.board.let_go(self.runs)
         core.board.resume()
         self._see_leaving()

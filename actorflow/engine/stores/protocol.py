@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
 __all__ = [
@@ -479,8 +479,9 @@ class Store(Protocol):
 class SharedStore(Store, Protocol):
     """A store whose `traits.shared` is set: several engines use it, and divide its partitions.
 
-    `subscribe` also wakes an engine when `owned()` has changed. A partition that is not owned any
-    more is let go of: what runs in it is finished, nothing new begins, then `drained` is called.
+    `subscribe` also wakes an engine when `owned()` or `draining()` has changed. A partition that is
+    not owned any more is let go of: what runs in it is finished, nothing new begins. If it is
+    draining, `drained` is called then.
     """
 
     def join(self) -> None:
@@ -488,6 +489,9 @@ class SharedStore(Store, Protocol):
 
     def inherited(self, partition: int) -> bool:
         """Return whether the last owner of a partition ended without handing it over."""
+
+    def draining(self) -> Collection[int]:
+        """Return the partitions that others are to have once nothing of them runs here."""
 
     def drained(self, partition: int) -> None:
         """Note that nothing of a partition runs here any more."""

@@ -76,8 +76,6 @@ class Steps(af.Workflow[int]):
         return self.number
 
 
-# Left out of `make test`: an execution is sometimes stranded after a server was killed.
-@pytest.mark.soak
 @pytest.mark.timeout(180)
 def test_the_leader_dies_and_every_workflow_ends_right() -> None:
     with trio() as servers:

@@ -1,0 +1,70 @@
+"""Partitions go from one engine to another while the engines are busy with something else."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+import actorflow as af
+from actorflow.engine.stores.opening import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actorflow.engine.stores.protocol import SharedStore
+    from tests.servers import Nats, Postgres
+
+PATIENCE = 60.0
+
+
+@pytest.fixture(params=["postgres", "nats"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """Return what names a store that is empty, on each carrier in turn."""
+    if request.param == "nats":
+        broker: Nats = request.getfixturevalue("nats")
+        return broker.new_url(lease=6)
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.empty_url("handing_over", lease=6)
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for what the threads of the engines do."""
+    end = monotonic() + PATIENCE
+    while not condition():
+        assert monotonic() < end, what
+        sleep(0.01)
+
+
+def store_of(engine: af.Engine) -> SharedStore:
+    return cast("SharedStore", engine.core.store)
+
+
+def shares(engines: Sequence[af.Engine]) -> list[int]:
+    return [len(store_of(engine).owned()) for engine in engines]
+
+
+@pytest.mark.timeout(180)
+def test_a_partition_is_handed_on_that_was_gained_and_lost_between_two_looks(
+    store_url: str,
+) -> None:
+    gate = threading.Event()
+    with ExitStack() as stack:
+        first, second, third = engines = [
+            stack.enter_context(af.Engine(open_store(store_url, name=name))) for name in "abc"
+        ]
+        stack.callback(gate.set)
+        first.resume()
+        until(lambda: shares(engines)[0] > 0, "the first engine got nothing")
+        total = shares(engines)[0]
+        second.resume()
+        second.core.writer.call(lambda: cast("None", gate.wait(PATIENCE)))
+        until(lambda: shares(engines)[:2] == [total // 2, total // 2], "they do not share")
+        third.resume()
+        until(lambda: len(store_of(second).draining()) > 0, "the second gives nothing away")
+        gate.set()
+        until(lambda: min(shares(engines)) >= total // 3, "something is given to nobody")
+        assert sum(shares(engines)) == total
