@@ -224,7 +224,7 @@ class Core:
     # Messages from outside.
 
     def check_message(self, execution: str, kind: str | None, body: Any) -> None:
-        """Let the kind of an execution refuse a message before it is stored, if it wants to.
+        """Ask the kind of an execution whether it takes a message, before that is stored.
 
         Args:
             execution: whose message it is.

@@ -229,7 +229,7 @@ class Backlog:
                 return rows, cursor is not None
 
     def _feed(self, live: Live, rows: list[MessageRow], *, more: bool) -> None:
-        """Let stored messages in; one that may have ended the process before goes alone."""
+        """Deliver stored messages; one that may have ended the process before goes alone."""
         chosen: list[MessageRow] = []
         live.behind = more
         for at, row in enumerate(rows):

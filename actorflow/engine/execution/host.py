@@ -186,7 +186,7 @@ class Host:
     def let_in(
         self, live: Live, rows: list[MessageRow], waiters: dict[Any, Any], acks: Sequence[Any]
     ) -> list[tuple[Any, Exception | None]]:
-        """Let stored messages into a live execution; return the callers to tell now."""
+        """Deliver stored messages to a live execution; return the callers to resolve now."""
         cancels = [row for row in rows if row.type == "cancel"]
         if cancels:
             rows = [row for row in rows if row.type != "cancel"]
@@ -362,7 +362,7 @@ class Host:
         return live.offer_unstored(envelope, waiter, task)
 
     def begin(self, live: Live, envelope: Envelope, waiter: Any) -> bool:
-        """Let a new execution run before it is stored: its first commit creates it. Thread-safe.
+        """Run a new execution before it is stored: its first commit creates it. Thread-safe.
 
         Returns whether that was possible; else it has to be stored first.
         """
@@ -374,7 +374,7 @@ class Host:
         return False
 
     def forget(self, live: Live) -> None:
-        """Let go of an execution that came to nothing: there is one of that id already.
+        """Discard an execution that was not created: there is one of that id already.
 
         What was handed to it meanwhile is stored, and goes to the other one.
         """
@@ -406,7 +406,7 @@ class Host:
                 waiter.resolve(error)
 
     def close(self, timeout: float) -> None:
-        """Let all executions finish the batch they are running, for `timeout` seconds.
+        """Wait up to `timeout` seconds until all executions have finished their batch.
 
         Those that do not are cut off: their outcome is not committed any more, so their messages
         stay in the store and run again with the next engine.

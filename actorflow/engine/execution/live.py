@@ -169,7 +169,7 @@ class Live:
         """The store has messages that were not handed over yet: those after `last`."""
         self.last: Any = None
         self.late: dict[Any, Any] = {}
-        """Who waits for messages that were not handed over yet, by their ids."""
+        """The waiters of messages that were not handed over yet, by message id."""
         self.broken: BaseException | None = None
         """Why nothing of it can be processed here."""
         self.creates: NewExecution | None = None
@@ -275,7 +275,7 @@ class Live:
         POOL.submit(self)
 
     def run(self) -> None:
-        """Let in what waits at the door. In a thread of the pool."""
+        """Accumulate the messages that wait at the door. In a thread of the pool."""
         door = self._door
         assert door is not None  # noqa: S101 - only those with a door submit themselves
         while door:
@@ -466,7 +466,7 @@ class Live:
         core.writer.submit(change, committed, insist=True)
 
     def add_creation(self, change: Change) -> None:
-        """Let a change create the execution, if nothing has yet."""
+        """Make a change create the execution, if it is not in the store yet."""
         if self.creates is not None:
             change.creates = [self.creates, *change.creates]
             change.new_only = True

@@ -251,7 +251,7 @@ class Board:
     def lease(
         self, row: TaskRow, seconds: float, expired: Callable[[Exception], None] | None = None
     ) -> bool:
-        """Let an attempt run for `seconds` from now; return whether it is still wanted.
+        """Allow an attempt `seconds` from now; return whether it is still wanted.
 
         `expired(error)` is called when the time is up, before the attempt counts as failed with
         that error. Without it, the one of the last call remains.
