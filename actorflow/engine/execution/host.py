@@ -12,10 +12,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.envelopes import encode_failure
-from actorflow.engine.errors import EngineClosed, UnknownKind
+from actorflow.engine.errors import EngineClosed, StoreRefused, UnknownKind
 from actorflow.engine.execution.backlog import LOW, Backlog
 from actorflow.engine.execution.live import WINDOW, Live, failure_of
 from actorflow.engine.execution.run import message_to_parent
+from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, Duplicate
 from actorflow.runtime.errors import Rejected, StopTimeout, near
@@ -256,32 +257,21 @@ class Host:
                 waiter.resolve(error)
             try:
                 row = core.store.execution(live.id)
-            except Exception as unread:  # noqa: BLE001 - it stays as it is
-                log.error("the store cannot be read", exc_info=unread)
+            except StoreRefused as unread:  # whoever waits for its end would wait for ever
+                log.error("the store cannot be read; trying again", error=str(unread))
+                if not core.closed:
+                    core.clock.call_at(core.clock.now() + AGAIN, lambda: core.writer.call(leave))
                 return
             if row is None or row.status != Status.ACTIVE:
                 core.watchers.tell(live.id)
                 return
-            failure = failure_of(error)
-            change = Change(
-                live.id,
-                kind=row.kind,
-                expected=row.revision,
-                state=row.state,
-                version=row.version,
-                status=Status.FAILED,
-                error=encode_failure(failure),
-                at=core.clock.now(),
-            )
-            if row.parent is not None:
-                change.messages = (
-                    message_to_parent(row.parent, live.id, Status.FAILED, error=failure),
-                )
-            core.writer.submit(change, left)
+            change = _failed(row, error, core.clock.now())
+            core.writer.submit(change, left, insist=True)
 
-        def left(change: Change, _error: Exception | None) -> None:
-            self.deliver_rows(change.rows)
-            core.watchers.tell(live.id)
+        def left(change: Change, error: Exception | None) -> None:
+            if error is None:  # else the engine is being closed, which its watchers learn
+                self.deliver_rows(change.rows)
+                core.watchers.tell(live.id)
 
         core.writer.call(leave)
 
@@ -427,3 +417,21 @@ class Host:
                     "execution did not end in time; it runs again with the next engine",
                     execution=name, timeout=timeout,
                 )  # fmt: skip
+
+
+def _failed(row: ExecutionRow, error: Exception, now: float) -> Change:
+    """Return the change that marks an execution as failed, and leaves its state."""
+    failure = failure_of(error)
+    change = Change(
+        row.id,
+        kind=row.kind,
+        expected=row.revision,
+        state=row.state,
+        version=row.version,
+        status=Status.FAILED,
+        error=encode_failure(failure),
+        at=now,
+    )
+    if row.parent is not None:
+        change.messages = (message_to_parent(row.parent, row.id, Status.FAILED, error=failure),)
+    return change

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["AGAIN", "Append", "Writer"]
 
 AGAIN = 1.0
-"""Seconds after which a commit that the store refused is tried again."""
+"""Seconds after which a commit or a read that the store refused is tried again."""
 
 _LARGEST = 10_000  # entries in one transaction
 _GATHER = 0.001  # seconds that a commit waits at most for callers who may have more
