@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from actorflow.engine.core import Core
     from actorflow.engine.envelopes import Envelope
+    from actorflow.engine.execution.entries import Append
     from actorflow.engine.execution.live import Ticket
-    from actorflow.engine.execution.writer import Append
     from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, TaskRow
     from actorflow.runtime.clock import Timer
 
