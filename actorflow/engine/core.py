@@ -488,7 +488,7 @@ class Core:
         self.store = cast("Store", _AbandonedStore(self.store, self._why_closed))
 
     def close(self, timeout: float) -> None:
-        """Finish what is running, commit it, and let go of the store."""
+        """Finish what is running, commit it, and close the store."""
         end = monotonic() + timeout
         with self._lock:
             if self.closed:
