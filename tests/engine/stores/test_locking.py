@@ -12,7 +12,7 @@ import pytest
 from actorflow.engine.errors import StoreBroken, StoreBusy
 from actorflow.engine.stores.sqlite.lock import FileLock
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 PATIENCE = 50.0
 
 
