@@ -14,6 +14,7 @@ from actorflow.engine.stores.protocol import (
     Change,
     NewMessage,
 )
+from actorflow.engine.stores.sqlite.lock import Note
 from actorflow.engine.stores.sqlite.store import SqliteStore
 from tests.engine.stores.files import contents, crashed, filled, full
 
@@ -105,10 +106,14 @@ def test_looking_at_a_store_while_its_log_is_moved_into_it(tmp_path: Path) -> No
     assert len(contents(path)) == 600 * 8
 
 
+@pytest.mark.parametrize("killed", [False, True])
 def test_a_reader_that_leaves_during_the_close_does_not_make_the_log_be_missed(
-    tmp_path: Path,
+    tmp_path: Path, *, killed: bool
 ) -> None:
-    """It keeps the log from being moved at first; the close of the last connection moves it."""
+    """It keeps the log from being moved at first; the close of the last connection moves it.
+
+    The process may be killed before it has noted that.
+    """
     path = tmp_path / "s.db"
     store = SqliteStore(path)
     store.commit([Change("a", messages=[NewMessage("a", "message", b"1")])])
@@ -120,12 +125,17 @@ def test_a_reader_that_leaves_during_the_close_does_not_make_the_log_be_missed(
     assert lock is not None
     mark = lock.mark
 
-    def mark_and_leave(*, is_open: bool, has_log: bool, sync: bool = True) -> None:
-        mark(is_open=is_open, has_log=has_log, sync=sync)
+    notes: list[Note] = []
+
+    def mark_and_leave(note: Note, *, sync: bool = True) -> None:
+        notes.append(note)
+        if len(notes) == 1 or not killed:
+            mark(note, sync=sync)
         reader.close()
 
     lock.mark = mark_and_leave  # type: ignore[method-assign]
     store.close()
+    assert notes == [Note.CLOSING, Note.CLOSED]
     assert not Path(f"{path}-wal").exists()
     again = SqliteStore(path)
     assert [row.body for row in again.pending().rows] == [b"1", b"2"]
