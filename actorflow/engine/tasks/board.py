@@ -16,8 +16,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.envelopes import Failure, TaskEnded, TaskStarted, pack
-from actorflow.engine.errors import TaskCrashed, TaskFailed, TaskTimeout, text_of
+from actorflow.engine.envelopes import TaskEnded, TaskStarted, failure_of, pack
+from actorflow.engine.errors import TaskCrashed, TaskFailed, TaskTimeout
 from actorflow.engine.stores.protocol import Answer, Change, NewMessage
 from actorflow.engine.tasks.tasker import HOLD, Tasker
 from actorflow.runtime.errors import BadOption
@@ -354,7 +354,7 @@ class Board:
         self.failed += 1
         crashed = isinstance(error, (TaskCrashed, TaskTimeout))
         told = error.failure if isinstance(error, TaskFailed) else None
-        failure = told or Failure(type(error).__name__, text_of(error))
+        log.warning("task failed", task=row.id, tasker=row.tasker, error=brief(error))
         self._end(
             row,
             TaskEnded(
@@ -362,7 +362,7 @@ class Board:
                 self._core.clock.now(),
                 row.id,
                 "crashed" if crashed else "failed",
-                error=failure,
+                error=told or failure_of(error),
             ),
             done,
         )
