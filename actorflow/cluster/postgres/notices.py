@@ -31,7 +31,7 @@ class Notice(NamedTuple):
     watches: bool = False
     """Watches have changed."""
     member: str | None = None
-    """Who is to check in soon."""
+    """The members that should check in soon."""
 
 
 def notices_of(plan: Plan, sender: str, partitions: int, owned: Container[int]) -> Iterator[str]:

@@ -473,7 +473,7 @@ class Store(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the store. Reading or committing raises `StoreRefused` from then on."""
+        """Close the store. Reading or committing raises `StoreRefused` from then on."""
 
 
 class SharedStore(Store, Protocol):

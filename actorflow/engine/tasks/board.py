@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import TaskEnded, TaskStarted, failure_of, pack
 from actorflow.engine.errors import TaskCrashed, TaskFailed, TaskTimeout
+from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.stores.protocol import Answer, Change, NewMessage
 from actorflow.engine.tasks.tasker import HOLD, Tasker
 from actorflow.runtime.errors import BadOption
@@ -37,7 +38,6 @@ CRASHES = 2
 """How often a task is begun again after its process has ended, if its retries are fewer."""
 
 _WINDOW = 10_000  # tasks of one tasker that are in memory at the same time, about
-_AGAIN = 1.0  # seconds after which the store is read again if it could not be
 
 
 class _Open:
@@ -182,7 +182,7 @@ class Board:
         except Exception as error:  # noqa: BLE001 - they are stored: look again
             log.error("tasks cannot be read; trying again", tasker=name, exc_info=error)
             core.clock.call_at(
-                core.clock.now() + _AGAIN, lambda: core.writer.call(lambda: self._catch_up(name))
+                core.clock.now() + AGAIN, lambda: core.writer.call(lambda: self._catch_up(name))
             )
         self._behind.add(name)
 
@@ -251,7 +251,7 @@ class Board:
     def lease(
         self, row: TaskRow, seconds: float, expired: Callable[[Exception], None] | None = None
     ) -> bool:
-        """Let an attempt run for `seconds` from now; return whether it is still wanted.
+        """Allow an attempt `seconds` from now; return whether it is still wanted.
 
         `expired(error)` is called when the time is up, before the attempt counts as failed with
         that error. Without it, the one of the last call remains.

@@ -319,7 +319,7 @@ class Tasker:
         POOL.submit(self)
 
     def run(self) -> None:
-        """Let in what waits at the door. Only the pool calls this."""
+        """Accumulate the tasks that wait at the door. Only the pool calls this."""
         door = self._door
         assert door is not None  # noqa: S101 - only those with a door submit themselves
         while door:
