@@ -5,7 +5,7 @@ Those that rely on something end in `must`, which ends the transaction if it is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.cluster.postgres.arrays import Blobs, Booleans, Floats, Longs, Texts
 from actorflow.engine.stores.protocol import partition_of
@@ -15,8 +15,21 @@ if TYPE_CHECKING:
 
     from actorflow.cluster.postgres.planning import Plan
 
-__all__ = ["MESSAGES", "column_list", "statements"]
+__all__ = ["MESSAGES", "Mark", "column_list", "statements"]
 
+# Tables that were never analysed would be scanned, and a plan that does so is kept. Plans are made
+# once: they join with arrays of any length, which is no reason to plan each commit anew.
+_SETTINGS = """set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+  set_config('enable_mergejoin', 'off', true),
+  set_config('plan_cache_mode', 'force_generic_plan', true)
+"""
+_BEGIN = f"SELECT {_SETTINGS}"
+_BEGIN_MARKED = f"""
+WITH noted AS (
+  UPDATE {{s}}.sessions SET last = %s, seen = clock_timestamp()
+  WHERE id = %s AND incarnation = %s RETURNING 1
+) SELECT {{s}}.must(count(*) = 1), {_SETTINGS} FROM noted
+"""
 _EPOCHS = """
 SELECT {s}.must(count(*) = %s) FROM (
   SELECT 1 FROM {s}.epochs AS p
@@ -104,11 +117,15 @@ WITH v AS MATERIALIZED (
 ), used AS (
   INSERT INTO {s}.keys SELECT execution, key, id, at FROM v WHERE key IS NOT NULL
 ), noted AS (
-  UPDATE {s}.sessions SET ids = (SELECT array_agg(id ORDER BY place) FROM v) WHERE id = %s
+  UPDATE {s}.sessions SET last = %s, seen = clock_timestamp(),
+    ids = (SELECT array_agg(id ORDER BY place) FROM v)
+  WHERE id = %s AND incarnation = %s RETURNING 1
+), held AS MATERIALIZED (
+  SELECT {s}.must(count(*) = %s) FROM noted
 )
-SELECT id FROM v ORDER BY place
+SELECT v.id FROM held, v ORDER BY place
 """
-"""Returns the ids of the new messages, which are noted in the session."""
+"""Returns the ids of the new messages, which are noted in the session with the mark."""
 _FIRED = """
 WITH gone AS (
   DELETE FROM {s}.timers AS t USING unnest(%s, %s, %s, %s) AS v (partition, execution, id, due)
@@ -187,11 +204,24 @@ def column_list(
     return [make(values) for make, values in zip(columns, zip(*rows, strict=True), strict=True)]
 
 
-def statements(plan: Plan, partitions: int, session: Any) -> Iterator[tuple[str, list[Any]]]:
+class Mark(NamedTuple):
+    """The number of a commit, and the session and incarnation that make it."""
+
+    number: int
+    session: Any
+    incarnation: int
+
+
+_UNMARKED = (0, None, 0)
+
+
+def statements(plan: Plan, partitions: int, mark: Mark | None) -> Iterator[tuple[str, list[Any]]]:
     """Yield the statements that write a plan, with their parameters, in their order.
 
-    `session` names the row in which the ids of messages are noted, if there is one.
+    `mark` is left in the row of its session; a transaction of the user's has none.
     """
+    if mark is not None:
+        yield (_BEGIN, []) if plan.messages else (_BEGIN_MARKED, [*mark])
     yield from _write_executions(plan, partitions)
     yield from _remove(plan, partitions)
     yield from _add(plan, partitions)
@@ -202,7 +232,7 @@ def statements(plan: Plan, partitions: int, session: Any) -> Iterator[tuple[str,
             for m in (out.message,)
         ]
         columns = column_list(rows, Longs, Texts, Texts, Blobs, Floats, Texts)
-        yield MESSAGES, [*columns, session]
+        yield MESSAGES, [*columns, *(mark or _UNMARKED), 0 if mark is None else 1]
 
 
 _STATE_COLUMNS = (
