@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         TaskRow,
     )
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.worker.deferred import Deferred
+    from actorflow.runtime.worker.job.deferred import Deferred
 
 __all__ = ["WINDOW", "Live", "Ticket"]
 

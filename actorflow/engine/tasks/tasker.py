@@ -15,7 +15,7 @@ from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.supervision.spec import Backoff
-from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import spawn
 from behaviours import Chunk, Priority
