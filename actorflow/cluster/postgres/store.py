@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         HistoryRow,
         MessageRow,
         Page,
+        Peer,
         TaskRow,
         TimerRow,
         Wake,
@@ -203,6 +204,18 @@ class PostgresStore:
         """Note that nothing of a partition runs here any more, so that others may have it."""
         self._membership.drained(partition)
 
+    def serve(self, taskers: Collection[str], busy: int) -> None:
+        """Tell the others which taskers are here, and how many tasks they have."""
+        self._membership.serve(taskers, busy)
+
+    def peers(self) -> Sequence[Peer]:
+        """Return those who share the store and were alive when it was last asked."""
+        return self._membership.peers()
+
+    def lent(self, worker: str | None = None) -> list[TaskRow]:
+        """Return all tasks that were handed to a worker, or those of what is owned to anybody."""
+        return self._reading.lent(worker)
+
     def status(self) -> ClusterStatus:
         """Return the members, their leases and partitions, and what waits."""
         self._readers.require_open()
@@ -250,6 +263,8 @@ class PostgresStore:
         if notice.member is not None:
             if notice.member == self.name:
                 self._membership.hurry()
+            return
+        if notice.workers and self.name not in notice.workers:
             return
         names = None if notice.watches else notice.executions
         for wake in list(self._wakes):

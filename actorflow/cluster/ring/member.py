@@ -341,6 +341,13 @@ class Member:
         handed[least] = handed.get(least, 0) + 1
         return [Perform(task)] if least == self.name else [Send(least, Work(task))]
 
+    def serve(self, taskers: Iterable[str]) -> bool:
+        """Say which taskers this worker has, for the next check-in; return whether that is new."""
+        names = tuple(sorted(taskers))
+        changed = names != self._leases.taskers
+        self._leases.taskers = names
+        return changed
+
     def busy_with(self, tasks: int) -> None:
         """Say how many tasks this worker has, for the next check-in."""
         self._leases.busy = tasks

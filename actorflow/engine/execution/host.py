@@ -11,10 +11,10 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.envelopes import encode_failure
+from actorflow.engine.envelopes import encode_failure, failure_of
 from actorflow.engine.errors import EngineClosed, StoreRefused, UnknownKind
 from actorflow.engine.execution.backlog import LOW, Backlog
-from actorflow.engine.execution.live import WINDOW, Live, failure_of
+from actorflow.engine.execution.live import WINDOW, Live
 from actorflow.engine.execution.run import message_to_parent
 from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.kind import ENDED, Status

@@ -6,12 +6,11 @@ one batch, commits, and only then goes on. The state in memory is always one tha
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.envelopes import Failure, Message, encode_failure, pack, unpack
+from actorflow.engine.envelopes import Message, encode_failure, failure_of, pack, unpack
 from actorflow.engine.errors import EngineClosed, text_of
 from actorflow.engine.execution.run import (
     AlreadyThere,
@@ -23,6 +22,7 @@ from actorflow.engine.execution.run import (
 from actorflow.engine.kind import Options, Status
 from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead
 from actorflow.runtime.errors import Displaced, WorkerStopped
+from actorflow.runtime.exits import Crash
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.pair.runner import current_batch
@@ -43,23 +43,15 @@ if TYPE_CHECKING:
         TaskRow,
     )
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.worker.deferred import Deferred
+    from actorflow.runtime.worker.job.deferred import Deferred
 
-__all__ = ["WINDOW", "Live", "Ticket", "failure_of"]
+__all__ = ["WINDOW", "Live", "Ticket"]
 
 WINDOW = 10_000
 """Stored messages of one execution that are in memory at the same time, about."""
 
 
 _DEFAULT = Options()
-
-
-def failure_of(error: BaseException) -> Failure:
-    """Return an error as plain data, with its traceback."""
-    lines = "".join(traceback.format_exception(error, limit=-20)) if error.__traceback__ else ""
-    return Failure(
-        type(error).__name__, text_of(error), lines.encode("utf-8", "backslashreplace").decode()
-    )
 
 
 class Ticket:
@@ -203,8 +195,11 @@ class Live:
         }
         self.port = Port.launch(run_batch, given, self._on_crash)
 
-    def _on_crash(self, _reason: ExitReason) -> None:
+    def _on_crash(self, reason: ExitReason) -> None:
         """Start another executor, in the writer's thread."""
+        error = reason.exception if isinstance(reason, Crash) else None
+        if not isinstance(error, RunFailed):  # those are logged with their messages
+            log.error("execution crashed", execution=self.id, exc_info=error)
         if self.port is not None:
             self.core.writer.call(self.port.revive)
 

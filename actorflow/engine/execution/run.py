@@ -34,7 +34,7 @@ from actorflow.engine.stores.protocol import (
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.job.deferred import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ from actorflow.runtime.lanes.process.child.heartbeat import bound_heartbeat
 from actorflow.runtime.lanes.process.crew import Crew
 from actorflow.runtime.lanes.process.launcher import how_it_ended
 from actorflow.runtime.lanes.process.packing import pack
-from actorflow.runtime.worker.process_lane import repeat_output
+from actorflow.runtime.worker.process.lane import repeat_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable

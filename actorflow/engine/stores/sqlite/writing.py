@@ -343,8 +343,8 @@ class Writer:
         if change.retried:
             self._flush_tasks()
             many(
-                "UPDATE tasks SET attempts = ?, due = ? WHERE id = ?",
-                [(task.attempts, task.due, task.id) for task in change.retried],
+                "UPDATE tasks SET attempts = ?, due = ?, worker = ? WHERE id = ?",
+                [(task.attempts, task.due, task.worker, task.id) for task in change.retried],
             )
         for timer in change.timers:
             self._timers[timer.execution, timer.id] = timer
