@@ -13,7 +13,7 @@ from actorflow.engine.identifiers import check_id
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
-from actorflow.workflows.agent.jobs import LEASE, Queue, check_lease
+from actorflow.workflows.agent.jobs import Queue
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.frames.properties import capture
@@ -30,7 +30,7 @@ from actorflow.workflows.service.remote.agent import Agent
 from actorflow.workflows.service.remote.kind import declare, remote_kind
 from actorflow.workflows.service.stored import read_row
 from actorflow.workflows.service.tasks import remote_options, tasker_of
-from actorflow.workflows.task import Task
+from actorflow.workflows.task import LEASE, Task, check_lease
 from actorflow.workflows.workflow import Workflow, workflow_name
 from behaviours.base import Base, Behaviour
 
