@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -96,6 +97,12 @@ def wait_for_ever() -> None:
 def wait_at(fifo: str) -> str:
     """Wait until somebody writes to a named pipe; return what."""
     return Path(fifo).read_text(encoding="utf-8")
+
+
+def wait_for_lock(path: str) -> None:
+    """Wait until nobody else has the lock of a file."""
+    with Path(path).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def talk(text: str, *, fails: bool = False) -> None:
