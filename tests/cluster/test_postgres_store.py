@@ -20,8 +20,10 @@ from actorflow.engine.stores.protocol import (
     NEVER_RUN,
     Change,
     MessageRow,
+    NewExecution,
     NewMessage,
     Refusal,
+    TaskRow,
     TimerRow,
     partition_of,
 )
@@ -341,6 +343,23 @@ def test_c28_a_newer_schema_is_refused_with_both_versions(postgres: Postgres) ->
         StoreBroken, match=f"version 999, and this actorflow knows version {VERSION}"
     ):
         PostgresStore(url)
+
+
+def test_c28_an_older_schema_is_brought_forward_with_all_that_it_holds(postgres: Postgres) -> None:
+    url = postgres.new_url()
+    schema = Address(url).schema
+    task = TaskRow("t", "a", "tasker", b"body")
+    store = PostgresStore(url)
+    store.commit([Change("a", creates=[NewExecution("a", "k")], tasks=[task])])
+    store.close()
+    sql(postgres, "ALTER TABLE {s}.tasks DROP COLUMN worker", schema)
+    sql(postgres, "UPDATE {s}.meta SET value = '1' WHERE key = 'version'", schema)
+    store = PostgresStore(url)
+    assert store.open().rows == [task]
+    store.commit([Change("a", retried=[task._replace(worker="w")])])
+    assert store.lent("w") == store.lent() == [task._replace(worker="w")]
+    assert store.lent("v") == []
+    store.close()
 
 
 def test_a_schema_of_somebody_else_is_left_alone(postgres: Postgres) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         TaskRow,
     )
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.worker.deferred import Deferred
+    from actorflow.runtime.worker.job.deferred import Deferred
 
 __all__ = ["WINDOW", "Live", "Ticket"]
 
@@ -131,8 +131,8 @@ class Live:
 
     __slots__ = (
         "_door", "_gate", "behind", "broken", "core", "created", "creates", "displaced", "epoch",
-        "fetched", "held", "id", "kind", "known", "last", "late", "loaded", "noted", "options",
-        "parent", "port", "reading", "revision", "state", "status", "unstored",
+        "fetched", "first", "held", "id", "kind", "known", "last", "late", "loaded", "noted",
+        "options", "parent", "port", "reading", "revision", "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -161,9 +161,11 @@ class Live:
         """The store has messages that were not handed over yet: those after `last`."""
         self.last: Any = None
         self.late: dict[Any, Any] = {}
-        """Who waits for messages that were not handed over yet, by their ids."""
+        """The waiters of messages that were not handed over yet, by message id."""
         self.broken: BaseException | None = None
         """Why nothing of it can be processed here."""
+        self.first: Ticket | None = None
+        """The first message of an execution that has never run: without it, it has failed."""
         self.creates: NewExecution | None = None
         """What its first commit creates: it is not in the store yet."""
         self.unstored = False
@@ -253,6 +255,8 @@ class Live:
             pairs.append((item, Ticket(self, number, item, waiter)))
         self.held += len(pairs)
         self.last = rows[-1].id
+        if self.first is None and self.revision == NEVER_RUN:
+            self.first = pairs[0][1]
         if self.known is not None:
             self.known.update(row.id for row in rows)
         if self._door is None:
@@ -270,7 +274,7 @@ class Live:
         POOL.submit(self)
 
     def run(self) -> None:
-        """Let in what waits at the door. In a thread of the pool."""
+        """Accumulate the messages that wait at the door. In a thread of the pool."""
         door = self._door
         assert door is not None  # noqa: S101 - only those with a door submit themselves
         while door:
@@ -413,17 +417,20 @@ class Live:
         )
         if ticket.id is not None:
             core.host.refusals[ticket.id] = error
-        self.submit_letter(change, error, ticket)
+        first = self.first
+        is_first = first is None or first is ticket or not first.open or self.creates is not None
+        self.submit_letter(change, error, ticket, first=is_first)
 
     def submit_letter(
-        self, change: Change, error: BaseException, ticket: Ticket | None = None
+        self, change: Change, error: BaseException, ticket: Ticket | None = None, *, first: bool
     ) -> None:
         """Commit a dead letter. Thread-safe.
 
-        An execution whose first message is given up never runs by itself: it has failed.
+        An execution whose `first` message is given up never runs by itself: it has failed.
         """
         core = self.core
-        if self.revision == NEVER_RUN and self.status == Status.ACTIVE and not self.options.bodies:
+        never_run = self.revision == NEVER_RUN and self.status == Status.ACTIVE
+        if first and never_run and not self.options.bodies:
             change.kind = self.kind.name
             change.expected = NEVER_RUN
             change.version = getattr(self.kind, "version", 1)
@@ -461,7 +468,7 @@ class Live:
         core.writer.submit(change, committed, insist=True)
 
     def add_creation(self, change: Change) -> None:
-        """Let a change create the execution, if nothing has yet."""
+        """Make a change create the execution, if it is not in the store yet."""
         if self.creates is not None:
             change.creates = [self.creates, *change.creates]
             change.new_only = True

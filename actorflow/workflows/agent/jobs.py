@@ -69,7 +69,7 @@ class Jobs:
         return len(self._by_task)
 
     def add(self, job: Job) -> None:
-        """Let a job wait for a worker, behind the others of its queue."""
+        """Queue a job for a worker, behind the others of its queue."""
         self.remove(job.task)
         self._by_task[job.task] = self._by_uuid[job.uuid] = job
         self._waiting.setdefault(job.queue, OrderedDict())[job.uuid] = job
