@@ -7,34 +7,20 @@ from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
 
-from actorflow.runtime.errors import BadOption
 from actorflow.workflows.errors import InvalidWork
 from actorflow.workflows.frames.values import freeze, hints_of, thaw
 from actorflow.workflows.frames.work import Work
 from actorflow.workflows.instance.state import WorkType
-from behaviours.arguments import seconds
+from actorflow.workflows.lease import check_lease
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["LEASE", "Task", "TaskOptions", "check_lease", "task"]
+__all__ = ["Task", "TaskOptions", "task"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-LEASE = 60.0
-"""Seconds that a worker has for its next request about a job, unless told otherwise."""
-
-
-def check_lease(given: Any) -> float:
-    """Return the seconds of a lease.
-
-    Raises:
-        BadOption: it is no number above 0.
-
-    """
-    return seconds(given, "lease", "lease=600.0", zero=False, error=BadOption)
 
 
 class TaskOptions:

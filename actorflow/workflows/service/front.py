@@ -17,6 +17,7 @@ from actorflow.workflows.agent.jobs import Queue
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.frames.properties import capture
+from actorflow.workflows.lease import LEASE, check_lease
 from actorflow.workflows.remote import ENVIRONMENT, RemoteWorkflow
 from actorflow.workflows.service.discovery import found_in
 from actorflow.workflows.service.dispatched import DispatchedKind
@@ -30,7 +31,7 @@ from actorflow.workflows.service.remote.agent import Agent
 from actorflow.workflows.service.remote.kind import declare, remote_kind
 from actorflow.workflows.service.stored import read_row
 from actorflow.workflows.service.tasks import remote_options, tasker_of
-from actorflow.workflows.task import LEASE, Task, check_lease
+from actorflow.workflows.task import Task
 from actorflow.workflows.workflow import Workflow, workflow_name
 from behaviours.base import Base, Behaviour
 
