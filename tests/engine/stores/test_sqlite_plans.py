@@ -16,11 +16,11 @@ from actorflow.engine.stores.protocol import (
 from actorflow.engine.stores.sqlite import schema
 from actorflow.engine.stores.sqlite.file import StoreFile
 from actorflow.engine.stores.sqlite.store import SqliteStore
+from tests.engine.stores.files import full
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-from tests.engine.stores.files import full
 
 # --- plans: nothing reads a whole table ----------------------------------------------------------
 

@@ -11,10 +11,10 @@ import pytest
 
 from actorflow.engine.errors import StoreBroken
 from actorflow.engine.stores.sqlite.store import SqliteStore
+from tests.engine.stores.files import contents, crashed, files, filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-from tests.engine.stores.files import contents, crashed, files, filled
 
 # --- what is refused stays as it is --------------------------------------------------------------
 

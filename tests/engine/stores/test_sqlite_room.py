@@ -18,10 +18,10 @@ from actorflow.engine.stores.protocol import (
     TimerRow,
 )
 from actorflow.engine.stores.sqlite.store import SqliteStore
+from tests.engine.stores.files import contents, files, filled, python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-from tests.engine.stores.files import contents, files, filled, python
 
 # --- permissions and room ------------------------------------------------------------------------
 

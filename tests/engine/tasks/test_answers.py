@@ -11,11 +11,10 @@ from actorflow.engine.kind import TaskEnded
 from actorflow.engine.tasks.tasker import HOLD
 from behaviours import Unique
 from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, until
+from tests.engine.tasks.asking import ask, asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-from tests.engine.tasks.asking import ask, asking
 
 
 class Noting(Kept):

@@ -15,11 +15,11 @@ from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.supervision.spec import Backoff
 from behaviours import Base, Bounded, Priority, Queue
 from tests.engine.kinds import PATIENCE, Script, quiet, state_of, until
+from tests.engine.tasks.asking import ask
 
 if TYPE_CHECKING:
     from actorflow.engine.engine import Engine
     from actorflow.testing import VirtualClock
-from tests.engine.tasks.asking import ask
 
 
 def test_so_many_at_once_and_no_more(engine: Engine, script: Script) -> None:

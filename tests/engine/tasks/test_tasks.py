@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.engine.engine import Engine
+from actorflow.engine.errors import TaskWithdrawn
+from actorflow.engine.kind import Outcome, TaskEnded
 from actorflow.engine.tasks.tasker import HOLD, Task
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.runtime.supervision.spec import Backoff
 from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of, until
+from tests.engine.tasks.asking import ask, asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.engine import Engine
     from actorflow.testing import VirtualClock
-from tests.engine.tasks.asking import ask, asking
 
 
 def test_a_task_is_done_and_its_result_is_a_message(engine: Engine, script: Script) -> None:
@@ -249,3 +251,39 @@ def test_bad_taskers_are_refused(engine: Engine) -> None:
     for call, error in calls:
         with pytest.raises(error):
             call()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["queued", "without a tasker"])
+def test_tasks_that_have_not_begun_can_be_taken_back(known: bool) -> None:  # noqa: FBT001
+    entered, go = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def do(task: Task) -> str:
+        entered.set()
+        assert go.wait(PATIENCE)
+        done.append(task.id)
+        return task.id
+
+    def step(state: Any, message: Any) -> Any:
+        if isinstance(message, TaskEnded):
+            return [*state, message.error.type if message.error else message.value]
+        if message == "withdraw":
+            return Outcome(state=state, withdrawn_tasks=["a", "b", "c", "gone"])
+        return asking(state, message)
+
+    script = Script(step)
+    with Engine() as engine:
+        engine.register(script)
+        if known:
+            engine.tasker("t", do)
+        ask(engine, "a", "b", "c")
+        assert not known or entered.wait(PATIENCE)
+        engine.send("x", "withdraw")
+        script.wait(4 if known else 5)
+        go.set()
+        script.wait(5)
+        quiet(engine)
+        gone = TaskWithdrawn.__name__
+        assert state_of(engine, "x") == ([gone, gone, "a"] if known else [gone] * 3)
+        assert done == (["a"] if known else [])
+        assert rows(engine, "tasks") == []

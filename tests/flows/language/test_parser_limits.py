@@ -15,12 +15,12 @@ from actorflow.flows.language.parser import MAX_DEPTH, FlowSyntaxError, Parser, 
 from actorflow.flows.language.source import Source
 from actorflow.flows.language.tree import MAX_SWITCHES, same, walk
 from tests.flows.flow_texts import flow_texts, noise
+from tests.flows.language.reading import NESTS, error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.flows.language.tree import Tree
-from tests.flows.language.reading import NESTS, error
 
 # -- limits --------------------------------------------------------------------------------------
 

@@ -12,12 +12,11 @@ from actorflow.flows.errors import BadPayload, FlowError, MessageRefused
 from actorflow.flows.language.source import FlowSyntaxError
 from actorflow.flows.service.exids import BadName
 from tests.flows.engines import PATIENCE, Desk
+from tests.flows.service.running import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-from tests.flows.service.running import run
 
 
 @pytest.fixture

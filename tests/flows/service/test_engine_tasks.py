@@ -15,6 +15,7 @@ from actorflow.flows.errors import BadPayload, MessageRefused
 from actorflow.runtime.errors import BadOption, PushTimeout
 from tests.engine.tasks import chores
 from tests.flows.engines import PATIENCE, Desk
+from tests.flows.service.running import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from actorflow.engine.stores.protocol import Change
     from actorflow.flows.service.taskers import FlowTask
-from tests.flows.service.running import run
 
 SEQUENCE = "sequence\n  task 'alice' 'stage a'\n  task 'bob' 'stage b'"
 

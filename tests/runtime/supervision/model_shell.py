@@ -20,13 +20,12 @@ from actorflow.runtime.supervision.actions import (
     StopChildren,
 )
 from actorflow.runtime.supervision.spec import Child
+from tests.runtime.supervision.blocking_model import FAILURE, Kid, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actorflow.runtime.supervision.family import Family
-
-from tests.runtime.supervision.blocking_model import FAILURE, Kid, World
 
 
 class Shell:

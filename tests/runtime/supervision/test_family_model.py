@@ -15,12 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.spec import Backoff, Flags
+from tests.runtime.supervision.blocking_model import REASONS, WITHIN, Kid, Model, Rules
+from tests.runtime.supervision.model_shell import Shell, as_child
 
 if TYPE_CHECKING:
     from actorflow.runtime.exits import ExitReason
-
-from tests.runtime.supervision.blocking_model import REASONS, WITHIN, Kid, Model, Rules
-from tests.runtime.supervision.model_shell import Shell, as_child
 
 NAMES = "abcde"
 OUTCOMES = ["ok", "ok", "fail", "fail", "ignore"]
