@@ -13,7 +13,7 @@ from actorflow.engine.stores.protocol import partition_of
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
-    from actorflow.cluster.postgres.planning import Plan
+    from actorflow.cluster.postgres.writing.planning import Plan
 
 __all__ = ["Notice", "decode_notice", "hint_notice", "notices_of"]
 
