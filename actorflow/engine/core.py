@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from actorflow.engine import bodies
-from actorflow.engine.clock import WALL
+from actorflow.engine.clock import WALL, StoreClock
 from actorflow.engine.envelopes import Message
 from actorflow.engine.errors import (
     EngineClosed,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.execution.live import Ticket
     from actorflow.engine.kind import Kind
-    from actorflow.engine.stores.protocol import Store
+    from actorflow.engine.stores.protocol import SharedStore, Store
 
 __all__ = ["Core"]
 
@@ -90,7 +90,8 @@ class Core:
         keys_for: float = 7 * 86_400.0,
     ) -> None:
         self.store = store
-        self.clock = clock
+        shared = clock is WALL and store.traits.shared
+        self.clock = StoreClock(cast("SharedStore", store).time) if shared else clock
         self.worker_clock = SYSTEM if clock is WALL else clock
         self.kinds: dict[str, Kind] = {}
         self.closed = False

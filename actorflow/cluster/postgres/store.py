@@ -204,6 +204,10 @@ class PostgresStore:
         """Note that nothing of a partition runs here any more, so that others may have it."""
         self._membership.drained(partition)
 
+    def time(self) -> float:
+        """Return the time of the server's clock; of this machine's until it has joined."""
+        return self._membership.time.now()
+
     def serve(self, taskers: Collection[str], busy: int) -> None:
         """Tell the others which taskers are here, and how many tasks they have."""
         self._membership.serve(taskers, busy)
