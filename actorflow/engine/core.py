@@ -268,6 +268,8 @@ class Core:
             if self.clock.now() - since < AGAIN:  # nobody would hear of it otherwise
                 raise StoreFull(str(why)) if isinstance(why, StoreFull) else why
         self.resume()
+        if processed is not None:
+            self.ownership.follow(execution)
         keys = None if key is None else (check_id(key, "a key"),)
         may_block = stored is not None and threading.current_thread() is not _MAIN
         entry = Append(execution, kind, data, stored, processed, keys=keys)

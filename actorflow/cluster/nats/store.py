@@ -340,6 +340,9 @@ class NatsStore(MemoryStore):
         """Note that nothing of a partition runs here any more, so that others may have it."""
         self._membership.drained(partition)
 
+    def follow(self, execution: str) -> None:
+        """Do nothing: all commits are read in the log, and told."""
+
     def time(self) -> float:
         """Return the time of the server's clock; of this machine's until it has joined."""
         return self._membership.time.now()

@@ -89,10 +89,19 @@ class Waiters:
 
     def tell(self, change: Change) -> None:
         """Resolve the tickets of an execution that has committed."""
+        self.tell_of(change.execution)
+
+    def tell_of(self, execution: str) -> None:
+        """Resolve the tickets of an execution that may have committed elsewhere."""
         with self._lock:
-            tickets = self._tickets.pop(change.execution, ())
+            tickets = self._tickets.pop(execution, ())
         for ticket in tickets:
             ticket.resolve()
+
+    def names(self) -> set[str]:
+        """Return the executions that somebody waits for."""
+        with self._lock:
+            return set(self._tickets)
 
 
 class Watches:
