@@ -91,7 +91,7 @@ class Core:
     ) -> None:
         self.store = store
         shared = clock is WALL and store.traits.shared
-        self.clock = StoreClock(cast("SharedStore", store).time) if shared else clock
+        self.clock: Any = StoreClock(cast("SharedStore", store).time) if shared else clock
         self.worker_clock = SYSTEM if clock is WALL else clock
         self.kinds: dict[str, Kind] = {}
         self.closed = False

@@ -259,7 +259,7 @@ class NatsStore(MemoryStore):
             future.cancel()
             waiting.done.wait(_AGAIN)
             found = explain(error, self.address)
-            if isinstance(found, StoreRefused) and "refused" not in str(found):
+            if type(found) is StoreRefused and "refused" not in str(found):  # no room: it is not
                 found = StoreRefused(f"{found}; whether this was stored is not known")
             return found
         waiting.done.wait(max(deadline - monotonic(), 0.1))
