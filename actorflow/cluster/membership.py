@@ -47,7 +47,7 @@ class Carrier(Protocol):
         """Pass a request to the register. Raises an `ActorflowError` if that cannot be reached."""
 
     def hint(self, member: str) -> None:
-        """Tell another member to check in soon; that may be lost."""
+        """Ask another member to check in soon; the request may be lost."""
 
     def look(self) -> None:
         """Look at all that is owned now: it may have become more, or less."""

@@ -413,7 +413,7 @@ class NatsStore(MemoryStore):
         return end
 
     def look(self) -> None:
-        """Let everybody look at everything."""
+        """Wake all subscribers to look at everything."""
         for wake in list(self._wakes):
             wake(None)
 
@@ -425,7 +425,7 @@ class NatsStore(MemoryStore):
         self._closed = True
 
     def close(self) -> None:
-        """Let go of the store, and of what is owned."""
+        """Close the store, and release what is owned."""
         if self._closed:
             return
         self._membership.stop()

@@ -115,7 +115,7 @@ class _Filling:
         return count
 
     def finish(self) -> None:
-        """Let new ids come after all of these."""
+        """Make new ids come after all of these."""
         text = qualified("SELECT setval('{s}.ids', greatest(%s, 1))", self._schema)
         self._connection.execute(text, (self._last,))
 

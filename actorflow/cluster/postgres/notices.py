@@ -45,7 +45,7 @@ class Notice(NamedTuple):
     followed: str | None = None
     """The execution whose commits somebody wants to hear of."""
     member: str | None = None
-    """Who is to check in soon."""
+    """The members that should check in soon."""
 
 
 class Followed:

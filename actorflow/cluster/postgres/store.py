@@ -260,7 +260,7 @@ class PostgresStore:
         return self._register.check_in(request)
 
     def hint(self, member: str) -> None:
-        """Tell another member to check in soon. For the membership."""
+        """Ask another member to check in soon. For the membership."""
         self._readers.read(_NOTIFY, (self.address.schema, hint_notice(self._token, member)))
 
     # Wake-ups.
@@ -282,7 +282,7 @@ class PostgresStore:
         return end
 
     def look(self) -> None:
-        """Let everybody look at everything."""
+        """Wake all subscribers to look at everything."""
         self._following.clear()  # perhaps another one is the owner now
         for wake in list(self._wakes):
             wake(None)
@@ -420,7 +420,7 @@ class PostgresStore:
     # Ending.
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         try:
             self._readers.require_open()
         except StoreRefused:  # closed before, or the parent's
@@ -434,7 +434,7 @@ class PostgresStore:
             self._writer.close()
 
     def _release(self) -> None:
-        """Let go of what is still owned: nothing runs here any more."""
+        """Release what is still owned: nothing runs here any more."""
         if not self._joined:
             return
         self._joined = False

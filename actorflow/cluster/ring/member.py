@@ -326,7 +326,7 @@ class Member:
         return actions
 
     def _hand_out(self, task: TaskNote) -> list[Action]:
-        """Give a task to the least busy of those who have its tasker; it waits if nobody has."""
+        """Assign a task to the least busy member with its tasker; without one, it waits."""
         view = self._leases.view
         seats = [seat for seat in view.seats if task.tasker in seat.taskers] if view else []
         if not seats:

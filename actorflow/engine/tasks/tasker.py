@@ -15,7 +15,7 @@ from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.supervision.spec import Backoff
-from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import spawn
 from behaviours import Chunk, Priority
@@ -321,7 +321,7 @@ class Tasker:
         POOL.submit(self)
 
     def run(self) -> None:
-        """Let in what waits at the door. Only the pool calls this."""
+        """Accumulate the tasks that wait at the door. Only the pool calls this."""
         door = self._door
         assert door is not None  # noqa: S101 - only those with a door submit themselves
         while door:

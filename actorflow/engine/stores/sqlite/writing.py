@@ -139,7 +139,7 @@ class Writer:
         self._connection.execute(NOTE, ("last_id", self._reserved))
 
     def give_back(self) -> None:
-        """Let the next owner use the numbers that were set aside and not used."""
+        """Return unused reserved numbers, so that the next owner can use them."""
         if self._reserved > self._last:
             self._connection.execute(NOTE, ("last_id", self._last))
 
