@@ -429,6 +429,12 @@ def test_urls_that_make_no_sense_are_refused(query: str, words: str) -> None:
         Address(f"postgresql://localhost/db?{query}")
 
 
+def test_options_of_libpq_keep_their_spaces() -> None:
+    address = Address("postgresql://host/db?schema=x&options=-c%20work_mem%3D8MB")
+    given = psycopg.conninfo.conninfo_to_dict(address.dsn)
+    assert given["options"] == "-c work_mem=8MB"
+
+
 def test_tables_that_are_gone_are_named(postgres: Postgres) -> None:
     url = postgres.new_url()
     store = PostgresStore(url)

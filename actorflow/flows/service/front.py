@@ -280,6 +280,7 @@ class Flows:
         core.resume()
         self.kind.waiters.add(exid, ticket)
         core.watchers.add(exid, ticket)  # it hears of the end, and of the engine's
+        core.ownership.follow(exid)
         try:
             row = self._row(exid)
             found = search.look()
