@@ -430,6 +430,8 @@ class Core:
             self.timers.added(change.timers)
         if change.finished_tasks:
             self.board.finished(change.finished_tasks)
+        if change.withdrawn_tasks:
+            self.board.withdraw(change.withdrawn_tasks)
         if change.clear:
             self.board.cancel_all(name)
             self.watches.forget(name)

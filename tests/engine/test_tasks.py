@@ -12,6 +12,7 @@ import pytest
 
 from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
+from actorflow.engine.errors import TaskWithdrawn
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.tasks.tasker import HOLD, Task
 from actorflow.runtime.errors import BadJob, BadOption
@@ -665,4 +666,40 @@ def test_an_answer_that_is_displaced_ends_its_task() -> None:
         script.wait(3)
         quiet(engine)
         assert state_of(engine, "x") == [2]
+        assert rows(engine, "tasks") == []
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["queued", "without a tasker"])
+def test_tasks_that_have_not_begun_can_be_taken_back(known: bool) -> None:  # noqa: FBT001
+    entered, go = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def do(task: Task) -> str:
+        entered.set()
+        assert go.wait(PATIENCE)
+        done.append(task.id)
+        return task.id
+
+    def step(state: Any, message: Any) -> Any:
+        if isinstance(message, TaskEnded):
+            return [*state, message.error.type if message.error else message.value]
+        if message == "withdraw":
+            return Outcome(state=state, withdrawn_tasks=["a", "b", "c", "gone"])
+        return asking(state, message)
+
+    script = Script(step)
+    with Engine() as engine:
+        engine.register(script)
+        if known:
+            engine.tasker("t", do)
+        ask(engine, "a", "b", "c")
+        assert not known or entered.wait(PATIENCE)
+        engine.send("x", "withdraw")
+        script.wait(4 if known else 5)
+        go.set()
+        script.wait(5)
+        quiet(engine)
+        gone = TaskWithdrawn.__name__
+        assert state_of(engine, "x") == ([gone, gone, "a"] if known else [gone] * 3)
+        assert done == (["a"] if known else [])
         assert rows(engine, "tasks") == []
