@@ -85,7 +85,8 @@ def _perform(
                 outcome.then(partial(_resolved, pair, seat, generation, task))
                 return
             outcome = _result_of(pair, outcome)  # no need to leave the loop
-        if not _is_state(pair, seat, outcome):
+        plain = outcome is None and seat.parts is None and not pair.settings.verbose
+        if not plain and not _is_state(pair, seat, outcome):
             task = _settle(pair, seat, generation, task, outcome)
             continue
         batch, task = task, pair.done(seat, generation, task, outcome)
