@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from actorflow.runtime.actor.answers import reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import is_stop
-from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import BadJob
-from actorflow.runtime.exits import Crash, Normal
+from actorflow.runtime.exits import Crash, Normal, Stop
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.job.answers import Answers
