@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from actorflow.plans.run.result import PlanResult
     from actorflow.plans.sources import job
     from actorflow.runtime.prometheus import Collector
-    from actorflow.workflows.errors import Interrupted
+    from actorflow.workflows.errors import Interrupted, WorkFailed
     from actorflow.workflows.interrupt import Interrupt
     from actorflow.workflows.remote import RemoteWorkflow
     from actorflow.workflows.running import current_task
@@ -176,6 +176,7 @@ __all__ = [
     "Tree",
     "UnknownWorker",
     "Wait",
+    "WorkFailed",
     "Worker",
     "WorkerCrashed",
     "WorkerOptions",
@@ -214,6 +215,7 @@ _LATER = {
     "PlanResult": "actorflow.plans.run.result",
     "RemoteWorkflow": "actorflow.workflows.remote",
     "Wait": "actorflow.workflows.wait",
+    "WorkFailed": "actorflow.workflows.errors",
     "Workflow": "actorflow.workflows.workflow",
     "WorkflowHandle": "actorflow.workflows.service.handle",
     "current_task": "actorflow.workflows.running",

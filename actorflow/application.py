@@ -109,7 +109,7 @@ class Engine(BareEngine):
                 raise
 
     def close(self, timeout: float = 5.0) -> None:
-        """Finish what is running, commit it, and let go of the store; see `engine.Engine.close`.
+        """Finish what is running, commit it, and close the store; see `engine.Engine.close`.
 
         The control sockets are closed first, after what was asked through them is answered.
         """
@@ -123,7 +123,7 @@ class Engine(BareEngine):
     def serve_agent(
         self, *, host: str = "127.0.0.1", port: int = 4001, token: str | None = None
     ) -> str:
-        """Let workers of other languages ask for jobs over HTTP, until the engine is closed.
+        """Serve jobs to workers in other languages over HTTP, until the engine is closed.
 
         Return the URL that they ask: see docs/workflows/other-languages.md. Needs the extra `web`.
 

@@ -12,16 +12,16 @@ import actorflow as af
 from actorflow.cluster.postgres.connections import Address
 from actorflow.cluster.postgres.planning import plan_changes
 from actorflow.cluster.postgres.schema import VERSION, qualified
-from actorflow.cluster.postgres.statements import Mark
 from actorflow.cluster.postgres.store import PostgresStore
-from actorflow.cluster.postgres.writing import write_plan
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreRefused
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
     Change,
     MessageRow,
+    NewExecution,
     NewMessage,
     Refusal,
+    TaskRow,
     TimerRow,
     partition_of,
 )
@@ -267,14 +267,16 @@ def test_c26_a_commit_whose_answer_was_lost_is_not_done_twice(
     """The server has committed, and the connection is gone before it can say so."""
     store.commit([Change("z", messages=[NewMessage("z", "message", b"0")])])
     connection = store._writer.connection()
-    commit = connection.commit
+    pipe = store._writer._pipe
+    assert pipe is not None
+    transact = pipe.transact
 
-    def lost() -> None:
-        commit()
+    def lost(script: Any) -> None:
+        transact(script)
         connection.close()
         raise psycopg.OperationalError("the connection was lost")
 
-    monkeypatch.setattr(connection, "commit", lost)
+    monkeypatch.setattr(pipe, "transact", lost)
     change = Change(
         "a", kind="k", expected=NEVER_RUN, state=b"1",
         messages=[NewMessage("a", "message", b"1"), NewMessage("b", "message", b"2")],
@@ -298,12 +300,12 @@ def test_c26_a_commit_that_comes_late_is_refused(
     store.commit([Change("a", messages=[NewMessage("a", "message", b"1")])])
     writer = store._writer
     connection = writer.connection()
-    late = Mark(99, writer._session, writer._incarnation)
     plan = plan_changes([Change("a", messages=messages)], None, store.traits.partitions)
     writer._enter(connection)  # as the next connection of the session does
-    with pytest.raises(psycopg.Error, match="not what the commit expects"):
-        write_plan(connection, store.address.schema, plan, store.traits.partitions, late)
-    connection.rollback()
+    writer._incarnation -= 1
+    assert not writer._write(connection, plan)
+    assert len(store.pending(execution="a").rows) == 1
+    writer._incarnation += 1
     change = Change("a", messages=[NewMessage("a", "message", b"2")])
     store.commit([change])
     assert change.committed
@@ -341,6 +343,23 @@ def test_c28_a_newer_schema_is_refused_with_both_versions(postgres: Postgres) ->
         StoreBroken, match=f"version 999, and this actorflow knows version {VERSION}"
     ):
         PostgresStore(url)
+
+
+def test_c28_an_older_schema_is_brought_forward_with_all_that_it_holds(postgres: Postgres) -> None:
+    url = postgres.new_url()
+    schema = Address(url).schema
+    task = TaskRow("t", "a", "tasker", b"body")
+    store = PostgresStore(url)
+    store.commit([Change("a", creates=[NewExecution("a", "k")], tasks=[task])])
+    store.close()
+    sql(postgres, "ALTER TABLE {s}.tasks DROP COLUMN worker", schema)
+    sql(postgres, "UPDATE {s}.meta SET value = '1' WHERE key = 'version'", schema)
+    store = PostgresStore(url)
+    assert store.open().rows == [task]
+    store.commit([Change("a", retried=[task._replace(worker="w")])])
+    assert store.lent("w") == store.lent() == [task._replace(worker="w")]
+    assert store.lent("v") == []
+    store.close()
 
 
 def test_a_schema_of_somebody_else_is_left_alone(postgres: Postgres) -> None:

@@ -19,17 +19,18 @@ __all__ = ["MESSAGES", "Mark", "column_list", "statements"]
 
 # Tables that were never analysed would be scanned, and a plan that does so is kept. Plans are made
 # once: they join with arrays of any length, which is no reason to plan each commit anew.
-_SETTINGS = """set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+_SETTINGS = """
+  set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
   set_config('enable_mergejoin', 'off', true),
   set_config('plan_cache_mode', 'force_generic_plan', true)
 """
 _BEGIN = f"SELECT {_SETTINGS}"
-_BEGIN_MARKED = f"""
+_BEGIN_MARKED = """
 WITH noted AS (
-  UPDATE {{s}}.sessions SET last = %s, seen = clock_timestamp()
+  UPDATE {s}.sessions SET last = %s, seen = clock_timestamp()
   WHERE id = %s AND incarnation = %s RETURNING 1
-) SELECT {{s}}.must(count(*) = 1), {_SETTINGS} FROM noted
-"""
+) SELECT {s}.must(count(*) = 1), {settings} FROM noted
+""".replace("{settings}", _SETTINGS)
 _EPOCHS = """
 SELECT {s}.must(count(*) = %s) FROM (
   SELECT 1 FROM {s}.epochs AS p
@@ -158,17 +159,18 @@ SELECT * FROM unnest(%s, %s, %s, %s, %s)
 ON CONFLICT (partition, execution, id) DO UPDATE SET due = excluded.due, body = excluded.body
 """
 _RETRIED = """
-UPDATE {s}.tasks AS t SET attempts = v.attempts, due = v.due
-FROM unnest(%s, %s, %s) AS v (id, attempts, due) WHERE t.id = v.id
+UPDATE {s}.tasks AS t SET attempts = v.attempts, due = v.due, worker = v.worker
+FROM unnest(%s, %s, %s, %s) AS v (id, attempts, due, worker) WHERE t.id = v.id
 """
 _FINISHED = "DELETE FROM {s}.tasks AS t USING unnest(%s) AS v (id) WHERE t.id = v.id"
 _TASKS = """
 INSERT INTO {s}.tasks (id, execution, tasker, body, attempts, due, timeout, retries, priority,
-  tell_start, partition)
-SELECT id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start, partition
-FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) WITH ORDINALITY
+  tell_start, worker, partition)
+SELECT id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start, worker,
+  partition
+FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) WITH ORDINALITY
   AS v (id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start,
-    partition, place)
+    worker, partition, place)
 ORDER BY place
 """
 _CANCELLED_WATCHES = """
@@ -304,8 +306,8 @@ def _remove(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
         rows = placed((*each, count) for each, count in times.items())
         yield _ATTEMPTED, column_list(rows, Longs, Texts, Longs, Longs)
     if plan.retried:
-        again = [(task.id, task.attempts, task.due) for task in plan.retried.values()]
-        yield _RETRIED, column_list(again, Texts, Longs, Floats)
+        again = [(task.id, task.attempts, task.due, task.worker) for task in plan.retried.values()]
+        yield _RETRIED, column_list(again, Texts, Longs, Floats, Texts)
     if plan.fired:
         rows = placed((*key, due) for key, due in plan.fired.items())
         yield _FIRED, [*column_list(rows, Longs, Texts, Texts, Floats), len(rows)]
@@ -345,7 +347,8 @@ def _add(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
     if plan.tasks:
         tasks = [(*task, partition_of(task.execution, partitions)) for task in plan.tasks.values()]
         columns = (
-            Texts, Texts, Texts, Blobs, Longs, Floats, Floats, Longs, Longs, Booleans, Longs,
+            Texts, Texts, Texts, Blobs, Longs, Floats, Floats, Longs, Longs, Booleans, Texts,
+            Longs,
         )  # fmt: skip
         yield _TASKS, column_list(tasks, *columns)
     if plan.watches:

@@ -50,7 +50,7 @@ class ProcessTasker:
         self._crew = Crew(places, prefetch=0, name=f"tasker-{name}")
 
     def begin(self, task: Task, ended: Callable[[BaseException | None, Any], None]) -> None:
-        """Have a task done in another process; `ended(error, result)` is called once.
+        """Run a task in another process; `ended(error, result)` is called once.
 
         In the thread of the crew: it must be short. Never blocks.
 

@@ -292,6 +292,8 @@ class Tasker:
         self.running: set[str] = set()
         adapted = adapt(Priority(key=_priority) if behaviour is None else behaviour)
         release(adapted)  # its owner is the chunk, or the worker
+        self.places: int = options.get("concurrency", 1)
+        """How many tasks it does at the same time."""
         one_by_one = Chunk(adapted, 1) if adapted.traits.divisible else adapted
         self._worker = spawn(self._start, behaviour=one_by_one, executor=self.lane, **options)
         self._port = Port(self._worker)
@@ -319,7 +321,7 @@ class Tasker:
         POOL.submit(self)
 
     def run(self) -> None:
-        """Let in what waits at the door. Only the pool calls this."""
+        """Accumulate the tasks that wait at the door. Only the pool calls this."""
         door = self._door
         assert door is not None  # noqa: S101 - only those with a door submit themselves
         while door:

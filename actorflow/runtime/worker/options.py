@@ -186,7 +186,7 @@ class Settings:
             raise BadOption(msg)
 
     def _call_elsewhere(self, batch: Any, state: Any) -> Any:
-        """Have the job called in a worker process."""
+        """Make the job run in a worker process."""
         assert self.remote is not None  # noqa: S101 - only then it is the handle
         return self.remote.call(batch, state)
 

@@ -143,12 +143,12 @@ class WorkflowKind:
     @property
     def committed(self) -> Callable[[Change], None] | None:
         """What to call after each commit: nothing while nobody waits inside an execution."""
-        return self.waiters.tell if self.waiters else None
+        return self.waiters.committed if self.waiters else None
 
     # Running.
 
     def run(self, context: Context, state: WorkflowState, batch: Sequence[Any]) -> Outcome:
-        """Let the instance receive a batch, and take its decisions until there is none."""
+        """Pass a batch to the instance, and take its decisions until there is none."""
         self._claim_frames(context.id, state)
         try:
             outcome = self._run(context, state, batch)

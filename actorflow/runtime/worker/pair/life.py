@@ -250,9 +250,10 @@ class Life:
                 pair.exit_reason = pair.exit_reason or reason
                 pair._bar()
             apply(pair, CRASHED, effects)
-        log.error(
-            "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
-        )
+        if not self.durable:  # its owner knows it by another name
+            log.error(
+                "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
+            )
         self._call_on_failure(error)
         if not effects.dead and self._trips():
             effects.executor_gone = False
