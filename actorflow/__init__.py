@@ -61,18 +61,18 @@ from actorflow.runtime.supervision.run import ExitCode, run
 from actorflow.runtime.supervision.spec import Backoff, BadChild, BadFlags, Child
 from actorflow.runtime.supervision.supervisor import IGNORE, Supervisor, SupervisorRef
 from actorflow.runtime.supervision.tree import Tree
-from actorflow.runtime.worker.answers import Answers
 from actorflow.runtime.worker.batched import batched
-from actorflow.runtime.worker.dead_letters import DeadLetter, DeadLetters
-from actorflow.runtime.worker.deferred import Deferred
 from actorflow.runtime.worker.embedded import Workers
-from actorflow.runtime.worker.executor import Executor
-from actorflow.runtime.worker.failure import Breaker, Drop, Isolate, Retry
+from actorflow.runtime.worker.job.answers import Answers
+from actorflow.runtime.worker.job.dead_letters import DeadLetter, DeadLetters
+from actorflow.runtime.worker.job.deferred import Deferred
+from actorflow.runtime.worker.job.executor import Executor
+from actorflow.runtime.worker.job.failure import Breaker, Drop, Isolate, Retry
 from actorflow.runtime.worker.metrics import WorkerStatistics
 from actorflow.runtime.worker.options import WorkerOptions
 from actorflow.runtime.worker.pair.machine import PairState
 from actorflow.runtime.worker.pair.runner import current_batch
-from actorflow.runtime.worker.processes import Processes
+from actorflow.runtime.worker.process.options import Processes
 from actorflow.runtime.worker.ref import WorkerRef
 from actorflow.runtime.worker.server import Restart, Server
 from actorflow.runtime.worker.spec import Worker, spawn
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from actorflow.plans.run.result import PlanResult
     from actorflow.plans.sources import job
     from actorflow.runtime.prometheus import Collector
-    from actorflow.workflows.errors import Interrupted
+    from actorflow.workflows.errors import Interrupted, WorkFailed
     from actorflow.workflows.interrupt import Interrupt
     from actorflow.workflows.remote import RemoteWorkflow
     from actorflow.workflows.running import current_task
@@ -176,6 +176,7 @@ __all__ = [
     "Tree",
     "UnknownWorker",
     "Wait",
+    "WorkFailed",
     "Worker",
     "WorkerCrashed",
     "WorkerOptions",
@@ -214,6 +215,7 @@ _LATER = {
     "PlanResult": "actorflow.plans.run.result",
     "RemoteWorkflow": "actorflow.workflows.remote",
     "Wait": "actorflow.workflows.wait",
+    "WorkFailed": "actorflow.workflows.errors",
     "Workflow": "actorflow.workflows.workflow",
     "WorkflowHandle": "actorflow.workflows.service.handle",
     "current_task": "actorflow.workflows.running",

@@ -123,7 +123,7 @@ class Engine(BareEngine):
     def serve_agent(
         self, *, host: str = "127.0.0.1", port: int = 4001, token: str | None = None
     ) -> str:
-        """Let workers of other languages ask for jobs over HTTP, until the engine is closed.
+        """Serve jobs to workers in other languages over HTTP, until the engine is closed.
 
         Return the URL that they ask: see docs/workflows/other-languages.md. Needs the extra `web`.
 

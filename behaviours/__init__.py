@@ -1,6 +1,5 @@
 """How messages accumulate while an executor is busy, and what leaves as one batch."""
 
-from behaviours.adaptive import Adaptive
 from behaviours.base import (
     Base,
     Behaviour,
@@ -16,8 +15,6 @@ from behaviours.base import (
 )
 from behaviours.bounded import Bounded
 from behaviours.chunk import Chunk
-from behaviours.coalesce import Coalesce
-from behaviours.debounce import Debounce
 from behaviours.errors import (
     ActorflowError,
     AlreadyUsed,
@@ -31,15 +28,17 @@ from behaviours.errors import (
     Replaced,
     WouldBlock,
 )
-from behaviours.expire import Expire
-from behaviours.fair import Fair
-from behaviours.linger import Linger
-from behaviours.priority import Priority
-from behaviours.queue import Queue
-from behaviours.stack import Stack
-from behaviours.table import TableUnique
-from behaviours.throttle import Throttle
-from behaviours.unique import Unique
+from behaviours.keys.coalesce import Coalesce
+from behaviours.keys.table import TableUnique
+from behaviours.keys.unique import Unique
+from behaviours.order.fair import Fair
+from behaviours.order.line import Queue, Stack
+from behaviours.order.priority import Priority
+from behaviours.timing.adaptive import Adaptive
+from behaviours.timing.debounce import Debounce
+from behaviours.timing.expire import Expire
+from behaviours.timing.linger import Linger
+from behaviours.timing.throttle import Throttle
 
 __actorflow__ = True  # tells this package from others of its name
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from behaviours.arguments import count, function, number, shown
 from behaviours.contract import Reason, Refusal, Tally, unusable, unwrap
 from behaviours.errors import Malformed, brief
-from behaviours.queue import Queue
+from behaviours.order.line import Queue
 from behaviours.wrapper import Wrapper
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ class Wrapper(Behaviour):
         return self._inner.forget(dead)
 
     def purge(self) -> None:
-        """Let the inner behaviour forget what has grown too old."""
+        """Make the inner behaviour drop what has expired."""
         self._inner.purge()
 
     def observe(self, size: int, took: float) -> None:
@@ -100,7 +100,7 @@ class Wrapper(Behaviour):
         self._inner.observe(size, took)
 
     def flush(self) -> None:
-        """Let the inner behaviour stop waiting for more."""
+        """Make the inner behaviour stop waiting for more."""
         self._inner.flush()
 
     def tally(self) -> Tally:

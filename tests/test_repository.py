@@ -76,8 +76,8 @@ def test_the_layers_hold() -> None:
 @pytest.mark.parametrize(
     ("module", "imports", "contract"),
     [
-        ("behaviours/queue.py", "actorflow.runtime", "Imports only go down"),
-        ("behaviours/queue.py", "pykka", "Behaviours stay plain"),
+        ("behaviours/chunk.py", "actorflow.runtime", "Imports only go down"),
+        ("behaviours/chunk.py", "pykka", "Behaviours stay plain"),
         ("actorflow/runtime/clock.py", "actorflow.flows", "Imports only go down"),
         ("actorflow/runtime/clock.py", "actorflow", "Imports only go down"),
         ("actorflow/runtime/clock.py", "actorflow.testing", "Nothing imports the test kit"),

@@ -22,12 +22,13 @@ from actorflow.cluster.ring import (
     Registered,
     Send,
 )
+from actorflow.engine.stores.protocol import Peer
 from actorflow.runtime.bell import Bell
 from actorflow.runtime.errors import ActorflowError
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from actorflow.cluster.ring import Action, CheckIn, RingOptions, Status, View
 
@@ -45,7 +46,7 @@ class Carrier(Protocol):
         """Pass a request to the register. Raises an `ActorflowError` if that cannot be reached."""
 
     def hint(self, member: str) -> None:
-        """Tell another member to check in soon; that may be lost."""
+        """Ask another member to check in soon; the request may be lost."""
 
     def look(self) -> None:
         """Look at all that is owned now: it may have become more, or less."""
@@ -72,6 +73,7 @@ class Membership:
         self._owned: dict[int, int] = {}
         self._until = 0.0  # what is noted in `_owned` holds so long
         self._view: View | None = None
+        self._peers: Sequence[Peer] = ()
         self._inherited: set[int] = set()
         self._stopped = threading.Event()
         self._failing_since: float | None = None
@@ -123,6 +125,18 @@ class Membership:
     def fenced(self, partition: int) -> None:
         """Say that the store has refused a commit: somebody else has taken the partition."""
         self._tell(Fenced(partition))
+
+    def serve(self, taskers: Collection[str], busy: int) -> None:
+        """Tell the others which taskers are here, and how many tasks they have."""
+        with self._lock:
+            changed = self._member.serve(taskers)
+            self._member.busy_with(busy)
+        if changed:
+            self.hurry()
+
+    def peers(self) -> Sequence[Peer]:
+        """Return the members that were alive when the register was last asked: the same list."""
+        return self._peers
 
     def hurry(self) -> None:
         """Check in soon: somebody has handed something over."""
@@ -209,6 +223,7 @@ class Membership:
         """Check in; note what was taken from somebody who has not let go of it."""
         view = self._carrier.check_in(request)
         before, self._view = self._view, view
+        self._peers = [Peer(seat.name, seat.taskers, seat.busy) for seat in view.seats]
         if before is not None:
             self._inherited.update(n for n in request.take if before.holdings[n].owner is not None)
         return view

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +22,7 @@ from actorflow.engine.errors import (
     StoreRefused,
 )
 from actorflow.engine.execution.ending import Ending
+from actorflow.engine.execution.entries import Append
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.host import Host
 from actorflow.engine.execution.joining import Joining
@@ -29,7 +31,7 @@ from actorflow.engine.execution.ownership import Ownership
 from actorflow.engine.execution.run import AlreadyThere
 from actorflow.engine.execution.timers import Timers
 from actorflow.engine.execution.watching import Watchers, Watches
-from actorflow.engine.execution.writer import AGAIN, Append, Writer
+from actorflow.engine.execution.writer import AGAIN, Writer
 from actorflow.engine.identifiers import check_id, unknown_execution
 from actorflow.engine.kind import Status
 from actorflow.engine.stores.protocol import (
@@ -53,7 +55,10 @@ if TYPE_CHECKING:
     from actorflow.engine.kind import Kind
     from actorflow.engine.stores.protocol import Store
 
-__all__ = ["Core"]
+__all__ = ["LAST_COMMIT", "Core"]
+
+LAST_COMMIT = 5.0
+"""Seconds that the last commit of an engine may take, however short its time to close is."""
 
 _LEAST = 0.1  # seconds that a run has to end, however long the tasks have taken before
 _PURGED = 500  # executions that are forgotten in one pass
@@ -224,7 +229,7 @@ class Core:
     # Messages from outside.
 
     def check_message(self, execution: str, kind: str | None, body: Any) -> None:
-        """Let the kind of an execution refuse a message before it is stored, if it wants to.
+        """Ask the kind of an execution whether it takes a message, before that is stored.
 
         Args:
             execution: whose message it is.
@@ -410,9 +415,13 @@ class Core:
                 done.resolve(None, answer)
 
         self.refuse_if_closed()
-        if not self.writer.call(call):
-            raise EngineClosed(self._why_closed)
-        return self.wait_for(done, None, function)
+        self.writer.awaited[done] = None
+        try:
+            if not self.writer.call(call):
+                raise EngineClosed(self._why_closed)
+            return self.wait_for(done, None, function)
+        finally:
+            self.writer.awaited.pop(done, None)
 
     def dispatch(self, change: Change, live: Live) -> None:
         """Send out what a committed change says. In the writer's thread."""
@@ -492,10 +501,15 @@ class Core:
         self.board.close(timeout)
         self.writer.stop_insisting()  # or an execution would wait for room for ever
         self.host.close(max(end - monotonic(), _LEAST))
-        self.writer.close()
+        ended = self.writer.close(max(end - monotonic(), LAST_COMMIT))
         self.host.tell_waiting()
         self.ownership.close(EngineClosed("the engine was closed before that was processed"))
-        self.store.close()
+        if ended:
+            self.store.close()
+        else:
+            log.error("a commit hangs; the store is closed when it ends", store=repr(self.store))
+            late = partial(self.writer.when_idle, self.store.close)
+            threading.Thread(target=late, name="actorflow-closing", daemon=True).start()
         self.watchers.close(EngineClosed("the engine was closed before the execution ended"))
 
     def _warn_of_unfinished(self) -> None:

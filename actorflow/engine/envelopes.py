@@ -6,12 +6,14 @@ moment `at` which the store received it.
 
 from __future__ import annotations
 
+import traceback
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from actorflow.engine import bodies
+from actorflow.engine.errors import text_of
 
 __all__ = [
     "ChildEnded",
@@ -24,6 +26,7 @@ __all__ = [
     "TimerFired",
     "decode_failure",
     "encode_failure",
+    "failure_of",
     "pack",
     "unpack",
 ]
@@ -42,6 +45,19 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}"
+
+
+_FRAMES = 20  # the innermost ones of a traceback that are kept
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return an error as plain data, with its traceback."""
+    lines = ""
+    if error.__traceback__ is not None or error.__cause__ is not None:
+        lines = "".join(traceback.format_exception(error, limit=-_FRAMES))
+    return Failure(
+        type(error).__name__, text_of(error), lines.encode("utf-8", "backslashreplace").decode()
+    )
 
 
 encode_failure = msgspec.msgpack.Encoder().encode

@@ -125,7 +125,7 @@ class Schedule:
         return found
 
     def pause(self) -> None:
-        """Let nothing happen until `resume`, also after a restart."""
+        """Suspend the schedule until `resume`, also after a restart."""
         self._do({"do": "pause"})
 
     def resume(self) -> None:
@@ -133,7 +133,7 @@ class Schedule:
         self._do({"do": "resume"})
 
     def trigger(self, *, id: str | None = None) -> str:  # noqa: A002 - what it is
-        """Let it happen now, also while it is paused; return the id of what was started.
+        """Trigger it now, also while it is paused; return the id of what was started.
 
         Args:
             id: only the first trigger with the same id starts something. Made if not given.

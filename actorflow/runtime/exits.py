@@ -1,25 +1,37 @@
-"""Why an actor ended: a closed set of reasons, shared by actors, monitors and supervisors.
+"""Why an actor ended, and who is told: shared by actors, workers, monitors and supervisors.
 
-There are four. `Normal` and `Shutdown` are clean: the actor was done, or was asked to stop.
+There are four reasons. `Normal` and `Shutdown` are clean: the actor was done, or was asked to stop.
 `Killed` and `Crash` are not. A supervisor decides by `is_clean` whether to restart a transient
 child; people read `describe()`. The `detail` of a supervisor's `Shutdown` says why it ended:
 `FailedToStart` if one of its first children did not start, `GaveUp` if it reached its limit of
 restarts.
 
-All of them are immutable and safe to share between threads.
+All of them are immutable and safe to share between threads. `Notices` passes one on to those who
+watch an actor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-__all__ = ["Crash", "ExitReason", "FailedToStart", "GaveUp", "Killed", "Normal", "Shutdown"]
+__all__ = [
+    "Crash",
+    "ExitReason",
+    "FailedToStart",
+    "GaveUp",
+    "Killed",
+    "Normal",
+    "Notice",
+    "Notices",
+    "Shutdown",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +184,63 @@ def _text(value: object) -> str:
         return " ".join(str(value).split())
     except Exception:  # noqa: BLE001
         return f"<{type(value).__name__} that cannot be printed>"
+
+
+# Those who are told.
+
+Notice: TypeAlias = Callable[[Any, ExitReason], object]
+"""Called as `notice(ref, reason)`."""
+
+
+class Notices:
+    """Those who want to know of the end of one actor. Thread-safe without a lock."""
+
+    __slots__ = ("_notices",)
+
+    def __init__(self) -> None:
+        self._notices: list[Notice] = []
+
+    def __len__(self) -> int:
+        return len(self._notices)
+
+    def add(self, notice: Notice) -> None:
+        """Add a notice."""
+        self._notices.append(notice)
+
+    def discard(self, notice: Notice) -> None:
+        """Remove a notice, if it is there."""
+        try:
+            self._notices.remove(notice)
+        except ValueError:
+            return
+
+    def notify(self, ref: Any, reason: ExitReason, failed: Callable[[BaseException], None]) -> None:
+        """Call each notice once and report what it raises; Ctrl-C may at worst make that twice.
+
+        Raises:
+            KeyboardInterrupt: some may not have been called yet, so call this again.
+
+        """
+        notices = self._notices
+        taken: list[Notice] = []
+        try:
+            while notices:
+                taken.extend(map(notices.pop, (0,)))  # one C call, so that none can get lost
+                _give(taken[0], ref, reason, failed)
+                taken.clear()
+        except IndexError:  # another thread has taken the last one
+            return
+        except BaseException:
+            notices.extend(taken)
+            raise
+
+
+def _give(
+    notice: Notice, ref: Any, reason: ExitReason, failed: Callable[[BaseException], None]
+) -> None:
+    try:
+        notice(ref, reason)
+    except KeyboardInterrupt:  # it may not have been called; now the others come first
+        raise
+    except BaseException as error:  # noqa: BLE001 - the others are called all the same
+        failed(error)

@@ -39,7 +39,7 @@ from actorflow.engine.kind import (
     TimerFired,
     Watch,
 )
-from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.testing.purity import Impure, no_outside
 from behaviours import Queue
 from behaviours.base import adapt

@@ -361,7 +361,7 @@ class Decider:
                 return
 
     def _release(self, live: _Live) -> None:
-        """Let others take the threads of the frames, now that the decision is taken."""
+        """Release the threads of the frames, now that the decision is taken."""
         surplus: list[tuple[Frame, _Live]] = []
         with self._lock:
             self._begun += live.begun

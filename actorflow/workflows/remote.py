@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, get_args, get_origin
 
+from actorflow.workflows.agent.jobs import LEASE, check_lease
 from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.workflow import Workflow
 
@@ -35,6 +36,7 @@ class RemoteWorkflow(Workflow[R_co], abstract=True):
     Args:
         lang: the language, by which workers ask for jobs.
         env: the environment, by which they ask, too.
+        lease: seconds that a worker has for its next request about a decision.
 
     """
 
@@ -42,14 +44,18 @@ class RemoteWorkflow(Workflow[R_co], abstract=True):
     """Of the code there; a subclass may know it."""
     _actorflow_lang: ClassVar[str]
     _actorflow_env: ClassVar[str]
+    _actorflow_lease: ClassVar[float]
 
-    def __init_subclass__(cls, *, lang: str = "", env: str = ENVIRONMENT, **options: Any) -> None:
+    def __init_subclass__(
+        cls, *, lang: str = "", env: str = ENVIRONMENT, lease: float = LEASE, **options: Any
+    ) -> None:
         """Note where its code runs; a subclass of a declared one inherits that."""
         if cls.handle is Workflow.handle:
             cls.handle = _elsewhere(_result_of(cls))  # type: ignore[method-assign, assignment]
         super().__init_subclass__(**options)
         if lang:
             cls._actorflow_lang, cls._actorflow_env = lang, env
+            cls._actorflow_lease = check_lease(lease)
         elif not hasattr(cls, "_actorflow_lang"):
             raise InvalidWorkflow(
                 f"{cls.__name__} does not say where its code is: "

@@ -35,10 +35,10 @@ def current_task() -> Task:
 
 
 def run_task(task: Task) -> Token[Task | None]:
-    """Let the code of this thread or coroutine belong to a task until `leave_task`."""
+    """Make a task the current one of this thread or coroutine until `leave_task`."""
     return _running.set(task)
 
 
 def leave_task(token: Token[Task | None]) -> None:
-    """Let it belong to nothing."""
+    """Clear the current task."""
     _running.reset(token)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
 
+from actorflow.workflows.agent.jobs import check_lease
 from actorflow.workflows.errors import InvalidWork
 from actorflow.workflows.frames.values import freeze, hints_of, thaw
 from actorflow.workflows.frames.work import Work
@@ -36,11 +37,12 @@ class TaskOptions:
         lang: the language of the workers that do it, if they are not here: the function only
             declares its arguments and result. See `actorflow agent`.
         env: the environment of these workers.
+        lease: seconds that one of them has for its next request about the task; 60 by default.
 
     """
 
     __slots__ = (
-        "backoff", "batch", "concurrency", "env", "executor", "lang", "retries", "timeout",
+        "backoff", "batch", "concurrency", "env", "executor", "lang", "lease", "retries", "timeout",
     )  # fmt: skip
 
     EXECUTORS = ("thread", "process", "loop")
@@ -56,6 +58,7 @@ class TaskOptions:
         batch: Any = None,
         lang: str | None = None,
         env: str = "default",
+        lease: float | None = None,
     ) -> None:
         _at_least("retries", retries, 0)
         _at_least("backoff", backoff, 0)
@@ -70,8 +73,14 @@ class TaskOptions:
                 f"lang={lang!r}: the workers of that language decide how they do it, so leave out "
                 "executor, batch and concurrency"
             )
+        if lang is None and lease is not None:
+            raise InvalidWork(
+                f"lease={lease!r}: only tasks of other languages have one, as in "
+                "task(lang='javascript', lease=600.0)"
+            )
         self.lang = lang
         self.env = env
+        self.lease = None if lease is None else check_lease(lease)
         self.retries = retries
         self.backoff = backoff
         self.timeout = None if timeout is None else float(timeout)
@@ -235,6 +244,7 @@ def task(
     executor: str | None = None,
     lang: str | None = None,
     env: str = "default",
+    lease: float | None = None,
 ) -> _Decorator: ...
 @overload
 def task(

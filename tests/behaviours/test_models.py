@@ -27,9 +27,9 @@ from behaviours import (
     Rejected,
     Traits,
     bounded,
-    line,
-    table,
 )
+from behaviours.keys import table
+from behaviours.order import line
 from tests.behaviours.compositions import (
     LEAVES,
     WRAPPERS,

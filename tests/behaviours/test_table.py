@@ -25,8 +25,8 @@ from behaviours import (
     Malformed,
     TableUnique,
     Unique,
-    table,
 )
+from behaviours.keys import table
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - as users have them
 

@@ -9,17 +9,21 @@ import psycopg
 import pytest
 
 import actorflow as af
-from actorflow.cluster.postgres import writing
 from actorflow.cluster.postgres.connections import Address
+from actorflow.cluster.postgres.planning import plan_changes
 from actorflow.cluster.postgres.schema import VERSION, qualified
+from actorflow.cluster.postgres.statements import Mark
 from actorflow.cluster.postgres.store import PostgresStore
+from actorflow.cluster.postgres.writing import write_plan
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreRefused
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
     Change,
     MessageRow,
+    NewExecution,
     NewMessage,
     Refusal,
+    TaskRow,
     TimerRow,
     partition_of,
 )
@@ -288,19 +292,43 @@ def test_c26_a_commit_whose_answer_was_lost_is_not_done_twice(
     assert list(change.rows) == found, "their ids were found out"
 
 
-def test_c26_a_commit_that_comes_late_is_refused(store: PostgresStore) -> None:
+@pytest.mark.parametrize("messages", [(), (NewMessage("a", "message", b"1"),)])
+def test_c26_a_commit_that_comes_late_is_refused(
+    store: PostgresStore, messages: tuple[NewMessage, ...]
+) -> None:
     """What a dead connection had sent must not be committed after others were told otherwise."""
     store.commit([Change("a", messages=[NewMessage("a", "message", b"1")])])
     writer = store._writer
     connection = writer.connection()
-    before = (99, writer._session, writer._incarnation)
+    late = Mark(99, writer._session, writer._incarnation)
+    plan = plan_changes([Change("a", messages=messages)], None, store.traits.partitions)
     writer._enter(connection)  # as the next connection of the session does
     with pytest.raises(psycopg.Error, match="not what the commit expects"):
-        connection.execute(writer._text(writing._BEGIN), before)
+        write_plan(connection, store.address.schema, plan, store.traits.partitions, late)
     connection.rollback()
     change = Change("a", messages=[NewMessage("a", "message", b"2")])
     store.commit([change])
     assert change.committed
+
+
+def test_the_statements_of_a_commit_are_planned_once(store: PostgresStore) -> None:
+    """Each takes arrays of any length: a plan for each length would cost more than its rows."""
+    for number in range(10):
+        change = Change(
+            "a", kind="k", expected=number, state=b"1",
+            messages=[NewMessage("a", "message", b"2")] * (1 + number),
+            timers=[TimerRow("a", "t", 1.0, b"3")],
+        )  # fmt: skip
+        store.commit([change])
+        assert change.committed
+    rows = store._writer.connection().execute(
+        "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
+        " WHERE statement LIKE '%unnest%'"
+    )
+    found = rows.fetchall()
+    store._writer.connection().rollback()
+    assert len(found) >= 3, "states, messages and timers"
+    assert [(text, custom) for text, generic, custom in found if custom or not generic] == []
 
 
 # --- C28 and other refusals ----------------------------------------------------------------------
@@ -315,6 +343,23 @@ def test_c28_a_newer_schema_is_refused_with_both_versions(postgres: Postgres) ->
         StoreBroken, match=f"version 999, and this actorflow knows version {VERSION}"
     ):
         PostgresStore(url)
+
+
+def test_c28_an_older_schema_is_brought_forward_with_all_that_it_holds(postgres: Postgres) -> None:
+    url = postgres.new_url()
+    schema = Address(url).schema
+    task = TaskRow("t", "a", "tasker", b"body")
+    store = PostgresStore(url)
+    store.commit([Change("a", creates=[NewExecution("a", "k")], tasks=[task])])
+    store.close()
+    sql(postgres, "ALTER TABLE {s}.tasks DROP COLUMN worker", schema)
+    sql(postgres, "UPDATE {s}.meta SET value = '1' WHERE key = 'version'", schema)
+    store = PostgresStore(url)
+    assert store.open().rows == [task]
+    store.commit([Change("a", retried=[task._replace(worker="w")])])
+    assert store.lent("w") == store.lent() == [task._replace(worker="w")]
+    assert store.lent("v") == []
+    store.close()
 
 
 def test_a_schema_of_somebody_else_is_left_alone(postgres: Postgres) -> None:

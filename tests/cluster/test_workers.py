@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
-from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import pytest
 
 import actorflow as af
 from actorflow.cluster.postgres.server import PostgresServer
+from tests.cluster.processes import PATIENCE, until, workers
 from tests.servers import start_nats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
     from actorflow.cluster.nats.server import NatsServer
     from tests.servers import Nats, Postgres
 
-ROOT = Path(__file__).parent.parent.parent
-PATIENCE = 100.0
 FLOW = """
 sequence
   task 'alice'
@@ -53,56 +47,6 @@ def store_url(request: pytest.FixtureRequest) -> Callable[..., str]:
         return broker.new_url
     server: Postgres = request.getfixturevalue("postgres")
     return partial(server.empty_url, "workers")
-
-
-class Worker:
-    """A worker process."""
-
-    def __init__(self, url: str, name: str, directory: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests/cluster/worker.py"), url, name, str(directory)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-
-    def wait_until_ready(self) -> None:
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
-
-    def send(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            assert stream is not None
-            stream.close()
-
-    def leave(self) -> None:
-        """End in good order."""
-        self.process.communicate("\n", timeout=PATIENCE)
-
-
-@contextmanager
-def workers(url: str, directory: Path, *names: str) -> Iterator[list[Worker]]:
-    """Start workers; end those that are left."""
-    with ExitStack() as stack:
-        made = [Worker(url, name, directory) for name in names]
-        for each in made:
-            stack.callback(each.kill)
-            stack.callback(each.send, signal.SIGCONT)
-        for each in made:
-            each.wait_until_ready()
-        yield made
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that another process does."""
-    end = monotonic() + PATIENCE
-    while not condition():
-        assert monotonic() < end, what
-        sleep(0.02)
 
 
 @pytest.mark.timeout(180)

@@ -26,8 +26,14 @@ def setup(engine: Engine, name: str, directory: Path) -> None:
             file.write(f"{task.id} {name}\n")
         return {**task.payload, "n": task.payload.get("n", 0) + 1}
 
+    def hang(_task: Any) -> None:
+        (directory / f"hanging-{name}").touch()
+        while True:
+            time.sleep(1)  # until it is killed
+
     engine.worker("ledger", append, state=[])
     engine.tasker("alice", work, concurrency=4)
+    engine.core.board.register("hang", hang, {})
 
 
 def main() -> None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine import bodies
+from actorflow.engine import bodies, core
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed
+from actorflow.engine.execution.entries import Append
 from actorflow.engine.kind import NewTask, Outcome
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
@@ -128,7 +129,7 @@ def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
     assert job.entered.wait(PATIENCE)
     for message in ("waiting", "stored"):
         if message == "stored":  # it is stored first where others have not been yet
-            engine.core.writer._unstored.append(None)
+            engine.core.writer._unstored[Append("w", None, ())] = None
         threads.append(threading.Thread(target=push, args=(message,)))
         threads[-1].start()
         until(engine, lambda: len(inbox(engine, "w")) >= len(threads) - 1)
@@ -215,7 +216,7 @@ def test_all_taskers_together_have_the_time_of_one(reopen: Callable[..., Engine]
 
 EXIT = """
 import sys, threading
-from actorflow.engine import bodies
+from actorflow.engine import bodies, core
 from actorflow.engine.engine import Engine
 
 entered = threading.Event()
@@ -255,3 +256,71 @@ def test_the_interpreter_ends_although_a_job_hangs(tmp_path: Path, job: str, how
         worker = engine.worker("w", lambda batch, state: state + sum(batch), state=0)
         worker.push_block(2)
         assert worker.state() == 3
+
+
+class Stuck(Kept):
+    """A store whose commits do not return before the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stuck = False
+        self.entered, self.go, self.closed = threading.Event(), threading.Event(), threading.Event()
+
+    def commit(self, changes: Any) -> Any:
+        if self.stuck:
+            self.entered.set()
+            assert self.go.wait(PATIENCE)
+        return super().commit(changes)
+
+    def close(self) -> None:
+        assert self.go.is_set(), "a commit is under way"
+        super().close()
+        self.closed.set()
+
+
+def test_a_commit_that_hangs_is_left_behind_and_who_waits_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(core, "LAST_COMMIT", 0.05)
+    store = Stuck()
+    engine = Engine(store)
+    engine.register(Script())
+    worker = engine.worker("w", collect, state=[])
+    worker.push_block(0)
+    store.stuck = True
+    found: dict[str, BaseException | None] = {}
+    calls: dict[str, Callable[[], Any]] = {
+        "push_ack": lambda: worker.push_ack(1, timeout=PATIENCE),
+        "push_block": lambda: worker.push_block(2, timeout=PATIENCE),
+        "send": lambda: engine.send("x", 3, kind="script"),
+        "start": lambda: engine.start("script", 4, id="y"),
+        "cancel": lambda: engine.cancel("w"),
+        "purge": lambda: engine.upkeep.purge(before=0.0),
+    }
+
+    def call(name: str) -> None:
+        try:
+            calls[name]()
+        except BaseException as error:  # noqa: BLE001 - what the test looks at
+            found[name] = error
+
+    threads = [threading.Thread(target=call, args=(name,)) for name in calls]
+    worker.push("stuck")
+    assert store.entered.wait(PATIENCE)
+    for thread in threads:
+        thread.start()
+    writer = engine.core.writer
+    end = monotonic() + PATIENCE
+    while writer.waiting < len(calls):
+        assert monotonic() < end, "they do not come"
+    engine.close(timeout=0.05)
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert {name: type(error) for name, error in found.items()} == dict.fromkeys(
+        calls, EngineClosed
+    )
+    assert "not known" in str(found["push_ack"])
+    assert "a commit hangs" in caplog.text
+    assert not store.closed.is_set()
+    store.go.set()
+    assert store.closed.wait(PATIENCE)

@@ -415,13 +415,14 @@ def test_throttle_counts_in_the_engines_time(engine: Engine, clock: VirtualClock
     assert worker.state() == [[1], [2, 3]]
 
 
+@pytest.mark.parametrize("policy", ["isolate", "drop", "retry"])
 def test_the_log_of_a_dead_letter_names_its_execution_and_error(
-    engine: Engine, caplog: pytest.LogCaptureFixture
+    engine: Engine, caplog: pytest.LogCaptureFixture, policy: str
 ) -> None:
     def job(batch: list[Any], state: Any) -> Any:
         raise ValueError("poison")
 
-    worker = engine.worker("orders", job)
+    worker = engine.worker("orders", job, on_failure=policy)
     with pytest.raises(ValueError, match="poison"):
         worker.push_block(1)
     records = [each for each in caplog.records if each.levelname in {"ERROR", "WARNING"}]

@@ -250,7 +250,7 @@ def test_a_process_that_died_with_nothing_to_do_is_replaced(engine: Engine, scri
 
 def test_what_cannot_be_sent_to_another_process_is_refused_at_once(engine: Engine) -> None:
     def local(task: Any) -> None:
-        """Be out of reach for other processes."""
+        """Do nothing: other processes cannot import it."""
 
     for do in (local, lambda task: None, functools.partial(print, threading.Lock())):
         with pytest.raises(BadJob, match=r"tasker 't' cannot run in another process: .* a module"):

@@ -341,7 +341,7 @@ def test_ids_of_another_sort_become_numbers_in_the_same_order(
 
 
 def test_a_restore_that_fails_leaves_the_store_empty(new_file: Callable[[], SqliteStore]) -> None:
-    task = ("t", "a", "tasker", b"", 0, 0.0, None, None, 0, False)
+    task = ("t", "a", "tasker", b"", 0, 0.0, None, None, 0, False, None)
     stores: list[Store] = [MemoryStore(), new_file()]
     for store in stores:
         with pytest.raises(StoreConflict):

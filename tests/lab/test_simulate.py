@@ -20,7 +20,7 @@ from actorflow.lab.models.service import parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.traffic import Given, Poisson
 from actorflow.lab.run.simulate import Simulation, simulate
-from actorflow.runtime.worker.failure import Drop
+from actorflow.runtime.worker.job.failure import Drop
 from behaviours import Base
 from tests.behaviours.compositions import Part, built, compositions, leaves, possible
 from tests.lab.naive import Naive

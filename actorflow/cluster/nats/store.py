@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from actorflow.cluster.ring import View
     from actorflow.cluster.status import ClusterStatus
-    from actorflow.engine.stores.protocol import Change, Wake
+    from actorflow.engine.stores.protocol import Change, Peer, TaskRow, Wake
 
 __all__ = ["NatsStore", "from_url"]
 
@@ -189,6 +189,9 @@ class NatsStore(MemoryStore):
         if any(change.watches or change.cancelled_watches for change in done):
             self.look()
             return
+        if any(task.worker == self.name for change in done for task in change.retried):
+            for wake in list(self._wakes):
+                wake(())
         names = dict.fromkeys(name for change in done for name in _concerned(change))
         if names:
             for wake in list(self._wakes):
@@ -337,6 +340,29 @@ class NatsStore(MemoryStore):
         """Note that nothing of a partition runs here any more, so that others may have it."""
         self._membership.drained(partition)
 
+    def serve(self, taskers: Collection[str], busy: int) -> None:
+        """Tell the others which taskers are here, and how many tasks they have."""
+        self._membership.serve(taskers, busy)
+
+    def peers(self) -> Sequence[Peer]:
+        """Return those who share the store and were alive when it was last asked."""
+        return self._membership.peers()
+
+    def lent(self, worker: str | None = None) -> list[TaskRow]:
+        """Return all tasks that were handed to a worker, or those of what is owned to anybody.
+
+        O(all open tasks).
+        """
+
+        def wanted(row: TaskRow) -> bool:
+            if worker is not None:
+                return row.worker == worker
+            return row.worker is not None and self._is_visible(row.execution)
+
+        with self._lock:
+            self._require_open()
+            return [row for row in self._tables.tasks.rows.values() if wanted(row)]
+
     def status(self) -> ClusterStatus:
         """Return the members, their leases and partitions, and what waits. O(what is active)."""
         now = time()
@@ -380,7 +406,7 @@ class NatsStore(MemoryStore):
         return end
 
     def look(self) -> None:
-        """Let everybody look at everything."""
+        """Wake all subscribers to look at everything."""
         for wake in list(self._wakes):
             wake(None)
 
@@ -392,7 +418,7 @@ class NatsStore(MemoryStore):
         self._closed = True
 
     def close(self) -> None:
-        """Let go of the store, and of what is owned."""
+        """Close the store, and release what is owned."""
         if self._closed:
             return
         self._membership.stop()

@@ -127,6 +127,6 @@ _DUMPERS: dict[type[_Column], type[_ColumnDumper]] = {
 
 
 def register_arrays(connection: Connection[Any]) -> None:
-    """Let a connection take columns as parameters."""
+    """Make a connection accept columns as parameters."""
     for column, dumper in _DUMPERS.items():
         connection.adapters.register_dumper(column, dumper)

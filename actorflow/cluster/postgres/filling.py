@@ -115,7 +115,7 @@ class _Filling:
         return count
 
     def finish(self) -> None:
-        """Let new ids come after all of these."""
+        """Make new ids come after all of these."""
         text = qualified("SELECT setval('{s}.ids', greatest(%s, 1))", self._schema)
         self._connection.execute(text, (self._last,))
 
@@ -143,7 +143,7 @@ class _Filling:
         "messages": lambda self, row: (self._id(row[0]), *row[1:], self._partition(row[1])),
         "timers": lambda self, row: (*row, self._partition(row[0])),
         "tasks": lambda self, row: (
-            *row[:9], bool(row[9]), self._number(), self._partition(row[1]),
+            *row[:9], bool(row[9]), row[10], self._number(), self._partition(row[1]),
         ),
         "watches": lambda _self, row: row,
         "history": lambda self, row: (self._id(row[0]), *row[1:]),

@@ -19,7 +19,7 @@ __all__ = ["Notice", "decode_notice", "hint_notice", "notices_of"]
 
 _LARGEST = 7_000  # bytes; Postgres takes less than 8,000
 _MANY = 16  # notices of one commit, beyond which others look at everything
-_EXECUTIONS, _WATCHES, _HINT, _ALL = "x", "w", "h", "*"
+_EXECUTIONS, _WATCHES, _TASKS, _HINT, _ALL = "x", "w", "t", "h", "*"
 
 
 class Notice(NamedTuple):
@@ -30,8 +30,10 @@ class Notice(NamedTuple):
     """Which have got messages, or have ended; `None`: look at everything."""
     watches: bool = False
     """Watches have changed."""
+    workers: tuple[str, ...] = ()
+    """Who have got tasks to do."""
     member: str | None = None
-    """Who is to check in soon."""
+    """The members that should check in soon."""
 
 
 def notices_of(plan: Plan, sender: str, partitions: int, owned: Container[int]) -> Iterator[str]:
@@ -42,6 +44,9 @@ def notices_of(plan: Plan, sender: str, partitions: int, owned: Container[int]) 
         if partition_of(out.message.execution, partitions) not in owned
     )
     names.update(dict.fromkeys(plan.ended))
+    workers = {task.worker for task in plan.retried.values() if task.worker is not None}
+    if workers:
+        yield "\n".join((sender, _TASKS, *sorted(workers)))
     if plan.watches or plan.cancelled_watches:
         yield f"{sender}\n{_WATCHES}"
     if names:
@@ -75,7 +80,7 @@ def decode_notice(text: str) -> Notice:
     r"""Return what a notice says; one that cannot be read says that there is something to look at.
 
     >>> decode_notice("7f3c\nx\norder-7")
-    Notice(sender='7f3c', executions=('order-7',), watches=False, member=None)
+    Notice(sender='7f3c', executions=('order-7',), watches=False, workers=(), member=None)
     """
     sender, *rest = text.split("\n")
     match rest:
@@ -83,6 +88,8 @@ def decode_notice(text: str) -> Notice:
             return Notice(sender, tuple(names))
         case ["w"]:
             return Notice(sender, watches=True)
+        case ["t", *workers]:
+            return Notice(sender, workers=tuple(workers))
         case ["h", member]:
             return Notice(sender, member=member)
         case _:

@@ -440,7 +440,9 @@ class _Planner:
         for task in change.retried:
             added = plan.tasks.get(task.id)
             if added is not None:
-                plan.tasks[task.id] = added._replace(attempts=task.attempts, due=task.due)
+                plan.tasks[task.id] = added._replace(
+                    attempts=task.attempts, due=task.due, worker=task.worker
+                )
             elif self._has_task(task.id) is not False:
                 plan.retried[task.id] = task
 

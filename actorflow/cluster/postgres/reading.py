@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading"]
 
+_ALL = 2**31
 _COUNTED = ("messages", "timers", "tasks", "dead")
 
 
@@ -174,8 +175,18 @@ class Reading:
             "partition = ANY(%s)": None if owned is None else Longs(list(owned)),
         }
         return self._page(
-            "tasks", TaskRow, filters, "number", limit, cursor=(10,), extra=", number"
+            "tasks", TaskRow, filters, "number", limit, cursor=(11,), extra=", number"
         )
+
+    def lent(self, worker: str | None) -> list[TaskRow]:
+        """Return tasks that were handed to a worker, or those of what is owned to anybody."""
+        owned = None if worker is not None else self._owned()
+        filters = {
+            "worker = %s": worker,
+            "worker >= %s": "",  # for the index
+            "partition = ANY(%s)": None if owned is None else Longs(list(owned)),
+        }
+        return self._page("tasks", TaskRow, filters, "number", _ALL).rows
 
     def task(self, task: str) -> TaskRow | None:
         """Return one task."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "VERSION", "check_schema_name", "ensure_schema", "qualified"]
 
-VERSION = 1
+VERSION = 2
 OLDEST_SERVER = 130_000
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -68,10 +68,11 @@ CREATE TABLE {s}.tasks (
   execution text COLLATE "C" NOT NULL, tasker text COLLATE "C" NOT NULL, body bytea NOT NULL,
   attempts integer NOT NULL, due double precision NOT NULL, timeout double precision,
   retries integer, priority integer NOT NULL, tell_start boolean NOT NULL,
-  partition bigint NOT NULL, CONSTRAINT tasks_id UNIQUE (id)
+  partition bigint NOT NULL, worker text COLLATE "C", CONSTRAINT tasks_id UNIQUE (id)
 );
 CREATE INDEX tasks_execution ON {s}.tasks (execution, number);
 CREATE INDEX tasks_tasker ON {s}.tasks (tasker, number);
+CREATE INDEX tasks_worker ON {s}.tasks (worker, number) WHERE worker IS NOT NULL;
 CREATE TABLE {s}.watches (
   execution text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, kind text NOT NULL,
   body bytea NOT NULL, PRIMARY KEY (execution, id)
@@ -111,7 +112,12 @@ INSERT INTO {s}.register VALUES (true, '[]', '[]');
 INSERT INTO {s}.meta VALUES ('partitions', '{partitions}'), ('version', '{version}');
 """
 
-_MIGRATIONS: dict[int, str] = {}
+_MIGRATIONS: dict[int, str] = {
+    1: """
+ALTER TABLE {s}.tasks ADD COLUMN worker text COLLATE "C";
+CREATE INDEX tasks_worker ON {s}.tasks (worker, number) WHERE worker IS NOT NULL;
+""",
+}
 """By the version that each begins from."""
 
 COLUMNS: dict[str, str] = {
@@ -123,7 +129,9 @@ COLUMNS: dict[str, str] = {
     ),
     "messages": "id, execution, type, body, at, attempts",
     "timers": "execution, id, due, body",
-    "tasks": "id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start",
+    "tasks": (
+        "id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start, worker"
+    ),
     "watches": "execution, id, kind, body",
     "history": "id, execution, at, body",
     "dead": "id, execution, type, body, error, at",

@@ -5,7 +5,7 @@ Those that rely on something end in `must`, which ends the transaction if it is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.cluster.postgres.arrays import Blobs, Booleans, Floats, Longs, Texts
 from actorflow.engine.stores.protocol import partition_of
@@ -15,8 +15,21 @@ if TYPE_CHECKING:
 
     from actorflow.cluster.postgres.planning import Plan
 
-__all__ = ["MESSAGES", "column_list", "statements"]
+__all__ = ["MESSAGES", "Mark", "column_list", "statements"]
 
+# Tables that were never analysed would be scanned, and a plan that does so is kept. Plans are made
+# once: they join with arrays of any length, which is no reason to plan each commit anew.
+_SETTINGS = """set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+  set_config('enable_mergejoin', 'off', true),
+  set_config('plan_cache_mode', 'force_generic_plan', true)
+"""
+_BEGIN = f"SELECT {_SETTINGS}"
+_BEGIN_MARKED = f"""
+WITH noted AS (
+  UPDATE {{s}}.sessions SET last = %s, seen = clock_timestamp()
+  WHERE id = %s AND incarnation = %s RETURNING 1
+) SELECT {{s}}.must(count(*) = 1), {_SETTINGS} FROM noted
+"""
 _EPOCHS = """
 SELECT {s}.must(count(*) = %s) FROM (
   SELECT 1 FROM {s}.epochs AS p
@@ -104,11 +117,15 @@ WITH v AS MATERIALIZED (
 ), used AS (
   INSERT INTO {s}.keys SELECT execution, key, id, at FROM v WHERE key IS NOT NULL
 ), noted AS (
-  UPDATE {s}.sessions SET ids = (SELECT array_agg(id ORDER BY place) FROM v) WHERE id = %s
+  UPDATE {s}.sessions SET last = %s, seen = clock_timestamp(),
+    ids = (SELECT array_agg(id ORDER BY place) FROM v)
+  WHERE id = %s AND incarnation = %s RETURNING 1
+), held AS MATERIALIZED (
+  SELECT {s}.must(count(*) = %s) FROM noted
 )
-SELECT id FROM v ORDER BY place
+SELECT v.id FROM held, v ORDER BY place
 """
-"""Returns the ids of the new messages, which are noted in the session."""
+"""Returns the ids of the new messages, which are noted in the session with the mark."""
 _FIRED = """
 WITH gone AS (
   DELETE FROM {s}.timers AS t USING unnest(%s, %s, %s, %s) AS v (partition, execution, id, due)
@@ -141,17 +158,18 @@ SELECT * FROM unnest(%s, %s, %s, %s, %s)
 ON CONFLICT (partition, execution, id) DO UPDATE SET due = excluded.due, body = excluded.body
 """
 _RETRIED = """
-UPDATE {s}.tasks AS t SET attempts = v.attempts, due = v.due
-FROM unnest(%s, %s, %s) AS v (id, attempts, due) WHERE t.id = v.id
+UPDATE {s}.tasks AS t SET attempts = v.attempts, due = v.due, worker = v.worker
+FROM unnest(%s, %s, %s, %s) AS v (id, attempts, due, worker) WHERE t.id = v.id
 """
 _FINISHED = "DELETE FROM {s}.tasks AS t USING unnest(%s) AS v (id) WHERE t.id = v.id"
 _TASKS = """
 INSERT INTO {s}.tasks (id, execution, tasker, body, attempts, due, timeout, retries, priority,
-  tell_start, partition)
-SELECT id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start, partition
-FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) WITH ORDINALITY
+  tell_start, worker, partition)
+SELECT id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start, worker,
+  partition
+FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) WITH ORDINALITY
   AS v (id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start,
-    partition, place)
+    worker, partition, place)
 ORDER BY place
 """
 _CANCELLED_WATCHES = """
@@ -187,11 +205,24 @@ def column_list(
     return [make(values) for make, values in zip(columns, zip(*rows, strict=True), strict=True)]
 
 
-def statements(plan: Plan, partitions: int, session: Any) -> Iterator[tuple[str, list[Any]]]:
+class Mark(NamedTuple):
+    """The number of a commit, and the session and incarnation that make it."""
+
+    number: int
+    session: Any
+    incarnation: int
+
+
+_UNMARKED = (0, None, 0)
+
+
+def statements(plan: Plan, partitions: int, mark: Mark | None) -> Iterator[tuple[str, list[Any]]]:
     """Yield the statements that write a plan, with their parameters, in their order.
 
-    `session` names the row in which the ids of messages are noted, if there is one.
+    `mark` is left in the row of its session; a transaction of the user's has none.
     """
+    if mark is not None:
+        yield (_BEGIN, []) if plan.messages else (_BEGIN_MARKED, [*mark])
     yield from _write_executions(plan, partitions)
     yield from _remove(plan, partitions)
     yield from _add(plan, partitions)
@@ -202,7 +233,7 @@ def statements(plan: Plan, partitions: int, session: Any) -> Iterator[tuple[str,
             for m in (out.message,)
         ]
         columns = column_list(rows, Longs, Texts, Texts, Blobs, Floats, Texts)
-        yield MESSAGES, [*columns, session]
+        yield MESSAGES, [*columns, *(mark or _UNMARKED), 0 if mark is None else 1]
 
 
 _STATE_COLUMNS = (
@@ -274,8 +305,8 @@ def _remove(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
         rows = placed((*each, count) for each, count in times.items())
         yield _ATTEMPTED, column_list(rows, Longs, Texts, Longs, Longs)
     if plan.retried:
-        again = [(task.id, task.attempts, task.due) for task in plan.retried.values()]
-        yield _RETRIED, column_list(again, Texts, Longs, Floats)
+        again = [(task.id, task.attempts, task.due, task.worker) for task in plan.retried.values()]
+        yield _RETRIED, column_list(again, Texts, Longs, Floats, Texts)
     if plan.fired:
         rows = placed((*key, due) for key, due in plan.fired.items())
         yield _FIRED, [*column_list(rows, Longs, Texts, Texts, Floats), len(rows)]
@@ -315,7 +346,8 @@ def _add(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
     if plan.tasks:
         tasks = [(*task, partition_of(task.execution, partitions)) for task in plan.tasks.values()]
         columns = (
-            Texts, Texts, Texts, Blobs, Longs, Floats, Floats, Longs, Longs, Booleans, Longs,
+            Texts, Texts, Texts, Blobs, Longs, Floats, Floats, Longs, Longs, Booleans, Texts,
+            Longs,
         )  # fmt: skip
         yield _TASKS, column_list(tasks, *columns)
     if plan.watches:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         HistoryRow,
         MessageRow,
         Page,
+        Peer,
         TaskRow,
         TimerRow,
         Wake,
@@ -203,6 +204,18 @@ class PostgresStore:
         """Note that nothing of a partition runs here any more, so that others may have it."""
         self._membership.drained(partition)
 
+    def serve(self, taskers: Collection[str], busy: int) -> None:
+        """Tell the others which taskers are here, and how many tasks they have."""
+        self._membership.serve(taskers, busy)
+
+    def peers(self) -> Sequence[Peer]:
+        """Return those who share the store and were alive when it was last asked."""
+        return self._membership.peers()
+
+    def lent(self, worker: str | None = None) -> list[TaskRow]:
+        """Return all tasks that were handed to a worker, or those of what is owned to anybody."""
+        return self._reading.lent(worker)
+
     def status(self) -> ClusterStatus:
         """Return the members, their leases and partitions, and what waits."""
         self._readers.require_open()
@@ -218,7 +231,7 @@ class PostgresStore:
         return self._register.check_in(request)
 
     def hint(self, member: str) -> None:
-        """Tell another member to check in soon. For the membership."""
+        """Ask another member to check in soon. For the membership."""
         self._readers.read(_NOTIFY, (self.address.schema, hint_notice(self._token, member)))
 
     # Wake-ups.
@@ -240,7 +253,7 @@ class PostgresStore:
         return end
 
     def look(self) -> None:
-        """Let everybody look at everything."""
+        """Wake all subscribers to look at everything."""
         for wake in list(self._wakes):
             wake(None)
 
@@ -250,6 +263,8 @@ class PostgresStore:
         if notice.member is not None:
             if notice.member == self.name:
                 self._membership.hurry()
+            return
+        if notice.workers and self.name not in notice.workers:
             return
         names = None if notice.watches else notice.executions
         for wake in list(self._wakes):
@@ -363,7 +378,7 @@ class PostgresStore:
     # Ending.
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         try:
             self._readers.require_open()
         except StoreRefused:  # closed before, or the parent's
@@ -377,7 +392,7 @@ class PostgresStore:
             self._writer.close()
 
     def _release(self) -> None:
-        """Let go of what is still owned: nothing runs here any more."""
+        """Release what is still owned: nothing runs here any more."""
         if not self._joined:
             return
         self._joined = False

@@ -18,7 +18,7 @@ from actorflow.cluster.postgres.connections import explain
 from actorflow.cluster.postgres.facts import read_facts
 from actorflow.cluster.postgres.planning import NeedFacts, plan_changes
 from actorflow.cluster.postgres.schema import qualified
-from actorflow.cluster.postgres.statements import MESSAGES, statements
+from actorflow.cluster.postgres.statements import MESSAGES, Mark, statements
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.stores.protocol import NEVER_RUN
@@ -40,16 +40,6 @@ RETURNING incarnation, last, ids
 """
 _TRIM = "DELETE FROM {s}.sessions WHERE seen < clock_timestamp() - interval '2 days'"
 _CLOSE = "DELETE FROM {s}.sessions WHERE id = %s"
-# Tables that were never analysed would be scanned, and a plan that does so is kept.
-_BEGIN = """
-WITH noted AS (
-  UPDATE {s}.sessions SET last = %s, seen = clock_timestamp()
-  WHERE id = %s AND incarnation = %s RETURNING 1
-)
-SELECT {s}.must(count(*) = 1), set_config('enable_seqscan', 'off', true),
-  set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
-FROM noted
-"""
 _LIMITS = b"SELECT set_config('idle_in_transaction_session_timeout', '5000', true)"
 _NOT_AS_EXPECTED = "AF001"
 _AGAIN = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure)
@@ -65,11 +55,11 @@ def write_plan(
     schema: str,
     plan: Plan,
     partitions: int,
-    session: Any,
+    mark: Mark | None,
 ) -> psycopg.Cursor[Any] | None:
     """Send the statements of a plan; return the cursor that has the ids of its messages."""
     found = None
-    for text, values in statements(plan, partitions, session):
+    for text, values in statements(plan, partitions, mark):
         cursor = connection.cursor(row_factory=tuple_row)
         cursor.execute(qualified(text, schema), values, binary=True)
         if text is MESSAGES:
@@ -204,15 +194,14 @@ class Writer:
         """Write a plan and commit; return whether all was as it expects."""
         schema = self._address.schema
         self._number += 1
-        begin = (self._number, self._session, self._incarnation)
+        mark = Mark(self._number, self._session, self._incarnation)
         ids = None
         failure: psycopg.Error | None = None
         self._unknown = plan
         try:
             with connection.pipeline():
                 try:
-                    connection.execute(self._text(_BEGIN), begin)
-                    ids = write_plan(connection, schema, plan, self._partitions, self._session)
+                    ids = write_plan(connection, schema, plan, self._partitions, mark)
                     for notice in self._notices(plan):
                         connection.execute(b"SELECT pg_notify(%s, %s)", (schema, notice))
                     failpoint("commit.inside")

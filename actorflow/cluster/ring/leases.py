@@ -24,6 +24,7 @@ __all__ = ["Lease", "Leases"]
 
 _FASTEST = 0.05  # seconds between two check-ins, at least
 _FAILED = 0.1  # of a lease, after which an unanswered check-in is repeated
+_SHED = 8  # one in so many of what is held is on its way out at the same time, or a single one
 
 
 @dataclass(slots=True)
@@ -195,12 +196,13 @@ class Leases:
         return [Send(heirs[number], HandedOver(number))]
 
     def _shed(self, view: View) -> list[Action]:
-        """Begin to release one partition that another member should own; one at a time."""
-        if self.draining:
-            return []
+        """Begin to release partitions that another member should own: few at a time."""
         owners = desired_owners(self.ring, len(view.holdings))
-        over = [number for number in sorted(self.held) if owners and owners[number] != self.name]
-        return self._drain(over[:1])
+        room = max(len(self.held) // _SHED, 1) - len(self.draining)
+        if room <= 0 or not owners:
+            return []
+        over = (number for number in sorted(self.held) if owners[number] != self.name)
+        return self._drain([number for number in over if number not in self.draining][:room])
 
     def _drain(self, numbers: Collection[int]) -> list[Action]:
         self.draining.update(numbers)

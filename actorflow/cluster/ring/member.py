@@ -326,7 +326,7 @@ class Member:
         return actions
 
     def _hand_out(self, task: TaskNote) -> list[Action]:
-        """Give a task to the least busy of those who have its tasker; it waits if nobody has."""
+        """Assign a task to the least busy member with its tasker; without one, it waits."""
         view = self._leases.view
         seats = [seat for seat in view.seats if task.tasker in seat.taskers] if view else []
         if not seats:
@@ -340,6 +340,13 @@ class Member:
         ).name  # fmt: skip
         handed[least] = handed.get(least, 0) + 1
         return [Perform(task)] if least == self.name else [Send(least, Work(task))]
+
+    def serve(self, taskers: Iterable[str]) -> bool:
+        """Say which taskers this worker has, for the next check-in; return whether that is new."""
+        names = tuple(sorted(taskers))
+        changed = names != self._leases.taskers
+        self._leases.taskers = names
+        return changed
 
     def busy_with(self, tasks: int) -> None:
         """Say how many tasks this worker has, for the next check-in."""

@@ -78,7 +78,7 @@ class Rounds:
             self._done.add(post.id)
 
     def not_found(self, post: Post) -> None:
-        """Let the cycle carry a wake-up on whose execution is not here yet."""
+        """Pass a wake-up on with the cycle: its execution is not here yet."""
         if post.id in self._taken:
             self._taken.discard(post.id)  # it is on board, and may be taken again
         else:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.execution.live import WINDOW
+from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.kind import ENDED
 from actorflow.engine.stores.protocol import Change, NewDead
 from actorflow.runtime.lanes.pool import POOL
@@ -32,7 +33,6 @@ LOW = WINDOW // 2
 """Messages of one execution in memory below which more are read."""
 
 _PAGE = 2_000  # messages that are read together after a restart
-_AGAIN = 1.0  # seconds after which the store is read again if it could not be
 
 
 class _Later:
@@ -116,7 +116,7 @@ class Backlog:
         except Exception as error:  # noqa: BLE001 - it is all in the store: try again
             log.error("the store cannot be read; trying again", exc_info=error)
             core.clock.call_at(
-                core.clock.now() + _AGAIN,
+                core.clock.now() + AGAIN,
                 lambda: core.writer.call(partial(self._scan, kind, cursor)),
             )
             return
@@ -229,12 +229,12 @@ class Backlog:
                 return rows, cursor is not None
 
     def _feed(self, live: Live, rows: list[MessageRow], *, more: bool) -> None:
-        """Let stored messages in; one that may have ended the process before goes alone."""
+        """Deliver stored messages; one that may have ended the process before goes alone."""
         chosen: list[MessageRow] = []
         live.behind = more
         for at, row in enumerate(rows):
             if row.attempts >= CRASHES:
-                self._bury_crasher(live, row)
+                self._bury_crasher(live, row, first=live.first is None and not chosen)
                 continue
             if row.attempts:
                 if chosen:
@@ -262,7 +262,7 @@ class Backlog:
         change = Change(live.id, attempted=(row.id,), epoch=live.epoch)
         return self._core.writer.commit([change]) is None
 
-    def _bury_crasher(self, live: Live, row: MessageRow) -> None:
+    def _bury_crasher(self, live: Live, row: MessageRow, *, first: bool) -> None:
         live.last = row.id
         if live.known is not None:
             live.known.add(row.id)
@@ -275,7 +275,7 @@ class Backlog:
             dead=(NewDead(row.id, live.id, row.type, row.body, text),),
             epoch=live.epoch,
         )
-        live.submit_letter(change, RuntimeError(text))
+        live.submit_letter(change, RuntimeError(text), first=first)
 
     def read_later(self, executions: Iterable[str], error: Exception | None) -> None:
         """Read messages again that are stored and could not be handed over."""
@@ -292,7 +292,7 @@ class Backlog:
             else:
                 live.behind = True
         core.clock.call_at(
-            core.clock.now() + _AGAIN, lambda: core.writer.call(partial(self.read_again, names))
+            core.clock.now() + AGAIN, lambda: core.writer.call(partial(self.read_again, names))
         )
 
     def read_again(self, names: Sequence[str]) -> None:

@@ -11,11 +11,12 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.envelopes import encode_failure
-from actorflow.engine.errors import EngineClosed, UnknownKind
+from actorflow.engine.envelopes import encode_failure, failure_of
+from actorflow.engine.errors import EngineClosed, StoreRefused, UnknownKind
 from actorflow.engine.execution.backlog import LOW, Backlog
-from actorflow.engine.execution.live import WINDOW, Live, failure_of
+from actorflow.engine.execution.live import WINDOW, Live
 from actorflow.engine.execution.run import message_to_parent
+from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, Duplicate
 from actorflow.runtime.errors import Rejected, StopTimeout, near
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     from actorflow.engine.core import Core
     from actorflow.engine.envelopes import Envelope
+    from actorflow.engine.execution.entries import Append
     from actorflow.engine.execution.live import Ticket
-    from actorflow.engine.execution.writer import Append
     from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, TaskRow
     from actorflow.runtime.clock import Timer
 
@@ -186,7 +187,7 @@ class Host:
     def let_in(
         self, live: Live, rows: list[MessageRow], waiters: dict[Any, Any], acks: Sequence[Any]
     ) -> list[tuple[Any, Exception | None]]:
-        """Let stored messages into a live execution; return the callers to tell now."""
+        """Deliver stored messages to a live execution; return the callers to resolve now."""
         cancels = [row for row in rows if row.type == "cancel"]
         if cancels:
             rows = [row for row in rows if row.type != "cancel"]
@@ -256,32 +257,21 @@ class Host:
                 waiter.resolve(error)
             try:
                 row = core.store.execution(live.id)
-            except Exception as unread:  # noqa: BLE001 - it stays as it is
-                log.error("the store cannot be read", exc_info=unread)
+            except StoreRefused as unread:  # whoever waits for its end would wait for ever
+                log.error("the store cannot be read; trying again", error=str(unread))
+                if not core.closed:
+                    core.clock.call_at(core.clock.now() + AGAIN, lambda: core.writer.call(leave))
                 return
             if row is None or row.status != Status.ACTIVE:
                 core.watchers.tell(live.id)
                 return
-            failure = failure_of(error)
-            change = Change(
-                live.id,
-                kind=row.kind,
-                expected=row.revision,
-                state=row.state,
-                version=row.version,
-                status=Status.FAILED,
-                error=encode_failure(failure),
-                at=core.clock.now(),
-            )
-            if row.parent is not None:
-                change.messages = (
-                    message_to_parent(row.parent, live.id, Status.FAILED, error=failure),
-                )
-            core.writer.submit(change, left)
+            change = _failed(row, error, core.clock.now())
+            core.writer.submit(change, left, insist=True)
 
-        def left(change: Change, _error: Exception | None) -> None:
-            self.deliver_rows(change.rows)
-            core.watchers.tell(live.id)
+        def left(change: Change, error: Exception | None) -> None:
+            if error is None:  # else the engine is being closed, which its watchers learn
+                self.deliver_rows(change.rows)
+                core.watchers.tell(live.id)
 
         core.writer.call(leave)
 
@@ -362,7 +352,7 @@ class Host:
         return live.offer_unstored(envelope, waiter, task)
 
     def begin(self, live: Live, envelope: Envelope, waiter: Any) -> bool:
-        """Let a new execution run before it is stored: its first commit creates it. Thread-safe.
+        """Run a new execution before it is stored: its first commit creates it. Thread-safe.
 
         Returns whether that was possible; else it has to be stored first.
         """
@@ -374,7 +364,7 @@ class Host:
         return False
 
     def forget(self, live: Live) -> None:
-        """Let go of an execution that came to nothing: there is one of that id already.
+        """Discard an execution that was not created: there is one of that id already.
 
         What was handed to it meanwhile is stored, and goes to the other one.
         """
@@ -406,7 +396,7 @@ class Host:
                 waiter.resolve(error)
 
     def close(self, timeout: float) -> None:
-        """Let all executions finish the batch they are running, for `timeout` seconds.
+        """Wait up to `timeout` seconds until all executions have finished their batch.
 
         Those that do not are cut off: their outcome is not committed any more, so their messages
         stay in the store and run again with the next engine.
@@ -427,3 +417,21 @@ class Host:
                     "execution did not end in time; it runs again with the next engine",
                     execution=name, timeout=timeout,
                 )  # fmt: skip
+
+
+def _failed(row: ExecutionRow, error: Exception, now: float) -> Change:
+    """Return the change that marks an execution as failed, and leaves its state."""
+    failure = failure_of(error)
+    change = Change(
+        row.id,
+        kind=row.kind,
+        expected=row.revision,
+        state=row.state,
+        version=row.version,
+        status=Status.FAILED,
+        error=encode_failure(failure),
+        at=now,
+    )
+    if row.parent is not None:
+        change.messages = (message_to_parent(row.parent, row.id, Status.FAILED, error=failure),)
+    return change

@@ -6,12 +6,11 @@ one batch, commits, and only then goes on. The state in memory is always one tha
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.envelopes import Failure, Message, encode_failure, pack, unpack
+from actorflow.engine.envelopes import Message, encode_failure, failure_of, pack, unpack
 from actorflow.engine.errors import EngineClosed, text_of
 from actorflow.engine.execution.run import (
     AlreadyThere,
@@ -23,6 +22,7 @@ from actorflow.engine.execution.run import (
 from actorflow.engine.kind import Options, Status
 from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead
 from actorflow.runtime.errors import Displaced, WorkerStopped
+from actorflow.runtime.exits import Crash
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.pair.runner import current_batch
@@ -43,23 +43,15 @@ if TYPE_CHECKING:
         TaskRow,
     )
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.worker.deferred import Deferred
+    from actorflow.runtime.worker.job.deferred import Deferred
 
-__all__ = ["WINDOW", "Live", "Ticket", "failure_of"]
+__all__ = ["WINDOW", "Live", "Ticket"]
 
 WINDOW = 10_000
 """Stored messages of one execution that are in memory at the same time, about."""
 
 
 _DEFAULT = Options()
-
-
-def failure_of(error: BaseException) -> Failure:
-    """Return an error as plain data, with its traceback."""
-    lines = "".join(traceback.format_exception(error, limit=-20)) if error.__traceback__ else ""
-    return Failure(
-        type(error).__name__, text_of(error), lines.encode("utf-8", "backslashreplace").decode()
-    )
 
 
 class Ticket:
@@ -139,8 +131,8 @@ class Live:
 
     __slots__ = (
         "_door", "_gate", "behind", "broken", "core", "created", "creates", "displaced", "epoch",
-        "fetched", "held", "id", "kind", "known", "last", "late", "loaded", "noted", "options",
-        "parent", "port", "reading", "revision", "state", "status", "unstored",
+        "fetched", "first", "held", "id", "kind", "known", "last", "late", "loaded", "noted",
+        "options", "parent", "port", "reading", "revision", "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -169,9 +161,11 @@ class Live:
         """The store has messages that were not handed over yet: those after `last`."""
         self.last: Any = None
         self.late: dict[Any, Any] = {}
-        """Who waits for messages that were not handed over yet, by their ids."""
+        """The waiters of messages that were not handed over yet, by message id."""
         self.broken: BaseException | None = None
         """Why nothing of it can be processed here."""
+        self.first: Ticket | None = None
+        """The first message of an execution that has never run: without it, it has failed."""
         self.creates: NewExecution | None = None
         """What its first commit creates: it is not in the store yet."""
         self.unstored = False
@@ -201,8 +195,11 @@ class Live:
         }
         self.port = Port.launch(run_batch, given, self._on_crash)
 
-    def _on_crash(self, _reason: ExitReason) -> None:
+    def _on_crash(self, reason: ExitReason) -> None:
         """Start another executor, in the writer's thread."""
+        error = reason.exception if isinstance(reason, Crash) else None
+        if not isinstance(error, RunFailed):  # those are logged with their messages
+            log.error("execution crashed", execution=self.id, exc_info=error)
         if self.port is not None:
             self.core.writer.call(self.port.revive)
 
@@ -258,6 +255,8 @@ class Live:
             pairs.append((item, Ticket(self, number, item, waiter)))
         self.held += len(pairs)
         self.last = rows[-1].id
+        if self.first is None and self.revision == NEVER_RUN:
+            self.first = pairs[0][1]
         if self.known is not None:
             self.known.update(row.id for row in rows)
         if self._door is None:
@@ -275,7 +274,7 @@ class Live:
         POOL.submit(self)
 
     def run(self) -> None:
-        """Let in what waits at the door. In a thread of the pool."""
+        """Accumulate the messages that wait at the door. In a thread of the pool."""
         door = self._door
         assert door is not None  # noqa: S101 - only those with a door submit themselves
         while door:
@@ -418,17 +417,20 @@ class Live:
         )
         if ticket.id is not None:
             core.host.refusals[ticket.id] = error
-        self.submit_letter(change, error, ticket)
+        first = self.first
+        is_first = first is None or first is ticket or not first.open or self.creates is not None
+        self.submit_letter(change, error, ticket, first=is_first)
 
     def submit_letter(
-        self, change: Change, error: BaseException, ticket: Ticket | None = None
+        self, change: Change, error: BaseException, ticket: Ticket | None = None, *, first: bool
     ) -> None:
         """Commit a dead letter. Thread-safe.
 
-        An execution whose first message is given up never runs by itself: it has failed.
+        An execution whose `first` message is given up never runs by itself: it has failed.
         """
         core = self.core
-        if self.revision == NEVER_RUN and self.status == Status.ACTIVE and not self.options.bodies:
+        never_run = self.revision == NEVER_RUN and self.status == Status.ACTIVE
+        if first and never_run and not self.options.bodies:
             change.kind = self.kind.name
             change.expected = NEVER_RUN
             change.version = getattr(self.kind, "version", 1)
@@ -466,7 +468,7 @@ class Live:
         core.writer.submit(change, committed, insist=True)
 
     def add_creation(self, change: Change) -> None:
-        """Let a change create the execution, if nothing has yet."""
+        """Make a change create the execution, if it is not in the store yet."""
         if self.creates is not None:
             change.creates = [self.creates, *change.creates]
             change.new_only = True

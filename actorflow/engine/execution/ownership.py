@@ -47,6 +47,7 @@ class Ownership:
         self._lock = threading.Lock()
         self._names: set[str] = set()
         self._all = False
+        self._tasks = False
         self._scheduled = False
         self._before: dict[int, int] = {}
         self._leaving: dict[int, list[Live]] = {}
@@ -75,12 +76,14 @@ class Ownership:
         return self._store.inherited(partition_of(execution, self._partitions))
 
     def woken(self, executions: Sequence[str] | None) -> None:
-        """Schedule a look at some executions, or at everything."""
+        """Schedule a look at some executions, at everything, or at tasks if none is named."""
         with self._lock:
             if executions is None:
                 self._all = True
-            else:
+            elif executions:
                 self._names.update(executions)
+            else:
+                self._tasks = True
             if self._scheduled:
                 return
             self._scheduled = True
@@ -97,12 +100,14 @@ class Ownership:
     def _look(self) -> None:
         """Look at what others may have stored."""
         with self._lock:
-            everything, names = self._all, self._names
-            self._all, self._names, self._scheduled = False, set(), False
+            everything, tasks, names = self._all, self._tasks, self._names
+            self._all, self._tasks, self._names, self._scheduled = False, False, set(), False
         if self._core.closed:
             return
         try:
             self._look_at_all(names, everything=everything)
+            if tasks and not everything:
+                self._core.board.look(borrowed=True)
         except StoreRefused as error:  # what there was to look at is still there
             log.warning("the store cannot be read; looking again", error=str(error))
             SYSTEM.call_at(
@@ -119,6 +124,9 @@ class Ownership:
             self._follow()
             core.host.backlog.look()
             core.timers.start()
+            core.board.look()
+        elif core.board.borrows_from(names):
+            core.board.look(borrowed=True)
         for name in names:
             if self.runs(name):
                 self._look_at(name)
@@ -203,7 +211,8 @@ class Ownership:
 
     def await_processed(self, execution: str, waiters: dict[Any, Any]) -> None:
         """Resolve waiters once the messages of these ids have been processed, wherever."""
-        self._awaited.setdefault(execution, {}).update(waiters)
+        if waiters:
+            self._awaited.setdefault(execution, {}).update(waiters)
 
     def _tell_processed(self, name: str) -> None:
         waiting = self._awaited[name]

@@ -19,6 +19,7 @@ from actorflow.engine.envelopes import ChildEnded, Message, encode_failure, pack
 from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.ownership import MOVED
+from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Addition, Context, Outcome, Status
 from actorflow.engine.stores.protocol import (
@@ -33,7 +34,7 @@ from actorflow.engine.stores.protocol import (
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.job.deferred import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BUDGET", "AlreadyThere", "Run", "RunFailed", "answered", "change_of"]
 
-_AGAIN = 1.0  # seconds after which a state is read again that could not be
 BUDGET = 0.5
 """Seconds that one run may take before it has to leave the rest for the next."""
 
@@ -302,7 +302,7 @@ class Run:
             if live.port is not None:
                 live.port.submit(self)
 
-        core.clock.call_at(core.clock.now() + _AGAIN, again)
+        core.clock.call_at(core.clock.now() + AGAIN, again)
 
     def run(self) -> None:
         """Run again, after a lost race."""
@@ -387,6 +387,7 @@ class Run:
         if live.creates is not None:
             live.creates, live.created = None, change.at
         live.revision = change.revision
+        live.first = None
         live.state = self.state
         live.status = Status(change.status)
         core.dispatch(change, live)

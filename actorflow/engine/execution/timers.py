@@ -106,7 +106,7 @@ class Timers:
         return changes
 
     def close(self) -> None:
-        """Let go of the clock."""
+        """Stop firing timers."""
         with self._lock:
             if self._alarm is not None:
                 self._alarm.cancel()

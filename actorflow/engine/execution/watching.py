@@ -1,4 +1,4 @@
-"""Who looks at executions: callers that wait for a commit or an end, and watches of others."""
+"""Callers that wait for a commit or an end of an execution, and watches set by executions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Watchers:
 
 
 class Waiters:
-    """Who waits for the next commit of an execution. Thread-safe."""
+    """Callers that wait for the next commit of an execution. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -13,102 +13,37 @@ from __future__ import annotations
 from _thread import allocate_lock
 from collections import deque
 from contextlib import suppress
-from itertools import repeat
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.errors import (
-    EngineClosed,
-    ExecutionEnded,
-    KindMismatch,
-    StoreRefused,
-    UnknownExecution,
-)
-from actorflow.engine.kind import ENDED, Status
-from actorflow.engine.stores.protocol import (
-    Change,
-    NewDead,
-    NewExecution,
-    NewMessage,
-    new_row,
-)
+from actorflow.engine.errors import EngineClosed, StoreRefused
+from actorflow.engine.execution.admission import Admission
+from actorflow.engine.execution.entries import Append, Request, group
+from actorflow.engine.stores.protocol import Change, NewDead
 from actorflow.runtime.clock import SYSTEM
-from actorflow.runtime.errors import WorkerStopped
+from actorflow.runtime.errors import StopTimeout, WorkerStopped
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import spawn
 from actorflow.runtime.worker.tickets import resolve_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from actorflow.engine.core import Core
+    from actorflow.engine.execution.entries import Entry, Group
     from actorflow.engine.stores.protocol import ExecutionRow
 
-__all__ = ["AGAIN", "Append", "Writer"]
+__all__ = ["AGAIN", "Writer"]
 
 AGAIN = 1.0
-"""Seconds after which a commit that the store refused is tried again."""
+"""Seconds after which a commit or a read that the store refused is tried again."""
 
 _LARGEST = 10_000  # entries in one transaction
 _GATHER = 0.001  # seconds that a commit waits at most for callers who may have more
 _SOON = 0.003  # seconds that a commit may wait for others if nobody waits for it
 _MERGE = 0.001  # seconds after which it goes with the next commit of others
-
-
-class Append:
-    """Messages from outside to one execution, and who waits for them."""
-
-    __slots__ = ("bodies", "execution", "keys", "kind", "processed", "stored")
-
-    def __init__(
-        self,
-        execution: str,
-        kind: str | None,
-        bodies: Sequence[bytes],
-        stored: Any = None,
-        processed: Any = None,
-        *,
-        keys: Sequence[str] | None = None,
-    ) -> None:
-        self.execution = execution
-        self.kind = kind
-        """The kind of the execution, which is created if need be; `None`: it must be there."""
-        self.bodies = bodies
-        self.keys = keys
-        self.stored = stored
-        """Resolved when they are stored and accumulated."""
-        self.processed = processed
-        """Resolved when the last of them has been processed."""
-
-    @property
-    def waiting(self) -> list[Any]:
-        """Whoever waits for them."""
-        return [each for each in (self.stored, self.processed) if each is not None]
-
-
-class _Request:
-    """A change with its owner."""
-
-    __slots__ = ("change", "insist", "then", "waiter")
-
-    def __init__(
-        self,
-        change: Change,
-        then: Callable[[Change, Exception | None], None] | None,
-        *,
-        insist: bool,
-        waiter: Any = None,
-    ) -> None:
-        self.change = change
-        self.then = then
-        self.insist = insist
-        self.waiter = waiter
-
-
-_Entry: TypeAlias = "Append | _Request | Callable[[], None]"
-_Group: TypeAlias = "tuple[Change, Any]"
 
 
 class Writer:
@@ -124,9 +59,9 @@ class Writer:
         self._core = core
         self._store = core.store
         self._clock = core.clock
-        self._again: list[_Request] = []
+        self._again: list[Request] = []
         self._alarm: Any = None
-        self._soon: list[_Request] = []
+        self._soon: list[Request] = []
         self._soon_set = False
         self._soon_due = 0.0
         self._expected = 0  # entries after the last commit, if all who were told come back
@@ -136,7 +71,10 @@ class Writer:
         self.expects_more = False
         """Callers that were just told that their messages are stored may send others."""
         self._closing = False
-        self._unstored: list[None] = []  # one for each entry from outside that is not stored yet
+        self._unstored: dict[Append, None] = {}  # what came from outside and is not stored yet
+        self.awaited: dict[Any, None] = {}
+        """Tickets of callers that wait for a change or a call."""
+        self._busy = allocate_lock()
         self._flight: deque[tuple[Future[None], list[Change], Callable[[Any], None]]] = deque()
         self.refusal: tuple[float, Exception] | None = None
         """When and why the store last refused a commit, if it has not taken one since."""
@@ -152,13 +90,14 @@ class Writer:
 
     def append(self, entry: Append, *, may_block: bool = False) -> None:
         """Store messages from outside and deliver them. O(1), or a commit with `may_block`."""
-        self._unstored.append(None)
+        self._unstored[entry] = None
         try:
             if may_block and self._worker.is_idle:
                 self._port.help(entry)
             else:
                 self._worker.push(entry)
         except WorkerStopped:
+            self._unstored.pop(entry, None)
             msg = "the engine has been closed"
             raise EngineClosed(msg) from None
         if self._wanted and self._port.depth >= self._wanted:
@@ -184,13 +123,16 @@ class Writer:
         thread acts as the writer if that is idle: for lane threads only, which no signal
         interrupts.
         """
-        request = _Request(change, then, insist=insist, waiter=waiter)
+        request = Request(change, then, insist=insist, waiter=waiter)
+        if waiter is not None:
+            self.awaited[waiter] = None
         try:
             if may_block and self._worker.is_idle:
                 self._port.help(request)
             else:
                 self._worker.push(request)
         except WorkerStopped:
+            self.awaited.pop(waiter, None)
             if then is not None:
                 then(change, EngineClosed("the engine has been closed"))
 
@@ -200,7 +142,7 @@ class Writer:
         Where callers wait for one commit after the other, a commit of its own would only delay
         them.
         """
-        self._soon.append(_Request(change, then, insist=True))
+        self._soon.append(Request(change, then, insist=True))
         if not self._soon_set:
             self._soon_set = True
             self._soon_due = perf_counter() + _MERGE
@@ -239,16 +181,39 @@ class Writer:
         self._closing = True
         self.call(_nothing)
 
-    def close(self) -> None:
-        """Commit what there is; then end."""
+    def close(self, timeout: float) -> bool:
+        """Commit what there is, then end; return whether that took no more than `timeout` seconds.
+
+        A commit that hangs is left to itself, and whoever waits is told: see `when_idle`.
+        """
         self.call(_nothing)
-        self._worker.stop()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        try:
+            self._worker.stop(timeout=timeout)
+        except StopTimeout:
+            error = EngineClosed(
+                "the engine was closed while the store did not answer: whether this was stored is "
+                "not known"
+            )
+            waiting = [each for append in list(self._unstored) for each in append.waiting]
+            resolve_many([(each, error) for each in (*waiting, *list(self.awaited))])
+            return False
+        finally:
+            if self._alarm is not None:
+                self._alarm.cancel()
+        return True
+
+    def when_idle(self, call: Callable[[], object]) -> None:
+        """Call a function once no commit is under way. Blocks."""
+        with self._busy:
+            call()
 
     # The writer's thread.
 
-    def _write(self, batch: list[_Entry], _state: None) -> None:
+    def _write(self, batch: list[Entry], _state: None) -> None:
+        with self._busy:
+            self._write_all(batch)
+
+    def _write_all(self, batch: list[Entry]) -> None:
         if self._again:
             batch = [*self._again, *batch]
             self._again = []
@@ -258,9 +223,9 @@ class Writer:
             del self._soon[:count]
         self._expected = 0
         begin = perf_counter()
-        part: list[Append | _Request] = []
+        part: list[Append | Request] = []
         for entry in batch:
-            if type(entry) is Append or type(entry) is _Request:
+            if type(entry) is Append or type(entry) is Request:
                 part.append(entry)
                 if len(part) >= _LARGEST:
                     self._write_part(part)
@@ -296,21 +261,29 @@ class Writer:
         self._wanted = 0
         self._bell.acquire(blocking=False)
 
-    def _write_part(self, entries: list[Append | _Request]) -> None:
+    def _write_part(self, entries: list[Append | Request]) -> None:
         """Commit entries together, and settle each."""
+        now = self._clock.now()
+        made = {
+            new.id: new.kind
+            for _, changes, _ in self._flight
+            for change in changes
+            for new in change.creates
+        }
         try:
-            groups, fetched = self._admit(entries)
+            admission = Admission(self._core, entries, made, now)
         except Exception as error:  # noqa: BLE001 - the store cannot be read now
             refusal = error if isinstance(error, StoreRefused) else StoreRefused(str(error))
-            self._refuse(_group(entries, self._clock.now()), refusal)
+            self._refuse(group(entries, now), refusal)
             return
-        if not groups:
-            return
+        for append, why in admission.rejected:
+            self._reject(append, why, admission.accepted)
+        groups = group(admission.accepted, now)
         largest = self._store.traits.max_batch
         for at in range(0, len(groups), largest):
-            self._write_groups(groups[at : at + largest], fetched)
+            self._write_groups(groups[at : at + largest], admission.fetched)
 
-    def _write_groups(self, groups: list[_Group], fetched: dict[str, ExecutionRow]) -> None:
+    def _write_groups(self, groups: list[Group], fetched: dict[str, ExecutionRow]) -> None:
         def decided(error: Exception | None) -> None:
             if error is None:
                 for change, owner in groups:
@@ -378,103 +351,9 @@ class Writer:
         self.commits += 1
         self.changes += len(changes)
 
-    # Who may be sent a message.
-
-    def _admit(
-        self, entries: list[Append | _Request]
-    ) -> tuple[list[_Group], dict[str, ExecutionRow]]:
-        """Group entries into changes, without messages to executions that cannot take them.
-
-        Also returns the executions that had to be read, which are those that are not live.
-
-        Raises:
-            Exception: the store cannot be read.
-
-        """
-        now = self._clock.now()
-        fetched = self._fetch(entries)
-        made = {
-            new.id: new.kind
-            for _, changes, _ in self._flight
-            for change in changes
-            for new in change.creates
-        }
-        accepted: list[Append | _Request] = []
-        fine: set[tuple[str, str | None]] = set()  # many messages are for the same execution
-        for entry in entries:
-            if isinstance(entry, Append) and (entry.execution, entry.kind) in fine:
-                accepted.append(entry)
-            elif isinstance(entry, _Request):
-                change = entry.change
-                for new in change.creates:
-                    made.setdefault(new.id, new.kind)
-                if change.messages:
-                    self._drop_for_nobody(change, fetched, made)
-                accepted.append(entry)
-            elif (error := self._reason_against(entry, fetched, made, now)) is None:
-                accepted.append(entry)
-                fine.add((entry.execution, entry.kind))
-            else:
-                self._reject(entry, error, accepted)
-        return _group(accepted, now), fetched
-
-    def _fetch(self, entries: list[Append | _Request]) -> dict[str, ExecutionRow]:
-        """Read the executions that messages are for and that are not live, all in one read."""
-        names: set[str] = set()
-        for entry in entries:
-            if isinstance(entry, Append):
-                names.add(entry.execution)
-            else:
-                names.update(message.execution for message in entry.change.messages)
-        find = self._core.host.find
-        asleep = [name for name in names if find(name) is None]
-        return self._store.executions(asleep) if asleep else {}
-
-    def _reason_against(
-        self, append: Append, fetched: dict[str, ExecutionRow], made: dict[str, str], now: float
-    ) -> Exception | None:
-        name = append.execution
-        live = self._core.host.find(name)
-        row = None if live is not None else fetched.get(name)
-        status: str
-        if live is not None:
-            kind, status = live.kind.name, live.status
-        elif row is not None:
-            kind, status = row.kind, row.status
-        elif name in made or append.kind is not None:
-            kind, status = made.setdefault(name, append.kind or ""), Status.ACTIVE
-            fetched[name] = new_row(name, kind, now)
-        else:
-            return UnknownExecution(f"there is no execution {name!r}")
-        if append.kind is not None and append.kind != kind:
-            return KindMismatch(
-                f"execution {name!r} is of kind {kind!r}, not {append.kind!r}: choose another id"
-            )
-        if status in ENDED:
-            return ExecutionEnded(f"execution {name!r} has ended ({status}): it takes no messages")
-        return None
-
-    def _drop_for_nobody(
-        self, change: Change, fetched: dict[str, ExecutionRow], made: dict[str, str]
-    ) -> None:
-        """Remove messages to executions that are not there, or have ended."""
-        find = self._core.host.find
-        reached = []
-        for message in change.messages:
-            name = message.execution
-            live = find(name)
-            row = fetched.get(name)
-            status = live.status if live is not None else None if row is None else row.status
-            if status in ENDED or (status is None and name not in made):
-                log.info("message for nobody", execution=name, sender=change.execution)
-            else:
-                reached.append(message)
-        if len(reached) < len(change.messages):
-            change.messages = reached
-
-    def _reject(self, append: Append, error: Exception, accepted: list[Append | _Request]) -> None:
+    def _reject(self, append: Append, error: Exception, accepted: list[Append | Request]) -> None:
         """Resolve the waiting callers; what nobody waits for becomes a dead letter."""
-        del self._unstored[:1]
+        self._unstored.pop(append, None)
         waiting = append.waiting
         if waiting:
             resolve_many([(each, error) for each in waiting])
@@ -483,13 +362,13 @@ class Writer:
         log.warning("messages refused", execution=append.execution, error=str(error))
         dead = [NewDead(None, append.execution, "message", body, text) for body in append.bodies]
         change = Change(append.execution, at=self._clock.now(), dead=dead)
-        accepted.append(_Request(change, None, insist=True))
+        accepted.append(Request(change, None, insist=True))
 
-    def _refuse(self, groups: list[_Group], error: Exception) -> None:
+    def _refuse(self, groups: list[Group], error: Exception) -> None:
         """Notify owners that do not insist; try the others once more alone, then keep them."""
-        insisting: list[_Request] = []
+        insisting: list[Request] = []
         for change, owner in groups:
-            if type(owner) is _Request and owner.insist:
+            if type(owner) is Request and owner.insist:
                 insisting.append(owner)
             else:
                 self._settle(change, owner, error)
@@ -524,7 +403,8 @@ class Writer:
         fetched: dict[str, ExecutionRow] | None = None,
     ) -> None:
         try:
-            if type(owner) is _Request:
+            if type(owner) is Request:
+                self.awaited.pop(owner.waiter, None)
                 if owner.then is not None:
                     owner.then(change, error)
             elif change.refusal is not None:  # an execution was created elsewhere meanwhile
@@ -533,20 +413,24 @@ class Writer:
             elif error is None:
                 self.messages += len(change.rows)
                 told = self._core.host.deliver(owner, change.rows, fetched or {})
-                del self._unstored[: len(owner)]
+                self._stored(owner)
                 self.expects_more = bool(told)
                 if len(told) > 1:
                     self._expected = self._port.depth + len(told)
                 resolve_many(told)
             else:
-                del self._unstored[: len(owner)]
+                self._stored(owner)
                 self._tell_lost(owner, error)
         except Exception as failure:  # noqa: BLE001 - the others are notified all the same
             log.error("owner of a change failed", owner=repr(owner), exc_info=failure)
-            if type(owner) is _Request and owner.waiter is not None:
+            if type(owner) is Request and owner.waiter is not None:
                 owner.waiter.resolve(failure)
             elif type(owner) is list:
                 resolve_many([(each, failure) for append in owner for each in append.waiting])
+
+    def _stored(self, appends: list[Append]) -> None:
+        for append in appends:
+            self._unstored.pop(append, None)
 
     def _tell_lost(self, appends: list[Append], error: Exception) -> None:
         told = []
@@ -558,38 +442,9 @@ class Writer:
         resolve_many(told)
 
 
-def _is_appends(entries: list[_Entry]) -> bool:
+def _is_appends(entries: list[Entry]) -> bool:
     return all(type(entry) is Append for entry in entries)
 
 
 def _nothing() -> None:
     """Do nothing: the call makes the writer look at what it keeps."""
-
-
-def _group(entries: list[Append | _Request], now: float) -> list[_Group]:
-    """Group entries into changes; adjacent messages from outside become one change."""
-    groups: list[_Group] = []
-    appends: list[Append] = []
-    for entry in entries:
-        if type(entry) is Append:
-            if not appends:
-                groups.append((Change(at=now), appends))
-            appends.append(entry)
-        elif type(entry) is _Request:
-            appends = []
-            groups.append((entry.change, entry))
-    for change, owner in groups:
-        if type(owner) is not list:
-            continue
-        change.messages = [
-            NewMessage(each.execution, "message", body, key)
-            for each in owner
-            for body, key in zip(each.bodies, each.keys or repeat(None), strict=False)
-        ]
-        change.creates = [
-            NewExecution(name, kind)
-            for name, kind in {
-                (each.execution, each.kind): None for each in owner if each.kind is not None
-            }
-        ]
-    return groups

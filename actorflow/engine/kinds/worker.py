@@ -17,9 +17,9 @@ from actorflow.engine.errors import StateUnreadable
 from actorflow.engine.kind import Options, Outcome
 from actorflow.engine.operations.dead_letters import Letters
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.worker.deferred import Deferred
-from actorflow.runtime.worker.failure import failure_policy
-from actorflow.runtime.worker.jobs import kind_of
+from actorflow.runtime.worker.job.deferred import Deferred
+from actorflow.runtime.worker.job.failure import failure_policy
+from actorflow.runtime.worker.job.jobs import kind_of
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
 from behaviours import Queue, Stack, Throttle
 from behaviours.base import adapt

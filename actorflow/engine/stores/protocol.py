@@ -32,6 +32,7 @@ __all__ = [
     "NewExecution",
     "NewMessage",
     "Page",
+    "Peer",
     "Refusal",
     "Revision",
     "SharedStore",
@@ -57,7 +58,7 @@ NEVER_RUN: Revision = 0
 
 Wake: TypeAlias = "Callable[[Sequence[str] | None], None]"
 """Called with the executions that others have stored something for, or have ended; `None`: with
-anything. Returns at once."""
+anything; nothing at all: a task was handed to this process. Returns at once."""
 
 Row = TypeVar("Row")
 
@@ -125,6 +126,8 @@ class TaskRow(NamedTuple):
     retries: int | None = None
     priority: int = 0
     tell_start: bool = False
+    worker: str | None = None
+    """Who does it, if that was handed to one of those who share the store; else the owner."""
 
 
 class WatchRow(NamedTuple):
@@ -259,7 +262,7 @@ class Change:
     tasks: Sequence[TaskRow] = ()
     """New ones. An id that is in use is an error: `StoreConflict`, and nothing is committed."""
     retried: Sequence[TaskRow] = ()
-    """Tasks whose attempts and due are replaced, if they are still there."""
+    """Tasks whose attempts, due and worker are replaced, if they are still there."""
     finished_tasks: Sequence[str] = ()
     answers: Sequence[Answer] = ()
     watches: Sequence[WatchRow] = ()
@@ -473,7 +476,16 @@ class Store(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the store. Reading or committing raises `StoreRefused` from then on."""
+        """Close the store. Reading or committing raises `StoreRefused` from then on."""
+
+
+class Peer(NamedTuple):
+    """A process that shares a store, and what it can do for the others."""
+
+    name: str
+    taskers: Collection[str] = ()
+    busy: int = 0
+    """How many tasks it had when it was last heard of."""
 
 
 class SharedStore(Store, Protocol):
@@ -483,6 +495,9 @@ class SharedStore(Store, Protocol):
     not owned any more is let go of: what runs in it is finished, nothing new begins. If it is
     draining, `drained` is called then.
     """
+
+    name: str
+    """Of this process, among the `peers`."""
 
     def join(self) -> None:
         """Begin to own partitions: an engine that only stores and looks never does."""
@@ -495,3 +510,12 @@ class SharedStore(Store, Protocol):
 
     def drained(self, partition: int) -> None:
         """Note that nothing of a partition runs here any more."""
+
+    def serve(self, taskers: Collection[str], busy: int) -> None:
+        """Tell the others which taskers are here, and how many tasks they have."""
+
+    def peers(self) -> Sequence[Peer]:
+        """Return those who share the store and are alive, this process included if it is."""
+
+    def lent(self, worker: str | None = None) -> list[TaskRow]:
+        """Return all tasks that were handed to a worker, or those of what is owned to anybody."""

@@ -16,16 +16,18 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.envelopes import Failure, TaskEnded, TaskStarted, pack
-from actorflow.engine.errors import TaskCrashed, TaskFailed, TaskTimeout, text_of
+from actorflow.engine.envelopes import TaskEnded, TaskStarted, failure_of, pack
+from actorflow.engine.errors import TaskCrashed, TaskFailed, TaskTimeout
+from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.stores.protocol import Answer, Change, NewMessage
+from actorflow.engine.tasks.lending import Lending
 from actorflow.engine.tasks.tasker import HOLD, Tasker
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.log import log
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from actorflow.engine.core import Core
     from actorflow.engine.stores.protocol import TaskRow
@@ -37,7 +39,6 @@ CRASHES = 2
 """How often a task is begun again after its process has ended, if its retries are fewer."""
 
 _WINDOW = 10_000  # tasks of one tasker that are in memory at the same time, about
-_AGAIN = 1.0  # seconds after which the store is read again if it could not be
 
 
 class _Open:
@@ -67,6 +68,7 @@ class Board:
         self._fresh: set[str] = set()  # tasks that are not in memory, and that nobody has begun
         self._ended: set[str] = set()  # tasks that have a result which is not committed yet
         self._handed: dict[Tasker, list[TaskRow]] = {}  # out of this commit, and not queued yet
+        self._lending = Lending(core, self) if core.store.traits.shared else None
         self.done = 0
         self.failed = 0
         self.retried = 0
@@ -89,11 +91,23 @@ class Board:
             self._taskers[name] = tasker
         if self._core.resumed:
             self._core.writer.call(lambda: self._catch_up(name))
+            if self._lending is not None:
+                self._core.writer.call(self._lending.announce)
 
     def resume(self) -> None:
         """Hand out what is stored. In the writer's thread."""
         for name in list(self._taskers):
             self._catch_up(name)
+        if self._lending is not None:
+            self._lending.announce()
+
+    def look(self, *, borrowed: bool = False) -> None:
+        """Look at what processes hand to each other, or only at what is to be done here.
+
+        In the writer's thread.
+        """
+        if self._lending is not None:
+            self._lending.borrow() if borrowed else self._lending.look()
 
     def let_go(self, keeps: Callable[[str], bool]) -> None:
         """Forget tasks of executions that run elsewhere now. In the writer's thread.
@@ -101,7 +115,13 @@ class Board:
         Those that are under way go on, and their answers count if they come first.
         """
         with self._lock:
-            gone = [task for name in self._of if not keeps(name) for task in self._of[name]]
+            gone = [
+                task
+                for name in self._of
+                if not keeps(name)
+                for task in self._of[name]
+                if self._open[task].row.worker is None
+            ]
         for task in gone:
             self._close_task(task)
             self._ended.discard(task)
@@ -114,6 +134,8 @@ class Board:
             if not self._core.ownership.runs(row.execution):
                 continue
             tasker = self._taskers.get(row.tasker)
+            if self._lending is not None and self._lending.lend(row, tasker):
+                continue
             if tasker is None:
                 if row.tasker not in self._behind:
                     log.warning("no such tasker; its tasks wait", tasker=row.tasker, task=row.id)
@@ -131,6 +153,10 @@ class Board:
         while self._handed:
             tasker, rows = self._handed.popitem()
             tasker.take_many(rows)
+
+    def held(self, tasker: str) -> int:
+        """Return how many tasks of a tasker are in memory."""
+        return self._held.get(tasker, 0)
 
     def _leave_behind(self, row: TaskRow) -> None:
         """Leave a new task in the store; it is read when its tasker has room."""
@@ -173,7 +199,7 @@ class Board:
             while self._held.get(name, 0) < _WINDOW:
                 page = core.store.open(tasker=name, after=cursor)
                 for row in page.rows:
-                    if row.id not in self._open and row.id not in self._ended:
+                    if not self._is_lent(row) and not self._knows(row.id):
                         self._recover(tasker, row)
                 cursor = page.after
                 if cursor is None:
@@ -182,9 +208,41 @@ class Board:
         except Exception as error:  # noqa: BLE001 - they are stored: look again
             log.error("tasks cannot be read; trying again", tasker=name, exc_info=error)
             core.clock.call_at(
-                core.clock.now() + _AGAIN, lambda: core.writer.call(lambda: self._catch_up(name))
+                core.clock.now() + AGAIN, lambda: core.writer.call(lambda: self._catch_up(name))
             )
         self._behind.add(name)
+
+    def _is_lent(self, row: TaskRow) -> bool:
+        """Return whether another process does a task: not if the store was shared once."""
+        return row.worker is not None and self._lending is not None
+
+    def _knows(self, task: str) -> bool:
+        """Return whether a task is out, answered, or about to be handed to somebody else."""
+        moving = () if self._lending is None else self._lending.moving
+        return task in self._open or task in self._ended or task in moving
+
+    def take_borrowed(self, rows: Sequence[TaskRow]) -> None:
+        """Do what others have handed to this process; stop what they do not want any more."""
+        for row in rows:
+            tasker = self._taskers.get(row.tasker)
+            if tasker is not None and not self._knows(row.id):
+                self._take(tasker, _Open(row))
+        wanted = {row.id for row in rows}
+        with self._lock:
+            gone = [task for task, found in self._open.items()
+                    if found.row.worker is not None and task not in wanted]  # fmt: skip
+        self.finished(gone)
+
+    def borrows_from(self, executions: Iterable[str]) -> bool:
+        """Return whether there are tasks here of some of these, which run elsewhere."""
+        runs = self._core.ownership.runs
+        return any(name in self._of and not runs(name) for name in executions)
+
+    def crashes_of(self, row: TaskRow) -> int:
+        """Return how often a task is begun again after its process has ended."""
+        tasker = self._taskers.get(row.tasker)
+        retries = row.retries if tasker is None else self._retries(tasker, row)
+        return max(retries or 0, CRASHES)
 
     def _recover(self, tasker: Tasker, row: TaskRow) -> None:
         """Hand out a task that an earlier process may have begun, if that did not end well."""
@@ -193,7 +251,7 @@ class Board:
             self._take(tasker, _Open(row))
             return
         again = row._replace(attempts=row.attempts + 1)
-        if again.attempts > max(self._retries(tasker, row), CRASHES):
+        if again.attempts > self.crashes_of(row):
             self._note(_Open(row))
             text = f"the process ended {again.attempts} times while this task was under way"
             self.fail(row.id, TaskCrashed(text))
@@ -251,7 +309,7 @@ class Board:
     def lease(
         self, row: TaskRow, seconds: float, expired: Callable[[Exception], None] | None = None
     ) -> bool:
-        """Let an attempt run for `seconds` from now; return whether it is still wanted.
+        """Allow an attempt `seconds` from now; return whether it is still wanted.
 
         `expired(error)` is called when the time is up, before the attempt counts as failed with
         that error. Without it, the one of the last call remains.
@@ -354,7 +412,7 @@ class Board:
         self.failed += 1
         crashed = isinstance(error, (TaskCrashed, TaskTimeout))
         told = error.failure if isinstance(error, TaskFailed) else None
-        failure = told or Failure(type(error).__name__, text_of(error))
+        log.warning("task failed", task=row.id, tasker=row.tasker, error=brief(error))
         self._end(
             row,
             TaskEnded(
@@ -362,7 +420,7 @@ class Board:
                 self._core.clock.now(),
                 row.id,
                 "crashed" if crashed else "failed",
-                error=failure,
+                error=told or failure_of(error),
             ),
             done,
         )
@@ -488,3 +546,12 @@ class Board:
             tasker.stop()
         for tasker in taskers:
             tasker.close(max(end - monotonic(), 0.0))
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Let the owners hand out again what was not done here: that is no failed attempt."""
+        with self._lock:
+            rows = [each.row for each in self._open.values() if each.row.worker is not None]
+        for row in rows:
+            change = Change(row.execution, retried=(row._replace(worker=None),))
+            self._core.writer.submit(change)

@@ -18,7 +18,7 @@ from actorflow.runtime.lanes.process.child.heartbeat import bound_heartbeat
 from actorflow.runtime.lanes.process.crew import Crew
 from actorflow.runtime.lanes.process.launcher import how_it_ended
 from actorflow.runtime.lanes.process.packing import pack
-from actorflow.runtime.worker.process_lane import repeat_output
+from actorflow.runtime.worker.process.lane import repeat_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ class ProcessTasker:
         self._crew = Crew(places, prefetch=0, name=f"tasker-{name}")
 
     def begin(self, task: Task, ended: Callable[[BaseException | None, Any], None]) -> None:
-        """Have a task done in another process; `ended(error, result)` is called once.
+        """Run a task in another process; `ended(error, result)` is called once.
 
         In the thread of the crew: it must be short. Never blocks.
 

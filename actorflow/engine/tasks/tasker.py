@@ -17,7 +17,7 @@ from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.supervision.spec import Backoff
-from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import spawn
 from behaviours import Chunk, Queue
@@ -293,6 +293,8 @@ class Tasker:
         job = self._start if behaviour is not None else self._start_most_urgent
         adapted = adapt(Queue() if behaviour is None else behaviour)
         release(adapted)  # its owner is the chunk, or the worker
+        self.places: int = options.get("concurrency", 1)
+        """How many tasks it does at the same time."""
         one_by_one = Chunk(adapted, 1) if adapted.traits.divisible else adapted
         self._worker = spawn(job, behaviour=one_by_one, executor=self.lane, **options)
         self._port = Port(self._worker)
@@ -333,7 +335,7 @@ class Tasker:
         POOL.submit(self)
 
     def run(self) -> None:
-        """Let in what waits at the door. Only the pool calls this."""
+        """Accumulate the tasks that wait at the door. Only the pool calls this."""
         door = self._door
         assert door is not None  # noqa: S101 - only those with a door submit themselves
         while door:

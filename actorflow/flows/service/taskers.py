@@ -1,4 +1,4 @@
-"""Who is given the tasks of flows: names by domain, routers, and what a tasker is called with.
+"""Who gets the tasks of flows: names by domain, routers, and what a tasker is called with.
 
 The work itself is done by the engine's task layer, after the commit, outside of the run. Here is
 only decided who is meant, inside the run and without effects.

@@ -21,10 +21,10 @@ from actorflow.lab.run.ledger import Ledger, error_text
 from actorflow.lab.run.repetitions import combine
 from actorflow.lab.run.result import Result, RunFailed
 from actorflow.runtime.errors import BadOption, WorkerStopped
-from actorflow.runtime.worker.answers import Answers
-from actorflow.runtime.worker.deferred import Deferred
-from actorflow.runtime.worker.failure import failure_policy
-from actorflow.runtime.worker.jobs import kind_of
+from actorflow.runtime.worker.job.answers import Answers
+from actorflow.runtime.worker.job.deferred import Deferred
+from actorflow.runtime.worker.job.failure import failure_policy
+from actorflow.runtime.worker.job.jobs import kind_of
 from actorflow.runtime.worker.spec import spawn
 from behaviours.base import adapt
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from actorflow.lab.models.service import Service
     from actorflow.lab.models.traffic import Message, Traffic
-    from actorflow.runtime.worker.failure import FailurePolicy
-    from actorflow.runtime.worker.pair.batch import Batch
+    from actorflow.runtime.worker.job.failure import FailurePolicy
+    from actorflow.runtime.worker.pair.tasks import Batch
 
 __all__ = ["measure"]
 

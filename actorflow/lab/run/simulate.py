@@ -21,7 +21,7 @@ from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.traffic import AT, Message, Traffic
 from actorflow.lab.run.ledger import Ledger
 from actorflow.runtime.errors import WouldBlock
-from actorflow.runtime.worker.failure import failure_policy
+from actorflow.runtime.worker.job.failure import failure_policy
 from actorflow.runtime.worker.pair.accumulation import Accumulation
 from behaviours.base import adapt
 from behaviours.errors import Full
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from actorflow.lab.models.service import Service
     from actorflow.lab.run.result import Result
-    from actorflow.runtime.worker.failure import FailurePolicy
-    from actorflow.runtime.worker.pair.batch import Batch
+    from actorflow.runtime.worker.job.failure import FailurePolicy
+    from actorflow.runtime.worker.pair.tasks import Batch
 
 __all__ = ["Simulation", "simulate"]
 

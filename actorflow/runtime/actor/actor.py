@@ -19,19 +19,16 @@ import pykka
 from actorflow.runtime.actor.answers import Answer, reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.lifespan import Lifespan
-from actorflow.runtime.actor.mailbox import Mailbox
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.actor.stopping import Stop
-from actorflow.runtime.lanes.pool import POOL
 
 if TYPE_CHECKING:
     import threading
     from types import TracebackType
-    from typing import Self
 
     from actorflow.runtime.lanes.lane import Lane
 
-__all__ = ["CURRENT", "Actor", "FrameworkActor", "Ref", "Stop", "reply", "reply_error"]
+__all__ = ["CURRENT", "Actor", "Ref", "Stop", "reply", "reply_error"]
 
 
 class _Slot:
@@ -142,24 +139,3 @@ class Actor(pykka.Actor):
     ) -> None:
         if exception_value is not None:
             self._actorflow._crash(exception_value)  # noqa: SLF001
-
-
-class FrameworkActor(Lifespan, Actor):  # type: ignore[override] # pykka declares fields
-    """An actor of the package itself: actor and lifespan in one object.
-
-    It saves an object for each worker, and lets the class override how it is ended. Its
-    namespace is therefore not free: nothing that users derive from may be one of these.
-    """
-
-    def __init__(self, *, lane: Lane | None = None) -> None:
-        self.lane = POOL if lane is None else lane
-        self.mailbox = Mailbox()
-
-    @property
-    def actor(self) -> Self:  # type: ignore[override]
-        """The actor whose hooks are called: this one."""
-        return self
-
-    @property
-    def _actorflow(self) -> Self:  # type: ignore[override]
-        return self

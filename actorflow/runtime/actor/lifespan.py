@@ -1,7 +1,7 @@
 """The framework's side of an actor: how it starts, takes turns, and ends exactly once.
 
 A user's actor holds its `Lifespan` in one slot, so that all other names of the class are the
-user's. `FrameworkActor` (in `actor.py`) is both in one object.
+user's. A supervisor is both in one object.
 
 An actor ends in this order: the reason is set, the token goes back for good, callers are refused,
 watchers are notified. So a sender is either refused here or finds the actor dead, and an `ask`
@@ -23,12 +23,11 @@ from pykka._envelope import Envelope
 from actorflow.runtime.actor.answers import reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import Inbox, Mailbox, is_stop, refuse
-from actorflow.runtime.actor.notices import Notices
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.actor.starting import Starting
 from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import WorkerCrashed, WorkerStopped
-from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal
+from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Notices
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
@@ -38,7 +37,7 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from actorflow.runtime.actor.notices import Notice
+    from actorflow.runtime.exits import Notice
     from actorflow.runtime.lanes.lane import Lane
 
 __all__ = ["Lifespan"]

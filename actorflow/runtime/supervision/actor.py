@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from pykka._envelope import Envelope
 
-from actorflow.runtime.actor.actor import FrameworkActor
+from actorflow.runtime.actor.actor import Actor
+from actorflow.runtime.actor.lifespan import Lifespan
+from actorflow.runtime.actor.mailbox import Mailbox
 from actorflow.runtime.errors import RequestRefused, StartFailed, WorkerStopped
 from actorflow.runtime.exits import (
     Crash,
@@ -31,6 +33,7 @@ from actorflow.runtime.exits import (
     Normal,
     Shutdown,
 )
+from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
 from actorflow.runtime.supervision.actions import (
@@ -57,6 +60,7 @@ from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
+    from typing import Self
 
     from actorflow.runtime.clock import Clock, Timer
     from actorflow.runtime.lanes.lane import Lane
@@ -76,8 +80,12 @@ class _Event:
         self.call = call
 
 
-class SupervisorActor(FrameworkActor):
-    """A running supervisor. See the module."""
+class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declares fields
+    """A running supervisor. See the module.
+
+    Actor and lifespan are one object, so that it decides itself how it is ended. Its namespace is
+    therefore not free, but no user derives from it.
+    """
 
     def __init__(
         self,
@@ -88,7 +96,8 @@ class SupervisorActor(FrameworkActor):
         clock: Clock,
         lane: Lane | None,
     ) -> None:
-        super().__init__(lane=lane)
+        self.lane = POOL if lane is None else lane
+        self.mailbox = Mailbox()
         self.name = name
         self.clock = clock
         self.flags = flags
@@ -103,6 +112,15 @@ class SupervisorActor(FrameworkActor):
         self._deadlines: list[Timer] = []
         self._retries: dict[Hashable, Timer] = {}
         self.watch(self._clean_up)  # the first watcher: the others find the children ended
+
+    @property
+    def actor(self) -> Self:  # type: ignore[override]
+        """The actor whose hooks are called: this one."""
+        return self
+
+    @property
+    def _actorflow(self) -> Self:  # type: ignore[override]
+        return self
 
     def __repr__(self) -> str:
         name = self.__dict__.get("child_id") if self.name is None else self.name

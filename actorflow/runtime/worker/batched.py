@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.lanes.process.packing import main_is_importable
 from actorflow.runtime.lanes.shelter import SHELTER
-from actorflow.runtime.worker.answers import Answers
-from actorflow.runtime.worker.failure import failure_policy
+from actorflow.runtime.worker.job.answers import Answers
+from actorflow.runtime.worker.job.failure import failure_policy
 from actorflow.runtime.worker.options import runs_elsewhere
 from actorflow.runtime.worker.spec import spawn
 from behaviours import Queue
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from actorflow.runtime.lanes.lane import Lane
-    from actorflow.runtime.worker.processes import Processes
+    from actorflow.runtime.worker.process.options import Processes
     from actorflow.runtime.worker.ref import WorkerRef
 
 __all__ = ["AsyncBatched", "Batched", "batched"]

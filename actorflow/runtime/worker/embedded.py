@@ -33,8 +33,8 @@ from actorflow.runtime.errors import (
     UnknownWorker,
     WorkerCrashed,
 )
-from actorflow.runtime.worker.answers import Answers
-from actorflow.runtime.worker.jobs import Kind, kind_of
+from actorflow.runtime.worker.job.answers import Answers
+from actorflow.runtime.worker.job.jobs import Kind, kind_of
 from actorflow.runtime.worker.options import accumulation_of
 from actorflow.runtime.worker.pair.accumulation import Accumulation
 from actorflow.runtime.worker.spec import Worker  # noqa: TC001 - the doctest above uses it
@@ -43,7 +43,7 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from actorflow.runtime.worker.pair.batch import Batch, Ticket
+    from actorflow.runtime.worker.pair.tasks import Batch, Ticket
     from behaviours.base import Tally
 
 __all__ = ["Call", "Done", "Workers"]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["Backlog", "Timing", "WorkerStatistics", "statistics"]
 
 _KEPT = 256  # batches whose times are kept
+_WIDTH = 5  # entries for each of them: its size, and four moments
+_LENGTH = _KEPT * _WIDTH
 _GROUPS = 64  # messages of a backlog that arrived between two batches count as a group
 _POINTS = 8  # places within a batch at which its messages are looked at
 
@@ -87,8 +89,9 @@ class Timing:
         self.reasons: dict[Reason, int] = {}
         """Batches by why they left, apart from those that left because the executor was idle."""
         self._sizes: dict[int, int] = {}
-        # A ring in a list: an empty deque takes 600 bytes, and most pairs have few batches.
-        self._samples: list[tuple[int, float, float, float, float]] = []
+        # A ring in a flat list, five entries for each batch: an empty deque takes 600 bytes, and
+        # a tuple for each batch would make the garbage collector walk all that was kept.
+        self._samples: list[float] = []
         self._oldest = 0
 
     def finished(
@@ -101,12 +104,13 @@ class Timing:
         bits = (size - 1).bit_length() if size > 1 else 0
         sizes[bits] = sizes.get(bits, 0) + 1
         if number < _KEPT or not number & 7:
-            sample = (size, low, high, begun, end)
-            if len(self._samples) < _KEPT:
-                self._samples.append(sample)
+            samples = self._samples  # changed by one C call: `quantiles` takes no lock
+            if len(samples) < _LENGTH:
+                samples.extend((size, low, high, begun, end))
             else:
-                self._samples[self._oldest] = sample
-                self._oldest = (self._oldest + 1) % _KEPT
+                at = self._oldest
+                samples[at : at + _WIDTH] = (size, low, high, begun, end)
+                self._oldest = (at + _WIDTH) % _LENGTH
 
     def count_reason(self, reason: Reason) -> None:
         """Note why a batch left."""
@@ -121,7 +125,8 @@ class Timing:
         waits: list[tuple[float, float]] = []
         latencies: list[tuple[float, float]] = []
         services: list[tuple[float, float]] = []
-        for size, low, high, begun, end in list(self._samples):
+        flat = iter(self._samples[:])
+        for size, low, high, begun, end in zip(flat, flat, flat, flat, flat, strict=True):
             points = _POINTS if high > low else 1  # a single one may have come at any moment
             weight = size / points
             services.append((end - begun, size))

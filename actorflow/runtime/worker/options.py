@@ -14,9 +14,9 @@ from actorflow.runtime.errors import BadJob, BadOption, near, refuse_unhashable
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.thread import ThreadLane
-from actorflow.runtime.worker.failure import Breaker, Drop, FailurePolicy, failure_policy
-from actorflow.runtime.worker.jobs import Kind, kind_of
-from actorflow.runtime.worker.processes import Processes
+from actorflow.runtime.worker.job.failure import Breaker, Drop, FailurePolicy, failure_policy
+from actorflow.runtime.worker.job.jobs import Kind, kind_of
+from actorflow.runtime.worker.process.options import Processes
 from behaviours import Queue, Throttle
 from behaviours.arguments import choice, count, seconds
 from behaviours.base import adapt
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from actorflow.runtime.lanes.lane import Lane
-    from actorflow.runtime.worker.executor import Executor
-    from actorflow.runtime.worker.process_lane import ProcessLane
+    from actorflow.runtime.worker.job.executor import Executor
+    from actorflow.runtime.worker.process.lane import ProcessLane
     from behaviours.base import Behaviour
 
 __all__ = [
@@ -186,7 +186,7 @@ class Settings:
             raise BadOption(msg)
 
     def _call_elsewhere(self, batch: Any, state: Any) -> Any:
-        """Have the job called in a worker process."""
+        """Make the job run in a worker process."""
         assert self.remote is not None  # noqa: S101 - only then it is the handle
         return self.remote.call(batch, state)
 
@@ -244,7 +244,7 @@ def _remote(executor: Any, job: Any, settings: Settings) -> ProcessLane | None:
     """Make the lane of worker processes, if the option `executor` asks for it."""
     if not runs_elsewhere(executor):
         return None
-    from actorflow.runtime.worker.process_lane import ProcessLane  # noqa: PLC0415 - loads processes
+    from actorflow.runtime.worker.process.lane import ProcessLane  # noqa: PLC0415 - loads processes
 
     if settings.executor is not None:
         name = settings.executor.__name__

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.worker.dead_letters import DeadLetters
-    from actorflow.runtime.worker.executor import ExecutorRef
+    from actorflow.runtime.worker.job.dead_letters import DeadLetters
+    from actorflow.runtime.worker.job.executor import ExecutorRef
     from actorflow.runtime.worker.metrics import WorkerStatistics
 
 __all__ = ["DEFAULT_TIMEOUT", "WorkerRef"]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from typing import Unpack
 
-    from actorflow.runtime.worker.executor import Executor
+    from actorflow.runtime.worker.job.executor import Executor
     from actorflow.runtime.worker.ref import WorkerRef
 
 __all__ = ["Worker", "launch", "make", "spawn"]

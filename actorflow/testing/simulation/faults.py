@@ -90,7 +90,7 @@ class Faults:
 
         return cls(
             workers=names,
-            partitions=dice.choice((2, 4, 4, 8)),
+            partitions=dice.choice((2, 4, 8, 24)),
             lasts=lasts,
             loss=sometimes(dice.uniform(0.0, 0.4)),
             duplication=sometimes(dice.uniform(0.0, 0.3)),

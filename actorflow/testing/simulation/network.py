@@ -108,7 +108,7 @@ class Network:
         self._world.after(_TIMEOUT, lambda: asked.answer(unanswered))
 
     def begin(self, asked: _Request) -> None:
-        """Let a request into the store."""
+        """Apply a request to the store."""
         if not self.connects(asked.source, STORE):
             return
         if self.store_down:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from actorflow.engine.errors import StoreConflict
 from actorflow.testing.simulation.checks import Broken
 from actorflow.testing.simulation.client import Cancel, Sent
 from actorflow.testing.simulation.cluster import Cluster, Parts
@@ -145,6 +146,8 @@ class _Simulation:
                 self._check(rows)
         except Broken as error:
             broken = error
+        except StoreConflict as error:  # a run has stored something that was there already
+            broken = Broken("stored once", str(error))
         return History(self.seed, tuple(world.lines), _executions(cluster), world.now), broken
 
     def _check(self, rows: Mapping[str, ExecutionRow]) -> None:

@@ -86,7 +86,7 @@ class Worker:
         return self.world.after(seconds / self._skew.rate, lambda: self._enter(call))
 
     def _enter(self, call: Callable[[], Any]) -> None:
-        """Let something happen inside the process, now or when it goes on."""
+        """Call something inside the process, now or when it is resumed."""
         if not self.alive:
             return
         if self._paused:
@@ -141,7 +141,7 @@ class Worker:
         self._carry_out(self.member.receive(event, self.local))
 
     def hear(self, event: Event) -> None:
-        """Let an event from outside happen."""
+        """Apply an event from outside."""
         self._enter(lambda: self.tell(event))
 
     def ask(self, request: Callable[[int], Any], then: Callable[[Any], None]) -> None:

@@ -57,7 +57,7 @@ class World:
         return self._clock.call_at(self._clock.now() + max(seconds, 0.0), call)
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self._clock.advance(seconds)
 
     def note(self, who: str, what: str, *about: object) -> None:

@@ -279,9 +279,12 @@ def a_task_is_answered_once(store: Store) -> None:
 def a_task_is_retried_if_it_is_there(store: Store) -> None:
     task = TaskRow("x", "a", "tasker", b"body", 0, 1.0, 2.0, 3, 4, tell_start=True)
     commit(store, Change("a", tasks=[task]))
-    again = TaskRow("x", "a", "another", b"", 2, 7.0)
+    again = TaskRow("x", "a", "another", b"", 2, 7.0, worker="w")
     commit(store, Change("a", retried=[again, again._replace(id="gone")]))
-    assert store.open().rows == [task._replace(attempts=2, due=7.0)], store.open().rows
+    changed = task._replace(attempts=2, due=7.0, worker="w")
+    assert store.open().rows == [changed], store.open().rows
+    commit(store, Change("a", retried=[task]))
+    assert store.task("x") == task, store.task("x")
 
 
 def a_task_id_in_use_is_a_conflict_and_nothing_is_committed(store: Store) -> None:

@@ -171,7 +171,9 @@ class _Maker:
         self._lists.tasks.append(row)
 
     def retry(self, task: str, attempts: int) -> None:
-        row = TaskRow(task, self.change.execution, "other", b"other", attempts, 7.5)
+        row = TaskRow(
+            task, self.change.execution, "other", b"other", attempts, 7.5, worker="w" * attempts
+        )
         self._lists.retried.append(row)
 
     def finish(self, task: str) -> None:

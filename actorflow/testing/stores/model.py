@@ -170,7 +170,7 @@ class Model:
         for task in change.retried:
             if task.id in self.tasks:
                 self.tasks[task.id] = self.tasks[task.id]._replace(
-                    attempts=task.attempts, due=task.due
+                    attempts=task.attempts, due=task.due, worker=task.worker
                 )
         self._add_messages(change, extra)
         for timer in change.timers:

@@ -14,6 +14,7 @@ from actorflow.web.addresses import is_loopback, socket_beside
 from actorflow.web.commands.printing import note, say
 from actorflow.web.commands.reaching import TOKEN
 from actorflow.web.commands.setups import App, load_setup, set_up
+from actorflow.workflows.agent.jobs import LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +79,9 @@ def agent(
         typer.Option(metavar="NAME=LANG", help="A task, and the language of its code."),
     ] = None,
     env: Annotated[str, typer.Option(help="The environment of these.")] = "default",
+    lease: Annotated[
+        float, typer.Option(help="Seconds that a worker has for its next request about a job.")
+    ] = LEASE,
     timeout: Timeout = 5.0,
 ) -> None:
     """Run an engine with an agent: workers of other languages ask it for jobs over HTTP.
@@ -96,9 +100,9 @@ def agent(
         if app is not None and setup is not None:
             set_up(app, setup, engine)
         for name, lang in workflows:
-            engine.workflows.remote(name, lang=lang, env=env)
+            engine.workflows.remote(name, lang=lang, env=env, lease=lease)
         for name, lang in tasks:
-            engine.workflows.remote_tasks(name, lang=lang, env=env)
+            engine.workflows.remote_tasks(name, lang=lang, env=env, lease=lease)
         url = engine.serve_agent(host=host, port=port, token=token)
         return f"serving {store} at {url}"
 

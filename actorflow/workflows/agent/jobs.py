@@ -6,7 +6,23 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Job", "Jobs", "Queue"]
+from actorflow.runtime.errors import BadOption
+from behaviours.arguments import seconds
+
+__all__ = ["LEASE", "Job", "Jobs", "Queue", "check_lease"]
+
+LEASE = 60.0
+"""Seconds that a worker has for its next request about a job, unless told otherwise."""
+
+
+def check_lease(given: Any) -> float:
+    """Return the seconds of a lease.
+
+    Raises:
+        BadOption: it is no number above 0.
+
+    """
+    return seconds(given, "lease", "lease=600.0", zero=False, error=BadOption)
 
 
 class Queue(NamedTuple):
@@ -23,6 +39,8 @@ class Job:
     uuid: str
     """What a worker names it by."""
     queue: Queue
+    lease: float
+    """Seconds that a worker has for its next request about it."""
     task: str
     """The id of the engine's task behind it."""
     execution: str
@@ -31,6 +49,8 @@ class Job:
     answer: dict[str, Any]
     """What a worker is told of it."""
     is_decision: bool = False
+    was_out: bool = False
+    """Whether another attempt at the same task was handed out before."""
 
 
 class Jobs:
@@ -49,7 +69,7 @@ class Jobs:
         return len(self._by_task)
 
     def add(self, job: Job) -> None:
-        """Let a job wait for a worker, behind the others of its queue."""
+        """Queue a job for a worker, behind the others of its queue."""
         self.remove(job.task)
         self._by_task[job.task] = self._by_uuid[job.uuid] = job
         self._waiting.setdefault(job.queue, OrderedDict())[job.uuid] = job
@@ -64,6 +84,14 @@ class Jobs:
             del self._waiting[queue]
         self._out.add(uuid)
         return job
+
+    def claim(self, job: Job) -> None:
+        """Hand out this job, whether it waits or is not here yet."""
+        if self._by_uuid.get(job.uuid) is not job:
+            self.add(job)
+        if job.uuid not in self._out:
+            self._unqueue(job)
+            self._out.add(job.uuid)
 
     def waits(self, queue: Queue) -> bool:
         """Return whether a job waits there."""
@@ -85,12 +113,15 @@ class Jobs:
         del self._by_uuid[job.uuid]
         if job.uuid in self._out:
             self._out.discard(job.uuid)
-            return job
+        else:
+            self._unqueue(job)
+        return job
+
+    def _unqueue(self, job: Job) -> None:
         waiting = self._waiting[job.queue]
         del waiting[job.uuid]
         if not waiting:
             del self._waiting[job.queue]
-        return job
 
     def check(self) -> None:
         """Raise AssertionError where the parts do not fit each other."""

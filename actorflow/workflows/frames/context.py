@@ -28,12 +28,12 @@ _here = threading.local()
 
 
 def enter(frame: Code) -> None:
-    """Let the code of this thread belong to a frame until `leave`."""
+    """Make a frame the current one of this thread until `leave`."""
     _here.frame = frame
 
 
 def leave() -> None:
-    """Let the code of this thread belong to nothing."""
+    """Clear the current frame of this thread."""
     _here.frame = None
 
 

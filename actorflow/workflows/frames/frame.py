@@ -121,7 +121,7 @@ class Frame:
         return self._main.done()
 
     def step(self, work: str) -> bool:
-        """Let a coroutine go on after a work; return whether it has ended."""
+        """Resume a coroutine after a work; return whether it has ended."""
         asked = self._asked[work]
         self._forget(asked)
         answer = self.session.answer(self.cursor, asked.names, asked.until)
@@ -153,7 +153,7 @@ class Frame:
             self.loop.close()
 
     def close(self) -> None:
-        """Let the code ask for nothing any more: it is being unwound."""
+        """Refuse further requests of the code: it is being unwound."""
         self._closed = True
 
     @property
@@ -308,7 +308,7 @@ class Frame:
         self._held = held
 
     def _load(self, answer: Answer) -> None:
-        """Let the code see what other branches have made of the properties meanwhile."""
+        """Show the code what other branches have made of the properties meanwhile."""
         held, self._held = self._held, None
         if answer.properties is None:
             return

@@ -49,7 +49,7 @@ class CodeThread:
         return self._hand_over(patience, late)
 
     def resume(self, patience: float, late: Callable[[], None]) -> bool:
-        """Let a parked job go on until it ends or parks again; return whether it has ended."""
+        """Resume a parked job until it ends or parks again; return whether it has ended."""
         return self._hand_over(patience, late)
 
     def unwind(self, patience: float, late: Callable[[], None]) -> None:

@@ -329,7 +329,7 @@ class DecisionSession:
         )
 
     def leave(self, work: str, *, cancel: bool = False) -> None:
-        """Let a branch go on without one of its works, unless it already does."""
+        """Resume a branch without one of its works, unless it already goes on."""
         if self._known(work).sync and work not in self._left:
             self._left.add(work)
             self.decisions.append(m.LeaveWork(work, cancel, self._index))

@@ -179,7 +179,7 @@ class Instance:
         self._waits.end_by(event, data)
 
     def _interrupt(self, at: float) -> None:
-        """Let the works that branches wait for fail, but for waits; the branches are told."""
+        """Fail the works that branches wait for, except waits; the branches go on with that."""
         for status in self._works.awaited():
             if status.type is WorkType.WAIT or self._works.is_over(status):
                 continue
@@ -364,7 +364,7 @@ class Instance:
         )
 
     def _leave(self, leave: m.LeaveWork) -> None:
-        """Let a branch go on without one of its works."""
+        """Resume a branch without one of its works."""
         status = self._works.get(leave.work)
         if status is None:
             return

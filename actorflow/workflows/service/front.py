@@ -13,7 +13,7 @@ from actorflow.engine.identifiers import check_id
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
-from actorflow.workflows.agent.jobs import Queue
+from actorflow.workflows.agent.jobs import LEASE, Queue, check_lease
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.frames.properties import capture
@@ -129,7 +129,7 @@ class Workflows:
         if not issubclass(cls, RemoteWorkflow):
             return WorkflowKind(cls, self._decider, inbox=inbox)
         kind = remote_kind(cls, inbox)
-        self.agent.add_workflow(kind, _queue_of(cls))
+        self.agent.add_workflow(kind, _queue_of(cls), cls._actorflow_lease)
         return kind
 
     def remote(
@@ -140,6 +140,7 @@ class Workflows:
         env: str = ENVIRONMENT,
         tasks: Iterable[str] = (),
         inbox: Any = None,
+        lease: float = LEASE,
     ) -> type[RemoteWorkflow[Any]]:
         """Make a workflow known whose code is in another language; return a class to start it by.
 
@@ -153,25 +154,29 @@ class Workflows:
             tasks: names of tasks in that language. Declare those that need options, or another
                 language, by `task(lang=...)`.
             inbox: as for `register`.
+            lease: seconds that a worker has for its next request about a decision or a task.
 
         Raises:
-            BadOption: there is a workflow or a task of that name.
+            BadOption: there is a workflow or a task of that name, or the lease is not positive.
 
         """
-        cls = declare(check_id(name, "a workflow"), lang=lang, env=env)
+        cls = declare(check_id(name, "a workflow"), lang=lang, env=env, lease=lease)
         self._register_class(cls, _factory(inbox))
-        self.remote_tasks(*tasks, lang=lang, env=env)
+        self.remote_tasks(*tasks, lang=lang, env=env, lease=lease)
         return cls
 
-    def remote_tasks(self, *names: str, lang: str, env: str = ENVIRONMENT) -> None:
+    def remote_tasks(
+        self, *names: str, lang: str, env: str = ENVIRONMENT, lease: float = LEASE
+    ) -> None:
         """Make tasks known that workers of another language do.
 
         Raises:
-            BadOption: there is a task of one of the names.
+            BadOption: there is a task of one of the names, or the lease is not positive.
 
         """
+        check_lease(lease)
         for name in names:
-            self.agent.add_task(check_id(name, "a task"), Queue(env, lang), {})
+            self.agent.add_task(check_id(name, "a task"), Queue(env, lang), lease, {})
 
     def _register_task(self, task: Task[..., Any]) -> None:
         with self._lock:
@@ -185,8 +190,9 @@ class Workflows:
                 )
             lang, env = task.options.lang, task.options.env
             if lang is not None:
-                queue = Queue(env, lang)
-                self.agent.add_task(check_id(task.name, "a task"), queue, remote_options(task))
+                name, queue = check_id(task.name, "a task"), Queue(env, lang)
+                lease = LEASE if task.options.lease is None else task.options.lease
+                self.agent.add_task(name, queue, lease, remote_options(task))
                 self._tasks[task.name] = task
                 return
             do, options, front = tasker_of(task, self._core.worker_clock)

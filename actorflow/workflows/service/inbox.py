@@ -117,7 +117,7 @@ class EventInbox(Behaviour):
         return ()
 
     def purge(self) -> None:
-        """Let the inner behaviour forget what has grown too old."""
+        """Make the inner behaviour drop what has expired."""
         self._inner.purge()
 
     def observe(self, size: int, took: float) -> None:
@@ -125,7 +125,7 @@ class EventInbox(Behaviour):
         self._inner.observe(size, took)
 
     def flush(self) -> None:
-        """Let the inner behaviour stop waiting for more."""
+        """Make the inner behaviour stop waiting for more."""
         self._inner.flush()
 
     def tally(self) -> Tally:

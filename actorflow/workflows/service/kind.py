@@ -148,7 +148,7 @@ class WorkflowKind:
     # Running.
 
     def run(self, context: Context, state: WorkflowState, batch: Sequence[Any]) -> Outcome:
-        """Let the instance receive a batch, and take its decisions until there is none."""
+        """Pass a batch to the instance, and take its decisions until there is none."""
         self._claim_frames(context.id, state)
         try:
             outcome = self._run(context, state, batch)

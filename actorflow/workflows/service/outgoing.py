@@ -79,7 +79,7 @@ def _decide(
     hand_out: Callable[[Instance], NewTask] | None,
     outcome: Outcome,
 ) -> None:
-    """Have the ongoing decision taken: elsewhere, or by the next run."""
+    """Schedule the ongoing decision: elsewhere, or in the next run."""
     state = instance.state
     if not state.decision_ongoing:
         return

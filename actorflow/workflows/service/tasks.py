@@ -89,7 +89,7 @@ def _on_loop(task: Task[..., Any]) -> Callable[[Job], Any]:
 def _batched(
     task: Task[..., Any], given: dict[str, Any], clock: Any
 ) -> tuple[Callable[[Job], Any], dict[str, Any], Any]:
-    """Let calls of different instances meet in one behaviour; each waits for its own answer."""
+    """Accumulate calls of different instances in one behaviour; each gets its own answer."""
     options = task.options
     if options.executor == "process":
         raise BadOption(

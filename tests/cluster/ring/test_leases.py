@@ -130,6 +130,32 @@ def test_c8_a_worker_over_its_share_releases_one_at_a_time_after_its_runs() -> N
     assert len(rig.taken("a", Drain)) == 1, "then the next one"
 
 
+def test_c8_of_many_partitions_an_eighth_is_on_its_way_at_the_same_time() -> None:
+    rig = Rig("a", partitions=64)
+    rig.run(1.0)
+    rig.forget()
+    rig.drains = False
+    rig.join("b")
+    rig.run(10.0)
+    first = [each.partition for each in rig.taken("a", Drain)]
+    assert len(first) == 8
+    rig.tell("a", Drained(first[0]))
+    rig.run(1.0)
+    assert len(rig.taken("a", Drain)) == 0, "fewer are held now: 7 of 63 may be on their way"
+    for number in first[1:3]:
+        rig.tell("a", Drained(number))
+    rig.run(1.0)
+    assert len(rig.taken("a", Drain)) == 2, "a slow one does not hold the others up"
+
+
+def test_c8_a_worker_that_joins_has_its_share_soon() -> None:
+    rig = Rig("a", partitions=64, lease=6.0)
+    rig.run(1.0)
+    rig.join("b")
+    rig.run(3.0)
+    assert len(rig.members["b"].owned) == 32
+
+
 def test_c8_who_gets_a_partition_is_told_at_once() -> None:
     rig = Rig("a", partitions=8)
     rig.run(1.0)

@@ -8,15 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.engine.engine import Engine
 from actorflow.engine.errors import ExecutionEnded, UnknownExecution
+from actorflow.engine.execution.backlog import CRASHES
 from actorflow.engine.kind import NewChild, NewTask, NewWatch, Outcome, Outgoing, SetTimer, Status
+from actorflow.engine.stores.protocol import Change
 from actorflow.engine.tasks.tasker import HOLD
-from tests.engine.kinds import PATIENCE, Script, collect, flush, inbox, quiet, rows, state_of, until
+from actorflow.runtime.errors import Rejected
+from behaviours import Bounded, Queue
+from tests.engine.kinds import (
+    PATIENCE,
+    Kept,
+    Script,
+    collect,
+    flush,
+    inbox,
+    quiet,
+    rows,
+    state_of,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.engine import Engine
     from actorflow.engine.kinds.worker import DurableWorker
     from actorflow.testing import VirtualClock
 
@@ -201,6 +216,53 @@ def test_an_execution_whose_first_message_is_given_up_has_failed(engine: Engine)
     assert (found.failure.type, found.failure.message) == ("ValueError", "no")
     assert "test_orphans" in found.failure.traceback
     assert [letter.message for letter in engine.dead_letters("x")] == [1]
+
+
+@pytest.mark.parametrize("how", ["start", "send"])
+def test_an_execution_whose_second_message_is_rejected_in_its_first_run_goes_on(
+    engine: Engine, how: str
+) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    def step(state: Any, message: Any) -> Any:
+        if message == "begin":
+            entered.set()
+            assert go.wait(PATIENCE)
+        return [*state, message]
+
+    engine.register(Script(step, behaviour=lambda: Bounded(Queue(), 1)))
+    if how == "start":
+        engine.start("script", "begin", id="x")
+    else:
+        engine.send("x", "begin", kind="script")
+    assert entered.wait(PATIENCE)
+    engine.send("x", "kept", kind="script")
+    with pytest.raises(Rejected):
+        engine.send("x", "rejected", kind="script")
+    flush(engine)
+    assert engine.execution("x").status == "active"
+    go.set()
+    quiet(engine)
+    assert state_of(engine, "x") == ["begin", "kept"]
+    assert engine.execution("x").status == "active"
+    assert [letter.message for letter in engine.dead_letters("x")] == ["rejected"]
+
+
+def test_an_execution_whose_second_message_has_ended_processes_goes_on(clock: VirtualClock) -> None:
+    store = Kept()
+    with Engine(store, clock=clock, retention=None) as engine:
+        engine.send("x", "begin", kind="script")
+        engine.send("x", "poison")
+        poison = rows(engine, "messages")[1].id
+        for _ in range(CRASHES):
+            engine.core.in_writer(lambda: store.commit([Change("x", attempted=[poison])]))
+    with Engine(store, clock=clock, retention=None) as engine:
+        engine.register(Script())
+        engine.resume()
+        quiet(engine)
+        assert state_of(engine, "x") == ["begin"]
+        assert engine.execution("x").status == "active"
+        assert [letter.message for letter in engine.dead_letters("x")] == ["poison"]
 
 
 def test_an_execution_that_has_failed_is_not_waited_for(engine: Engine) -> None:

@@ -50,6 +50,10 @@ class Forgetful(Kept):
             msg = f"{method} cannot be read"
             raise StoreRefused(msg)
 
+    def commit(self, changes: Any) -> Any:
+        self._pass_by("commit")
+        return super().commit(changes)
+
     def execution(self, execution: str) -> Any:
         self._pass_by("execution")
         return super().execution(execution)
@@ -293,6 +297,36 @@ def test_one_state_that_cannot_be_decoded_holds_up_nobody(reopen: Callable[..., 
     engine.start("fussy", 1, id="started")
     quiet(engine)
     assert state_of(engine, "new") == state_of(engine, "started") == [1]
+
+
+@pytest.mark.parametrize("method", ["commit", "execution"])
+def test_a_failure_that_cannot_be_stored_for_a_moment_is_stored_later(
+    clock: VirtualClock, method: str
+) -> None:
+    store = Forgetful()
+    with Engine(store, clock=clock, retention=None, max_live=0) as engine:
+        engine.register(Fussy())
+        engine.send("x", 1, kind="fussy")
+        quiet(engine)
+        _spoil(engine, "x")
+    with Engine(store, clock=clock, retention=None) as engine:
+        engine.resume()
+        engine.send("x", 2)
+        flush(engine)
+        store.fail(method)
+        engine.register(Fussy())
+        until(engine, lambda: store.failed)
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(engine.wait("x", PATIENCE).status))
+        thread.start()
+
+        def told() -> bool:
+            clock.advance(1.0)
+            return bool(found)
+
+        until(engine, told)
+        thread.join(PATIENCE)
+        assert found == ["failed"]
 
 
 def test_code_that_can_read_it_goes_on_with_what_has_waited(reopen: Callable[..., Engine]) -> None:

@@ -16,7 +16,7 @@ from actorflow.engine.kind import NewTask, Options, Outcome, Status, TaskEnded
 from actorflow.engine.tasks.tasker import HOLD
 from actorflow.runtime.actor.actor import Stop
 from actorflow.runtime.errors import Dropped, Replaced, WorkerStopped
-from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.job.deferred import Deferred
 from behaviours import Base, Queue, Unique
 from tests.engine.kinds import PATIENCE, Script, collect, quiet, rows, state_of, until
 

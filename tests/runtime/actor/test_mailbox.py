@@ -37,7 +37,7 @@ class MailboxMachine(RuleBasedStateMachine):
         self.mine = False  # the model of the token: somebody has the turn
 
     def run(self) -> None:
-        """Be run by the lane; the machine takes turns itself."""
+        """Do nothing: the machine takes turns itself."""
 
     @rule()
     def send(self) -> None:

@@ -260,7 +260,7 @@ def test_policy_of_ones_own(stage: Stage) -> None:
 
 
 def test_dead_letters_have_a_limit() -> None:
-    from actorflow.runtime.worker.dead_letters import DeadLetters  # noqa: PLC0415 - only here
+    from actorflow.runtime.worker.job.dead_letters import DeadLetters  # noqa: PLC0415 - only here
 
     letters = DeadLetters(lambda message: None, limit=3)
     for number in range(5):

@@ -8,7 +8,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.worker.pair import seating, transitions
+from actorflow.runtime.worker.pair import transitions
 from actorflow.runtime.worker.pair.accumulator import Accumulator
 from actorflow.runtime.worker.pair.intake import Intake
 
@@ -71,7 +71,7 @@ class Mutation:
 
 
 _PAIR = "actorflow.runtime.worker.pair."
-_OWNERS = (Accumulator, Intake, transitions, seating)
+_OWNERS = (Accumulator, Intake, transitions)
 _CLAIM = "self.settings.lane.claim(self.idle)"
 
 MUTATIONS = (

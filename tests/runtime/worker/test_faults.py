@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.worker.dead_letters import DeadLetters
+from actorflow.runtime.worker.job.dead_letters import DeadLetters
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Bounded, Chunk, Linger, Queue, Unique
 from tests.runtime.worker.law import check_law

@@ -266,7 +266,7 @@ SCENES: dict[str, Scene] = {
 
 @pytest.fixture
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have producers fold after a few messages."""
+    """Make producers fold after a few messages."""
     for module in (accumulator_module, intake, transitions):
         monkeypatch.setattr(module, "FOLD_AT", 2)
 

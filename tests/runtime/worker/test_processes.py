@@ -11,7 +11,7 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.worker.options import Settings
-from actorflow.runtime.worker.process_lane import ProcessLane
+from actorflow.runtime.worker.process.lane import ProcessLane
 from behaviours import Chunk, Queue
 from tests.runtime.lanes.process.crewing import lines, wait_gone
 from tests.runtime.worker import elsewhere

@@ -215,7 +215,7 @@ def test_o12_unique_replaces_by_the_first_element(probe: Probe) -> None:
 
 
 def test_o13_table_unique_holds_the_same_contract(probe: Probe) -> None:
-    table_unique = pytest.importorskip("behaviours.table").TableUnique
+    table_unique = pytest.importorskip("behaviours.keys.table").TableUnique
     worker = probe.spawn(behaviour=table_unique)
     for message in (("msg1", "a"), ("msg2", "b"), ("msg2", "c"), ("msg3", "d")):
         worker.push(message)

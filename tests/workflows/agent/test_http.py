@@ -98,6 +98,44 @@ def test_z60_a_failed_task_is_told_to_the_workflow(engine: af.Engine, agency: Ag
     assert handle.result(PATIENCE)[0] == [{"order": 7}, 3]
 
 
+def test_r16_a_branch_that_asked_for_it_is_told_of_a_failure(
+    engine: af.Engine, agency: Agency
+) -> None:
+    order = engine.workflows.remote("Order", lang="test", tasks=["charge", "reserve"])
+    handle = engine.start(order(tried=0), id="o-7")
+    error = {"code": 402, "name": "CardDeclined", "message": "no", "stacktrace": "pay.js:7"}
+    works = [
+        {"name": "charge", "position": "0.0", "raises": True},
+        {"name": "reserve", "position": "0.1", "raises": True},
+    ]
+
+    def replay(properties: Any, output: Any = None) -> Any:
+        """Execute the next branch that is `handle`; return what `execute` has answered."""
+        while (job := agency.job())["action"] != "DecisionScheduled":
+            status = {"status": "failed", "error": error}
+            agency.task(job["uuid"], **(status if job["name"] == "charge" else {**DONE}))
+        reply = None
+        while given := agency.next_branch(job["uuid"]):
+            finished = {"properties": given["properties"]}
+            if given["branch"]["type"] == "handle":
+                reply = agency.execute(job["uuid"], works)
+                if reply["status"] == "failed":
+                    finished = {"properties": properties, "output": output}
+            agency.finish_branch(job["uuid"], finished)
+        return reply
+
+    replies = [replay({"tried": 1}, "given up")]
+    while handle.status == "active":
+        replies.append(replay({"tried": 1}, "given up"))
+    assert replies[0] == {"status": "scheduled"}
+    assert replies[-1] == {"status": "failed", "error": error, "properties": {"tried": 0}}
+    assert handle.result(PATIENCE) == "given up"
+    assert handle.query().properties == {"tried": 1}
+
+
+DONE = {"status": "completed", "output": 3}
+
+
 @af.task(lang="test", retries=2, backoff=1.0)
 def guess(number: int) -> int:
     raise NotImplementedError

@@ -13,7 +13,7 @@ tasks = st.sampled_from("abcdef")
 
 
 def job(queue: Queue, task: str, number: int) -> Job:
-    return Job(f"{task}-{number}", queue, task, "i", number, {"name": task})
+    return Job(f"{task}-{number}", queue, 60.0, task, "i", number, {"name": task})
 
 
 class JobsMachine(RuleBasedStateMachine):
@@ -40,6 +40,17 @@ class JobsMachine(RuleBasedStateMachine):
         assert self.jobs.waits(queue) == bool(waiting)
         assert self.jobs.take(queue) is expected
         self.model = [(each, out or each is expected) for each, out in self.model]
+
+    @rule(queue=queues, task=tasks, new=st.booleans())
+    def claim(self, queue: Queue, task: str, *, new: bool) -> None:
+        found = [each for each, _ in self.model if each.task == task]
+        if new or not found:
+            self.number += 1
+            found = [job(queue, task, self.number)]
+            self.model = [each for each in self.model if each[0].task != task]
+            self.model.append((found[0], False))
+        self.jobs.claim(found[0])
+        self.model = [(each, out or each is found[0]) for each, out in self.model]
 
     @rule(task=tasks)
     def remove(self, task: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from actorflow.web.client import Client
 from actorflow.web.errors import ControlUnreachable
-from actorflow.workflows.service.remote.agent import LEASE
+from actorflow.workflows.agent.jobs import LEASE
 from tests.engine.kinds import until
 from tests.web.test_sockets import free_port
 from tests.workflows.agent.worker import Agency, Refused, Worker
@@ -183,6 +183,21 @@ def test_r18_an_engine_is_killed_in_the_midst_of_a_decision_and_of_a_task(progra
         worker.work(wait=0.05)
     assert shown["result"] == [[1, number] for number in range(STEPS)]
     assert shown["tasks"] == shown["dead"] == shown["messages"] == []
+
+
+def test_r18_a_task_is_answered_right_after_the_engine_was_killed(program: Program) -> None:
+    agency = Agency(program.url)
+    worker = Worker(agency, WORKFLOWS)
+    execution = program.begin(1)
+    for _ in range(STEPS):
+        task = worker.next_task()
+        program.kill()
+        program.start()
+        agency.task(task["uuid"], status="running")
+        agency.task(task["uuid"], status="completed", output=task["input"])
+    while (shown := program.client.execution(execution))["status"] == "active":
+        assert worker.work(wait=0.05)["action"] != "TaskScheduled"
+    assert shown["result"] == [[1, number] for number in range(STEPS)]
 
 
 def test_r18_engine_and_workers_are_killed_at_random(program: Program, tmp_path: Path) -> None:

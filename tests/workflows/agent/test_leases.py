@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from actorflow.workflows.service.remote.agent import LEASE
+import pytest
+
+import actorflow as af
+from actorflow.runtime.errors import BadOption
+from actorflow.workflows.agent.jobs import LEASE
+from actorflow.workflows.errors import InvalidWork
 from tests.engine.kinds import until
-from tests.workflows.agent.orders import ended, refused, start, statuses, waits
-from tests.workflows.agent.worker import PATIENCE, Agency
+from tests.workflows.agent.orders import ORDER, ended, refused, start, statuses, waits
+from tests.workflows.agent.worker import PATIENCE, Agency, Worker
 
 if TYPE_CHECKING:
-    import actorflow as af
     from actorflow.testing import VirtualClock
 
 
@@ -56,6 +60,40 @@ def test_r24_requests_about_a_decision_renew_its_lease(
     clock.advance(LEASE - 1)
     agency.finish_branch(uuid, {"properties": {}})
     assert agency.next_branch(uuid) == {}
+
+
+def test_r24_the_lease_is_that_of_the_workflow_or_the_task(
+    engine: af.Engine, agency: Agency, clock: VirtualClock
+) -> None:
+    worker = Worker(agency, {"Order": ORDER})
+    order = engine.workflows.remote("Order", lang="test", tasks=["charge"], lease=10.0)
+    engine.workflows.remote_tasks("reserve", lang="test", lease=LEASE * 10)
+    engine.start(order(order=7, seen=0), id="o")
+    lost = agency.job()
+    clock.advance(11)
+    again = agency.job()
+    assert again["uuid"] != lost["uuid"]
+    worker.decide(again)
+    tasks = worker.next_tasks(2)
+    clock.advance(11)
+    until(engine, lambda: engine.core.writer.quiet)
+    clock.advance(LEASE * 9)
+    assert worker.next_task() == tasks["charge"]
+    agency.task(tasks["reserve"]["uuid"], status="running")
+    agency.task(tasks["charge"]["uuid"], status="running")
+
+
+def test_r24_a_lease_is_checked_where_it_is_given(engine: af.Engine) -> None:
+    for bad in (0, -1.0, "60", float("inf")):
+        given: Any = bad
+        with pytest.raises(BadOption, match=r"lease=600.0"):
+            engine.workflows.remote("Order", lang="test", lease=given)
+        with pytest.raises(BadOption, match=r"lease=600.0"):
+            engine.workflows.remote_tasks("charge", lang="test", lease=given)
+        with pytest.raises(BadOption, match=r"lease=600.0"):
+            af.task(lang="test", lease=given)
+    with pytest.raises(InvalidWork, match="only tasks of other languages"):
+        af.task(lease=60.0)
 
 
 def pass_time(engine: af.Engine, clock: VirtualClock) -> None:

@@ -36,3 +36,8 @@ class Hangs(af.Workflow[None]):
 
     def handle(self) -> None:
         self.execute(hangs(self.path))
+
+
+@af.task(executor="process")
+def breaks_elsewhere() -> None:
+    raise ValueError("no")

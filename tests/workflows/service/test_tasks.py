@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +18,7 @@ from actorflow.workflows.running import current_task
 from behaviours import Linger, Queue, Unique
 from tests.engine.kinds import until
 from tests.workflows.service.orders import PATIENCE, advance_until_done
-from tests.workflows.service.process_tasks import Away, Hangs
+from tests.workflows.service.process_tasks import Away, Hangs, breaks_elsewhere
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +44,50 @@ def test_a_task_is_tried_again_with_the_same_id(engine: af.Engine, clock: Virtua
     advance_until_done(engine, clock, tries, 20)
     assert tries.result(PATIENCE) == "done"
     assert ids == ["t/0/0.0"] * 3
+
+
+@af.task(name="in a thread")
+def breaks() -> None:
+    raise ValueError("no")
+
+
+@af.task(name="on the loop")
+async def breaks_later() -> None:
+    raise ValueError("no")
+
+
+@af.task(name="in a batch", batch=Queue)
+def breaks_all(_numbers: list[int]) -> list[int]:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("work", "function"),
+    [
+        (breaks, "in breaks"),
+        (breaks_later, "in breaks_later"),
+        (lambda: breaks_all(1), "in breaks_all"),
+        (breaks_elsewhere, "in breaks_elsewhere"),
+    ],
+    ids=["thread", "loop", "batch", "process"],
+)
+def test_z60_the_failure_of_a_task_comes_with_its_traceback(
+    engine: af.Engine, caplog: pytest.LogCaptureFixture, work: Any, function: str
+) -> None:
+    class Breaks(af.Workflow[str]):
+        def handle(self) -> str:
+            try:
+                self.execute(work(), raises=True)
+            except af.WorkFailed as error:
+                return str(error.error["stacktrace"])
+            return "done"
+
+    engine.workflows.register(breaks, breaks_later, breaks_all, breaks_elsewhere)
+    found = engine.start(Breaks()).result(PATIENCE)
+    assert function in found
+    assert found.endswith("ValueError: no\n")
+    (record,) = [each for each in caplog.records if "task failed" in each.getMessage()]
+    assert "ValueError('no')" in record.getMessage()
 
 
 def test_outside_of_a_task_there_is_none() -> None:

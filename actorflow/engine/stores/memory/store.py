@@ -185,7 +185,8 @@ class MemoryStore:
             number = tables.task_numbers.get(task.id)
             if number is not None:
                 found: TaskRow = tables.tasks.rows[number]
-                tables.tasks.put(number, found._replace(attempts=task.attempts, due=task.due))
+                changed = found._replace(attempts=task.attempts, due=task.due, worker=task.worker)
+                tables.tasks.put(number, changed)
 
     def _add_message(self, message: NewMessage, at: float) -> MessageRow | Duplicate:
         tables, name, key = self._tables, message.execution, message.key

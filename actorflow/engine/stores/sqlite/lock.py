@@ -116,7 +116,7 @@ class FileLock:
             self._write(sync=sync)
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         _unlock(self._number)
         os.close(self._number)
 

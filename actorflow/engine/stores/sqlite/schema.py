@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 APPLICATION = 0x61666C6F  # "aflo": PRAGMA application_id of our files
-VERSION = 4
+VERSION = 5
 # An index holds the primary key as well, so `messages (execution)` is in the order of their ids.
 # The table is in the order of arrival: a commit to a hundred executions writes a few pages.
 # A state that grows is kept in `parts`, of which `executions.parts` is the number; the part of
@@ -76,7 +76,8 @@ CREATE INDEX timers_due ON timers (due);
 CREATE TABLE tasks (
   number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, execution TEXT NOT NULL,
   tasker TEXT NOT NULL, body BLOB NOT NULL, attempts INTEGER NOT NULL, due REAL NOT NULL,
-  timeout REAL, retries INTEGER, priority INTEGER NOT NULL, tell_start INTEGER NOT NULL
+  timeout REAL, retries INTEGER, priority INTEGER NOT NULL, tell_start INTEGER NOT NULL,
+  worker TEXT
 );
 CREATE INDEX tasks_execution ON tasks (execution);
 CREATE INDEX tasks_tasker ON tasks (tasker);

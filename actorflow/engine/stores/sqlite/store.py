@@ -147,7 +147,7 @@ class SqliteStore:
         self._readers.open()
 
     def _abandon(self) -> None:
-        """Let go of what could not be opened, and of nothing that was not ours."""
+        """Release what a failed opening has acquired, and nothing else."""
         self._readers.close()
         if self._connection is not None:
             self._connection.close()

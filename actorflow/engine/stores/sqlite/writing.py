@@ -139,7 +139,7 @@ class Writer:
         self._connection.execute(NOTE, ("last_id", self._reserved))
 
     def give_back(self) -> None:
-        """Let the next owner use the numbers that were set aside and not used."""
+        """Return unused reserved numbers, so that the next owner can use them."""
         if self._reserved > self._last:
             self._connection.execute(NOTE, ("last_id", self._last))
 
@@ -343,8 +343,8 @@ class Writer:
         if change.retried:
             self._flush_tasks()
             many(
-                "UPDATE tasks SET attempts = ?, due = ? WHERE id = ?",
-                [(task.attempts, task.due, task.id) for task in change.retried],
+                "UPDATE tasks SET attempts = ?, due = ?, worker = ? WHERE id = ?",
+                [(task.attempts, task.due, task.worker, task.id) for task in change.retried],
             )
         for timer in change.timers:
             self._timers[timer.execution, timer.id] = timer

@@ -81,7 +81,7 @@ class Forkserver:
         after_fork(self._after_fork)
 
     def start(self, worker_id: int, endpoint: socket.socket) -> Handle:
-        """Have a process forked. See `Launcher`."""
+        """Ask for a process to be forked. See `Launcher`."""
         news, status = os.pipe()
         number = next(self._numbers)
         try:
@@ -117,7 +117,7 @@ class Forkserver:
         return self._control
 
     def kill(self, number: int) -> None:
-        """Have a process killed. Thread-safe."""
+        """Ask for a process to be killed. Thread-safe."""
         with self._lock:
             if self._control is not None:
                 with suppress(OSError):  # it has ended, and its children with it

@@ -93,7 +93,7 @@ class Loop:
         self._files = ExitStack()
 
     def put(self, what: Callable[[], None] | list[Job]) -> None:
-        """Have calls taken, or a function called, in the thread. Thread-safe."""
+        """Wake the thread to take calls, or to call a function. Thread-safe."""
         self._inbox.append(what)
         if self._asleep:
             self.wake()

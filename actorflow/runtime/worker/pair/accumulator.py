@@ -30,7 +30,6 @@ from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker.metrics import Backlog, Timing
 from actorflow.runtime.worker.pair import runner
 from actorflow.runtime.worker.pair.accumulation import FOLD_AT, LONG, NEVER, Accumulation
-from actorflow.runtime.worker.pair.batch import Batch
 from actorflow.runtime.worker.pair.idleness import Idleness
 from actorflow.runtime.worker.pair.intake import Intake, refuse_late, take_back
 from actorflow.runtime.worker.pair.life import Life
@@ -48,9 +47,17 @@ from actorflow.runtime.worker.pair.machine import (
     StopMode,
 )
 from actorflow.runtime.worker.pair.retiring import SPARE
-from actorflow.runtime.worker.pair.seat import Effects, Seat, Task
-from actorflow.runtime.worker.pair.seating import after, fill, leave, next_task, schedule
-from actorflow.runtime.worker.pair.transitions import cancel_timer, look_again, span_of
+from actorflow.runtime.worker.pair.tasks import Batch, Effects, Seat, Task
+from actorflow.runtime.worker.pair.transitions import (
+    after,
+    cancel_timer,
+    fill,
+    leave,
+    look_again,
+    next_task,
+    schedule,
+    span_of,
+)
 from behaviours.base import Reason
 
 if TYPE_CHECKING:
@@ -59,7 +66,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.clock import Timer
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.worker.options import Settings
-    from actorflow.runtime.worker.pair.batch import Ticket
+    from actorflow.runtime.worker.pair.tasks import Ticket
     from behaviours.base import Behaviour
 
 __all__ = ["Accumulator"]
@@ -252,6 +259,10 @@ class Accumulator:
         self.conclude(effects)
         if seat is not None:
             runner.run(self, seat)
+
+    def run_seat(self, seat: Seat) -> None:
+        """Like `run`, for a seat that has been given something to do."""
+        runner.run(self, seat)
 
     def _begin_seat(self, effects: Effects) -> Seat | None:
         """Return a free seat with something to do, where there are several. Under the lock."""

@@ -6,6 +6,7 @@ names. Nothing here runs in the main thread except through the shelter (see `acc
 
 from __future__ import annotations
 
+import logging
 import sys
 from _thread import get_ident
 from collections import deque
@@ -21,21 +22,29 @@ from actorflow.runtime.errors import (
 )
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.lanes.token import in_one_go
+from actorflow.runtime.log import log
 from actorflow.runtime.worker.pair import runner
 from actorflow.runtime.worker.pair.accumulation import FOLD_AT, NEVER
 from actorflow.runtime.worker.pair.machine import DUE, IDLE, WAITING
 from actorflow.runtime.worker.pair.retiring import SPARE
-from actorflow.runtime.worker.pair.seat import Effects
-from actorflow.runtime.worker.pair.seating import catch_up, fill, fold_for_producer, look, schedule
-from actorflow.runtime.worker.pair.transitions import calm
+from actorflow.runtime.worker.pair.tasks import Effects
+from actorflow.runtime.worker.pair.transitions import (
+    calm,
+    catch_up,
+    fill,
+    fold_for_producer,
+    look,
+    schedule,
+)
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.base import Item
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from actorflow.runtime.worker.pair.accumulator import Accumulator
-    from actorflow.runtime.worker.pair.batch import Ticket
+    from actorflow.runtime.worker.pair.tasks import Ticket
 
 __all__ = ["Intake", "offer_line", "refuse_late", "take_back"]
 
@@ -43,11 +52,12 @@ __all__ = ["Intake", "offer_line", "refuse_late", "take_back"]
 class Intake:
     """Takes messages in for one accumulator."""
 
-    __slots__ = ("_blocked", "_pair")
+    __slots__ = ("_blocked", "_pair", "_warned")
 
     def __init__(self, pair: Accumulator) -> None:
         self._pair = pair
         self._blocked: deque[tuple[Any, Ticket | None, Any]] | None = None
+        self._warned = False
 
     @property
     def is_blocking(self) -> bool:
@@ -275,7 +285,25 @@ class Intake:
         """Log a message that was refused and for which nobody waits."""
         pair = self._pair
         pair.core.note_refusal((message,), error)
-        pair.life.report()
+        self.report()
+
+    def report(self) -> None:
+        """Log messages that were refused and for which nobody waits. Outside the lock."""
+        pair = self._pair
+        for messages, error in pair.core.take_refusals():
+            if not messages:
+                log.error("behaviour failed", worker=repr(pair), exc_info=error)
+            elif isinstance(error, Full) or self._warned:
+                if log.enabled(logging.DEBUG):
+                    log.debug(
+                        "rejected", worker=repr(pair), count=len(messages), error=brief(error)
+                    )
+            else:
+                self._warned = True
+                log.warning(
+                    "message rejected; further ones are only counted",
+                    worker=repr(pair), count=len(messages), error=brief(error),
+                )  # fmt: skip
 
 
 def offer_line(pair: Accumulator, pairs: Sequence[tuple[Any, Ticket]]) -> bool:

@@ -11,28 +11,25 @@ outside the lock.
 from __future__ import annotations
 
 import copy
-import logging
 import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import refuse
-from actorflow.runtime.actor.notices import Notices
 from actorflow.runtime.errors import (
     BadOption,
-    Full,
     NotParked,
     StartFailed,
     WorkerCrashed,
     WorkerStopped,
 )
-from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Shutdown
+from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Notices, Shutdown
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
-from actorflow.runtime.worker.dead_letters import DeadLetters
-from actorflow.runtime.worker.executor import ExecutorActor
+from actorflow.runtime.worker.job.dead_letters import DeadLetters
+from actorflow.runtime.worker.job.executor import ExecutorActor
 from actorflow.runtime.worker.pair.machine import (
     ABANDON,
     ALONE,
@@ -51,19 +48,25 @@ from actorflow.runtime.worker.pair.machine import (
     Event,
     StopMode,
 )
-from actorflow.runtime.worker.pair.seat import Effects
-from actorflow.runtime.worker.pair.seating import catch_up, schedule, schedule_start
-from actorflow.runtime.worker.pair.transitions import apply, close, cut_off
+from actorflow.runtime.worker.pair.tasks import Effects
+from actorflow.runtime.worker.pair.transitions import (
+    apply,
+    catch_up,
+    close,
+    cut_off,
+    schedule,
+    schedule_start,
+)
 from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from actorflow.runtime.actor.notices import Notice
-    from actorflow.runtime.worker.executor import Executor
+    from actorflow.runtime.exits import Notice
+    from actorflow.runtime.worker.job.executor import Executor
     from actorflow.runtime.worker.pair.accumulator import Accumulator
-    from actorflow.runtime.worker.pair.batch import Batch
+    from actorflow.runtime.worker.pair.tasks import Batch
 
 __all__ = ["Life"]
 
@@ -73,7 +76,7 @@ class Life:
 
     __slots__ = (
         "_crashes", "_executor", "_executor_reason", "_first", "_letters", "_over", "_pair",
-        "_reason", "_started", "_stopped", "_urn", "_warned", "_watchers", "child_id", "durable",
+        "_reason", "_started", "_stopped", "_urn", "_watchers", "child_id", "durable",
         "executor_ended", "final_mode", "restarts", "starter", "subject", "supervised",
         "supervisor",
     )  # fmt: skip
@@ -104,7 +107,6 @@ class Life:
         self._watchers = Notices()
         self._started: ThreadTicket | None = None
         self._over = pair.state is DEAD
-        self._warned = False
         self._urn: str | None = None
         self._stopped: threading.Event | None = None
 
@@ -248,9 +250,10 @@ class Life:
                 pair.exit_reason = pair.exit_reason or reason
                 pair._bar()
             apply(pair, CRASHED, effects)
-        log.error(
-            "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
-        )
+        if not self.durable:  # its owner knows it by another name
+            log.error(
+                "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
+            )
         self._call_on_failure(error)
         if not effects.dead and self._trips():
             effects.executor_gone = False
@@ -446,7 +449,8 @@ class Life:
         error = effects.error or self.dead_error()
         for batch in effects.cut:
             batch.resolve(error)
-        self.report()
+        if pair.core.has_refusals:
+            pair.intake.report()
 
     def over(self) -> None:
         """Note that the pair has ended, and tell whoever has come to watch just before."""
@@ -509,46 +513,25 @@ class Life:
         if self._pair.mail:
             refuse(self._pair.mail, self.dead_error)
 
-    def report(self) -> None:
-        """Log messages that were refused and for which nobody waits. Outside the lock."""
-        pair = self._pair
-        for messages, error in pair.core.take_refusals():
-            if not messages:
-                log.error("behaviour failed", worker=repr(pair), exc_info=error)
-            elif isinstance(error, Full) or self._warned:
-                if log.enabled(logging.DEBUG):
-                    log.debug(
-                        "rejected", worker=repr(pair), count=len(messages), error=brief(error)
-                    )
-            else:
-                self._warned = True
-                log.warning(
-                    "message rejected; further ones are only counted",
-                    worker=repr(pair), count=len(messages), error=brief(error),
-                )  # fmt: skip
-
     def dead_error(self) -> WorkerStopped:
         """Return the error for callers who come too late."""
         pair = self._pair
         reason = pair.exit_reason
-        if reason is None and pair.state in (ALONE, PARKED):
-            gone = self._executor_reason
-            text = f"the executor of {pair!r} has ended: {gone.describe() if gone else 'killed'}"
+        if reason is not None:
+            text = f"{pair!r} has ended: {reason.describe()}"
+        elif pair.state in (ALONE, PARKED):
+            reason = self._executor_reason
+            ended = "killed" if reason is None else reason.describe()
+            text = f"the executor of {pair!r} has ended: {ended}"
             if pair.state is PARKED:
                 text = f"{pair!r} is parked after too many crashes; resume() starts it again"
-            if isinstance(gone, Crash):
-                crashed = WorkerCrashed(text)
-                crashed.__cause__ = gone.exception
-                return crashed
+        else:
+            text = f"{pair!r} is stopping and takes no more messages"
+        if not isinstance(reason, Crash):
             return WorkerStopped(text)
-        if reason is None:
-            return WorkerStopped(f"{pair!r} is stopping and takes no more messages")
-        text = f"{pair!r} has ended: {reason.describe()}"
-        if isinstance(reason, Crash):
-            error: WorkerStopped = WorkerCrashed(text)
-            error.__cause__ = reason.exception
-            return error
-        return WorkerStopped(text)
+        error = WorkerCrashed(text)
+        error.__cause__ = reason.exception
+        return error
 
     # Watchers, and pykka's view of the pair.
 

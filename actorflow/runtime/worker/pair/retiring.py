@@ -8,7 +8,7 @@ from actorflow.runtime.exits import Normal
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker.pair.machine import DEAD, IDLE
-from actorflow.runtime.worker.pair.seat import Nobody
+from actorflow.runtime.worker.pair.tasks import Nobody
 
 if TYPE_CHECKING:
     from actorflow.runtime.worker.pair.accumulator import Accumulator

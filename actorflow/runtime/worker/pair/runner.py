@@ -22,10 +22,10 @@ from actorflow.runtime.errors import BadJob
 from actorflow.runtime.exits import Crash, Normal
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.answers import Answers
-from actorflow.runtime.worker.deferred import Deferred
-from actorflow.runtime.worker.pair.batch import Batch
+from actorflow.runtime.worker.job.answers import Answers
+from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.runtime.worker.pair.machine import StopMode
+from actorflow.runtime.worker.pair.tasks import Batch
 from behaviours.errors import brief
 
 if TYPE_CHECKING:

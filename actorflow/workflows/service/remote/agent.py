@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid as uuids
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +17,16 @@ from actorflow.engine.envelopes import Failure
 from actorflow.engine.errors import NotStorable, TaskFailed
 from actorflow.engine.tasks.board import CRASHES
 from actorflow.engine.tasks.tasker import HOLD
-from actorflow.runtime.errors import BadOption
 from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.workflows.agent.cursor import DecisionCursor
 from actorflow.workflows.agent.jobs import Job, Jobs, Queue
-from actorflow.workflows.agent.wire import task_hash
 from actorflow.workflows.errors import JobGone
 from actorflow.workflows.frames.values import freeze
 from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.state import UNSET
 from actorflow.workflows.service.names import decision_tasker
+from actorflow.workflows.service.remote.offers import Place, job_of, stored_job
 from actorflow.workflows.service.remote.pollers import Pollers
 
 if TYPE_CHECKING:
@@ -37,15 +37,11 @@ if TYPE_CHECKING:
     from actorflow.engine.tasks.tasker import Task
     from actorflow.workflows.service.kind import WorkflowKind
 
-__all__ = ["LEASE", "Agent"]
-
-LEASE = 60.0
-"""Seconds that a worker has for its next request about a job."""
+__all__ = ["Agent"]
 
 _ALWAYS = 1_000_000_000  # a decision is handed out again, however often its worker dies
 _AT_ONCE = Backoff(initial=0.0, maximum=0.0)
 _STORED = 5.0  # seconds that an answer may take to be stored
-_NAMESPACE = uuids.UUID("0d9e1b6e-6d0c-5f3a-9a51-1f3c6a1b7c11")
 
 
 class Agent:
@@ -53,66 +49,57 @@ class Agent:
 
     Args:
         engine: whose tasks they are.
-        lease: seconds that a worker has for its next request about a job.
 
     """
 
-    def __init__(self, engine: Engine, *, lease: float = LEASE) -> None:
-        self.lease = lease
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._core = engine.core
         self._lock = threading.Lock()
         self._jobs = Jobs()
         self._decisions: dict[str, _Decision] = {}
         self._pollers = Pollers(self._has_job)
+        self._tasks: dict[str, Place] = {}
 
     # What it hands out.
 
-    def add_workflow(self, kind: WorkflowKind, queue: Queue) -> None:
-        """Hand out the decisions of a workflow."""
-        offer = partial(self._offer_decision, kind, queue)
+    def add_workflow(self, kind: WorkflowKind, queue: Queue, lease: float) -> None:
+        """Hand out the decisions of a workflow, each with so many seconds for the next request."""
+        offer = partial(self._offer_decision, kind, Place(queue, lease))
         options = {"retries": _ALWAYS, "backoff": _AT_ONCE}
         self._register(decision_tasker(kind.workflow), offer, options)
 
-    def add_task(self, name: str, queue: Queue, options: dict[str, Any]) -> None:
-        """Hand out a task."""
-        self._register(name, partial(self._offer_task, queue), options)
+    def add_task(self, name: str, queue: Queue, lease: float, options: dict[str, Any]) -> None:
+        """Hand out a task, with so many seconds for the next request."""
+        place = Place(queue, lease)
+        self._register(name, partial(self._offer_task, place), options)
+        self._tasks[name] = place
 
     def _register(self, name: str, offer: Callable[[Task], Any], options: dict[str, Any]) -> None:
         given = {"passes_on": True, "on_cancel": self._on_cancel, **options}
         self._core.board.register(name, offer, given)
 
-    def _offer_decision(self, kind: WorkflowKind, queue: Queue, task: Task) -> Any:
+    def _offer_decision(self, kind: WorkflowKind, place: Place, task: Task) -> Any:
         # Under another uuid each time, so that whoever lost its lease takes part in nothing.
         uuid = str(uuids.uuid4())
         answer = {"action": "DecisionScheduled", "uuid": uuid, "name": kind.workflow}
-        job = Job(uuid, queue, task.id, task.execution, task.attempt - 1, answer, is_decision=True)
+        attempts = task.attempt - 1
+        job = Job(uuid, *place, task.id, task.execution, attempts, answer, is_decision=True)
         with self._lock:
             self._decisions[uuid] = _Decision(kind, job, task.body["decision"])
         self._offer(job)
         return HOLD
 
-    def _offer_task(self, queue: Queue, task: Task) -> Any:
-        body = task.body
-        if type(body) is not dict or "work" not in body:
-            msg = f"{task.tasker!r} is done by an agent, which only does tasks of workflows"
-            raise BadOption(msg)
-        # The same uuid each time, to deduplicate by.
-        uuid = str(uuids.uuid5(_NAMESPACE, task.id))
-        dispatched = task.id == task.execution
-        answer = {
-            "action": "TaskScheduled",
-            "uuid": uuid,
-            "name": task.tasker,
-            "input": body["input"],
-            "hash": task_hash(task.tasker, body["work"], body["input"], sync=not dispatched),
-        }
-        self._offer(Job(uuid, queue, task.id, task.execution, task.attempt - 1, answer))
+    def _offer_task(self, place: Place, task: Task) -> Any:
+        self._offer(job_of(place, task))
         return HOLD
 
     def _offer(self, job: Job) -> None:
         with self._lock:
-            self._jobs.add(job)
+            found = self._jobs.find(job.uuid) if self._jobs.is_out(job.uuid) else None
+            if found is not None and found.attempts == job.attempts:
+                return  # its worker has it since before the engine was restarted
+            self._jobs.add(job if found is None else replace(job, was_out=True))
         self._pollers.wake(job.queue)
 
     def _has_job(self, queue: Queue) -> bool:
@@ -165,7 +152,7 @@ class Agent:
             row = board.row(job.task)
             if row is not None and row.attempts == job.attempts:
                 expired = partial(self._expire, job, row)
-                if board.lease(row, self.lease, expired):
+                if board.lease(row, job.lease, expired):
                     board.tell_start(row)
                     return job.answer
             self._drop(job)
@@ -256,7 +243,7 @@ class Agent:
         row = None if job is None else self._core.board.row(job.task)
         if job is None or decision is None or row is None or row.attempts != job.attempts:
             raise _gone("decision", uuid)
-        if not self._core.board.lease(row, self.lease):
+        if not self._core.board.lease(row, job.lease):
             raise _gone("decision", uuid)
         return decision
 
@@ -309,7 +296,7 @@ class Agent:
             NotStorable: the error cannot be stored.
 
         """
-        job = self._task(uuid)
+        job, row = self._claim(uuid)
         freeze(error, Any, "the error")
         failure = Failure(
             str(error.get("name") or "Error"),
@@ -317,11 +304,12 @@ class Agent:
             str(error.get("stacktrace") or ""),
             error.get("code"),
         )
-        row, done = self._row(job), ThreadTicket()
+        done = ThreadTicket()
         failed = TaskFailed(str(failure), failure)
         if not self._core.board.attempt_failed(row, failed, done=done):
             raise _gone("task", uuid)
-        self._drop(job)
+        if self._core.board.row(job.task) is None:
+            self._drop(job)
         self._core.wait_for(done, _STORED, job.task)
         return {}
 
@@ -332,26 +320,43 @@ class Agent:
             JobGone: it is not the worker's any more. It may stop.
 
         """
-        if not self._core.board.lease(self._row(self._task(uuid)), self.lease):
+        job, row = self._claim(uuid)
+        if not self._core.board.lease(row, job.lease):
             raise _gone("task", uuid)
         return {}
 
     def _task(self, uuid: str) -> Job:
+        """Return a task that is open, whoever has handed it out."""
         self._core.refuse_if_closed()
+        if not self._core.resumed:
+            self._engine.resume()
         with self._lock:
             job = self._jobs.find(uuid)
+        if job is None:
+            job = stored_job(self._core, self._tasks, uuid)
         if job is None or job.is_decision:
             raise _gone("task", uuid)
         return job
 
-    def _row(self, job: Job) -> TaskRow:
-        """Return the task of an attempt that a worker has."""
+    def _claim(self, uuid: str) -> tuple[Job, TaskRow]:
+        """Return a task that a worker has.
+
+        One that was not handed out here is its own again: it has it since before a restart.
+        """
+        board = self._core.board
+        job = self._task(uuid)
+        row = board.row(job.task)
+        if row is None or row.attempts != job.attempts:
+            raise _gone("task", uuid)
         with self._lock:
-            is_out = self._jobs.is_out(job.uuid)
-        row = self._core.board.row(job.task)
-        if row is None or row.attempts != job.attempts or not is_out:
-            raise _gone("task", job.uuid)
-        return row
+            is_out = self._jobs.is_out(uuid)
+            if not is_out and not job.was_out:
+                self._jobs.claim(job)
+        if not is_out:
+            if job.was_out or not board.lease(row, job.lease, partial(self._expire, job, row)):
+                raise _gone("task", uuid)
+            board.tell_start(row)
+        return job, row
 
     def close(self) -> None:
         """Send the workers away that wait for a job."""

@@ -53,10 +53,10 @@ def _decision(instance: Instance) -> NewTask:
     )
 
 
-def declare(name: str, *, lang: str, env: str) -> type[RemoteWorkflow[Any]]:
-    """Return a class that declares a workflow of another language."""
+def declare(name: str, **place: Any) -> type[RemoteWorkflow[Any]]:
+    """Return a class that declares a workflow of another language: `lang`, `env`, `lease`."""
     namespace = {"__qualname__": name, "__module__": RemoteWorkflow.__module__}
     made: type[RemoteWorkflow[Any]] = new_class(
-        name, (RemoteWorkflow,), {"lang": lang, "env": env}, lambda body: body.update(namespace)
+        name, (RemoteWorkflow,), place, lambda body: body.update(namespace)
     )
     return made

@@ -52,7 +52,7 @@ class Pollers:
             self._withdraw(queue, ticket)
 
     def wake(self, queue: Queue) -> None:
-        """Let one look for a job, if there is one."""
+        """Make one poller look for a job, if there is one."""
         with self._lock:
             tickets = self._tickets.get(queue)
             if tickets and self._has_job(queue):

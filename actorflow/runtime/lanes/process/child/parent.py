@@ -31,7 +31,7 @@ def load_prctl() -> Any:
 
 
 def die_with_parent(parent: int, endpoint: socket.socket) -> None:
-    """Have this process killed when the process `parent`, which has started it, ends.
+    """Make the system kill this process when `parent`, the process that started it, ends.
 
     On Linux the system does that. Elsewhere a thread watches the socket that the parent holds.
     """

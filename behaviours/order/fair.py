@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import key_function, shown
 from behaviours.contract import Behaviour, Item, Refusal, Tally, Traits, unusable, unwrap
-from behaviours.queue import Queue
+from behaviours.order.line import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

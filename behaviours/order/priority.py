@@ -11,7 +11,7 @@ from sortedcontainers import SortedList
 from behaviours.arguments import key_function, shown
 from behaviours.contract import Behaviour, Item, Refusal, Tally, Traits, unusable, unwrap
 from behaviours.errors import brief
-from behaviours.queue import Queue
+from behaviours.order.line import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from behaviours.contract import Fate, Item, Refusal, Tally, unwrap
-from behaviours.keyed import Keyed
+from behaviours.keys.keyed import Keyed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from behaviours.arguments import choice, key_function, shown
 from behaviours.contract import Behaviour, Fate, Item, Refusal, Tally, Traits, unusable, unwrap
 from behaviours.errors import BadBehaviour, Malformed
-from behaviours.table_names import OTHER
-from behaviours.table_rows import Row, Rows
+from behaviours.keys.table_names import OTHER
+from behaviours.keys.table_rows import Row, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from behaviours.arguments import seconds
 from behaviours.contract import Behaviour, Reason
 from behaviours.errors import BadBehaviour, brief
-from behaviours.waiting import Waiting, accepted_span
+from behaviours.timing.waiting import Waiting, accepted_span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,11 +6,10 @@ from itertools import repeat
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from behaviours.ages import Ages
 from behaviours.arguments import seconds
 from behaviours.contract import Fate, Item, Refusal, Tally
-from behaviours.queue import Queue
-from behaviours.stack import Stack
+from behaviours.order.line import Queue, Stack
+from behaviours.timing.ages import Ages
 from behaviours.wrapper import Wrapper
 
 if TYPE_CHECKING:

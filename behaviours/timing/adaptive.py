@@ -7,7 +7,7 @@ from typing import Any
 
 from behaviours.arguments import seconds
 from behaviours.contract import Reason
-from behaviours.waiting import WaitingFromFirst
+from behaviours.timing.waiting import WaitingFromFirst
 
 _EXAMPLE = "Adaptive(Queue(), target=0.05)"
 _SHARE = 0.5  # of the target that one call may take, before batches are cut

@@ -1,4 +1,4 @@
-"""Messages in order of arrival, cheap at both ends: what `Queue` and `Stack` have in common."""
+"""`Queue` and `Stack`: a line of messages in order of arrival, cheap at both ends."""
 
 from __future__ import annotations
 
@@ -165,3 +165,99 @@ class Line(Behaviour):
             old += new
             return old
         return new or []
+
+
+class Queue(Line):
+    """All messages in order of arrival. The default of a worker.
+
+    >>> queue = Queue()
+    >>> for message in "abc":
+    ...     queue.add(message)
+    >>> queue.take()
+    ['a', 'b', 'c']
+    """
+
+    __slots__ = ()
+
+    def take(self, limit: int | None = None) -> list[Any]:
+        """Hand over all messages, or the `limit` oldest. O(1) for all, else O(limit) on average.
+
+        >>> queue = Queue()
+        >>> _ = queue.extend(["a", "b", "c"])
+        >>> queue.take(2), queue.take()
+        (['a', 'b'], ['c'])
+        """
+        if limit is None or limit >= len(self):
+            if self._old is None:
+                batch = self._new
+                self._new = ()
+                return batch or []
+            return self._join()
+        batch = self._pop_old(limit)
+        if len(batch) < limit:
+            self._turn()
+            batch += self._pop_old(limit - len(batch))
+        return batch
+
+    def peek(self) -> Any:
+        """Return the oldest message. O(1).
+
+        >>> queue = Queue()
+        >>> _ = queue.extend(["a", "b"])
+        >>> queue.peek()
+        'a'
+        """
+        return self._old[-1] if self._old else self._new[0]  # type: ignore[misc]
+
+    def _turn(self) -> None:
+        # A queue is never taken from at its new end, so it may turn as a whole.
+        self._old = old = self._new or []
+        self._new = ()
+        old.reverse()
+
+
+class Stack(Line):
+    """All messages, the newest first; for work where late answers are worth little.
+
+    >>> stack = Stack()
+    >>> for message in "abc":
+    ...     stack.add(message)
+    >>> stack.take()
+    ['c', 'b', 'a']
+    """
+
+    __slots__ = ()
+
+    def take(self, limit: int | None = None) -> list[Any]:
+        """Hand over all messages, or the `limit` newest. O(k) for k messages, on average.
+
+        >>> stack = Stack()
+        >>> _ = stack.extend(["a", "b", "c"])
+        >>> stack.take(2), stack.take()
+        (['c', 'b'], ['a'])
+        """
+        if limit is None or limit >= len(self):
+            batch = self._join()
+        else:
+            if limit > len(self._new):
+                self._new = self._join()
+            new = self._new or []
+            batch = new[-limit:]
+            del new[-limit:]
+        batch.reverse()
+        return batch
+
+    def peek(self) -> Any:
+        """Return the newest message. O(1).
+
+        >>> stack = Stack()
+        >>> _ = stack.extend(["a", "b"])
+        >>> stack.peek()
+        'b'
+        """
+        if self._new:
+            return self._new[-1]
+        if self._old:
+            return self._old[0]
+        msg = "peek at an empty stack"
+        raise IndexError(msg)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from behaviours.arguments import function, shown
 from behaviours.contract import Item, Refusal, Tally, unusable, unwrap
-from behaviours.keyed import Keyed
+from behaviours.keys.keyed import Keyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from typing import Any
 
 from behaviours.arguments import count, seconds
 from behaviours.contract import Reason
-from behaviours.waiting import WaitingFromFirst
+from behaviours.timing.waiting import WaitingFromFirst
 
 _EXAMPLE = "Linger(Queue(), 0.05, size=500)"
 

@@ -16,13 +16,13 @@ from actorflow.runtime.lanes.process.call import Call, Ended
 from actorflow.runtime.lanes.process.crew import Crew
 from actorflow.runtime.lanes.process.packing import pack, pack_value
 from actorflow.runtime.lanes.shelter import SHELTER
-from actorflow.runtime.worker.deferred import Deferred
+from actorflow.runtime.worker.job.deferred import Deferred
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from actorflow.runtime.clock import Clock
     from actorflow.runtime.lanes.lane import Runnable
-    from actorflow.runtime.worker.processes import Processes
+    from actorflow.runtime.worker.process.options import Processes
     from actorflow.runtime.worker.tickets import ThreadTicket
 
 __all__ = ["ProcessLane", "repeat_output"]

@@ -8,7 +8,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.runtime.errors import BadJob
-from actorflow.runtime.worker.executor import Executor
+from actorflow.runtime.worker.job.executor import Executor
 from behaviours.errors import brief
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Messages that belong together by a key."""

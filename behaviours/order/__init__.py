@@ -1,0 +1,1 @@
+"""Which message leaves first."""

@@ -1,0 +1,1 @@
+"""When a batch leaves, and when a message is too old for one."""
