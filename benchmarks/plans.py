@@ -9,14 +9,13 @@ falls on all of them.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import statistics
-import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from importlib import import_module
 from multiprocessing import Pipe, Process
 from pathlib import Path
@@ -32,14 +31,27 @@ if str(ROOT) not in sys.path:
 from benchmarks import plans_peers as peers  # noqa: E402
 from benchmarks.machine import busy, describe  # noqa: E402
 from benchmarks.tables import put_between_markers  # noqa: E402
+from benchmarks.turns import (  # noqa: E402
+    Case,
+    Figures,
+    Found,
+    Goal,
+    answer,
+    goal_lines,
+    measure,
+    median,
+    over,
+    section_lines,
+)
 
-Figures = dict[str, float]
 OURS = "actorflow"
 WORKERS = 2
 METHOD = (
     "Each case runs in a process of its own, with two workers; figures are medians of the rounds. "
     "A graph has layers of jobs that do nothing, each after two of the layer before. Memory is the "
-    "peak of the process that runs the plan, without its workers."
+    "peak of the process that runs the plan, without its workers. What a worker computes is also "
+    "given in processor time, of the parent and of the busiest process: that is how long it takes "
+    "where each has a processor to itself."
 )
 
 
@@ -73,7 +85,7 @@ def _run_plan(edges: list[list[int]], **options: Any) -> Callable[[], object]:
     return lambda: plan.run(WORKERS, **options)
 
 
-def layers(subject: str, layers: int, width: int) -> Figures:
+def layers(_folder: Path, subject: str, layers: int, width: int) -> Figures:
     """Run a graph of no-ops."""
     edges = _edges(layers, width)
     if subject == OURS:
@@ -81,7 +93,7 @@ def layers(subject: str, layers: int, width: int) -> Figures:
     return _measured(len(edges), lambda: peers.PEERS[subject][1](edges, WORKERS))
 
 
-def renewal(subject: str, layers: int, width: int) -> Figures:
+def renewal(_folder: Path, subject: str, layers: int, width: int) -> Figures:
     """Run a graph of no-ops; a process is replaced after 100 jobs."""
     edges = _edges(layers, width)
     if subject == OURS:
@@ -89,13 +101,13 @@ def renewal(subject: str, layers: int, width: int) -> Figures:
     return _measured(len(edges), lambda: peers.RENEWING[subject][1](edges, WORKERS))
 
 
-def size(_subject: str, layers: int, width: int) -> Figures:
+def size(_folder: Path, _subject: str, layers: int, width: int) -> Figures:
     """Run graphs of different sizes."""
     edges = _edges(layers, width)
     return _measured(len(edges), _run_plan(edges))
 
 
-def build(_subject: str, count: int) -> Figures:
+def build(_folder: Path, _subject: str, count: int) -> Figures:
     """Build and check a plan, and start nothing."""
     from actorflow.plans.plan import Plan  # noqa: PLC0415 - only where it is measured
 
@@ -110,7 +122,7 @@ def build(_subject: str, count: int) -> Figures:
     return {"seconds": time.perf_counter() - begin, "of the processor": time.process_time() - cpu}
 
 
-def calls(subject: str, count: int) -> Figures:
+def calls(_folder: Path, subject: str, count: int) -> Figures:
     """Call a function again and again from one caller, without waiting for each answer."""
     if subject != OURS:
         from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
@@ -156,7 +168,7 @@ def _send_array(pipe: Any, megabytes: int, times: int) -> None:
         pipe.send(_array(megabytes))
 
 
-def large(subject: str, megabytes: int, times: int) -> Figures:
+def large(_folder: Path, subject: str, megabytes: int, times: int) -> Figures:
     """Return a large array from another process."""
     elapsed: list[float] = []
     if subject != OURS:
@@ -190,185 +202,145 @@ def large(subject: str, megabytes: int, times: int) -> Figures:
     return {"ms": statistics.median(elapsed[1:]) * 1e3}
 
 
-def _count_down(batch: list[int], _state: Any) -> None:
-    for steps in batch:
-        left = steps
-        while left:
-            left -= 1
+def _count_down(steps: int, folder: Path) -> None:
+    """Compute, and note in a file of this process how much of the processor that took."""
+    before = time.thread_time()
+    left = steps
+    while left:
+        left -= 1
+    with (folder / str(os.getpid())).open("a") as file:  # one line is one write
+        file.write(f"{time.thread_time() - before}\n")
 
 
-def cpu_bound(subject: str, batches: int, steps: int) -> Figures:
+def _count_batch(batch: list[tuple[int, Path]], _state: Any) -> None:
+    for each in batch:
+        _count_down(*each)
+
+
+def _busiest(folder: Path) -> float:
+    """Return how long the process that had most to do has computed."""
+    notes = (file.read_text().split() for file in folder.iterdir())
+    return max(sum(map(float, each)) for each in notes)
+
+
+def cpu_bound(folder: Path, subject: str, batches: int, steps: int) -> Figures:
     """Run a job that only computes, in threads or in processes."""
-    from actorflow.runtime.worker.spec import spawn  # noqa: PLC0415 - only where it is measured
-    from behaviours import Chunk, Queue  # noqa: PLC0415
+    with ExitStack() as stack:
+        warm, noted = folder / "warm", folder / "noted"
+        warm.mkdir()
+        noted.mkdir()
+        if subject == POOL:
+            from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
 
-    with spawn(
-        _count_down,
-        behaviour=Chunk(Queue(), 1),
-        concurrency=WORKERS,
-        executor="process" if subject == PROCESSES else "pool",
-    ) as worker:
-        for _ in range(WORKERS):
-            worker.push_block(1, timeout=60)
-        begin = time.perf_counter()
+            pool = stack.enter_context(ProcessPoolExecutor(WORKERS))
+
+            def push(steps: int, where: Path) -> None:
+                pool.submit(_count_down, steps, where)
+
+            end: Callable[[], object] = pool.shutdown
+        else:
+            from actorflow.runtime.worker.spec import spawn  # noqa: PLC0415
+            from behaviours import Chunk, Queue  # noqa: PLC0415
+
+            kind: Any = "process" if subject == PROCESSES else "pool"
+            made = spawn(
+                _count_batch, behaviour=Chunk(Queue(), 1), concurrency=WORKERS, executor=kind
+            )
+            worker = stack.enter_context(made)
+
+            def push(steps: int, where: Path) -> None:
+                worker.push((steps, where))
+
+            end = worker.stop
+        while len(list(warm.iterdir())) < (1 if subject == THREADS else WORKERS):
+            push(steps // 10, warm)  # until each of them has begun
+            time.sleep(0.05)
+        time.sleep(1.0)  # what was pushed too much is over
+        cpu, begin = time.process_time(), time.perf_counter()
         for _ in range(batches):
-            worker.push(steps)
-        worker.stop()
-        return {"seconds": time.perf_counter() - begin}
+            push(steps, noted)
+        end()
+        wall, used = time.perf_counter() - begin, time.process_time() - cpu
+    shared = used if subject == THREADS else used + _busiest(noted)
+    return {"seconds": wall, "CPU s, if each had a processor": shared}
 
 
 LOADS: dict[str, Callable[..., Figures]] = {
     each.__name__: each for each in (layers, renewal, size, build, calls, large, cpu_bound)
 }
-Case = tuple[str, str, str, dict[str, int]]
 PIPE = "multiprocessing.Pipe"
 THREADS, PROCESSES = "threads", "processes"
-BARE = "concurrent.futures + graphlib"
+BARE, PEBBLE, DASK = "concurrent.futures + graphlib", "pebble + graphlib", "dask.distributed"
 POOL = "concurrent.futures"
+LAYERS, RENEWAL, SIZE, BUILD, CALLS, LARGE, COMPUTES = (
+    "layers", "renewal after 100 jobs", "size", "build", "single calls", "large results",
+    "a worker that computes",
+)  # fmt: skip
 
 
 def cases(*, quick: bool) -> list[Case]:
-    """Return section, label, load and options of each case."""
+    """Return all cases, with those peers that are installed."""
     few = 10 if quick else 1
     graph = {"layers": 100 // few, "width": 100}
     found = [name for name, (package, _) in peers.PEERS.items() if peers.version(package)]
     renewing = [name for name, (package, _) in peers.RENEWING.items() if peers.version(package)]
     wide = {"layers": 100, "width": 1_000 // few}
     sizes = {"10,000 jobs": graph, "100,000 jobs": wide} if not quick else {"1,000 jobs": graph}
+    count = 1_000_000 // few
+    array = {"megabytes": 100 // few, "times": 10 // few + 1}
+    computed = {"batches": 80 // few, "steps": 2_000_000 // few}
     return [
-        *(("layers", name, "layers", graph) for name in (OURS, *found)),
-        *(("renewal after 100 jobs", name, "renewal", graph) for name in (OURS, *renewing)),
-        *(("size", name, "size", options) for name, options in sizes.items()),
-        ("build", f"{1_000_000 // few:,} jobs", "build", {"count": 1_000_000 // few}),
-        *(("single calls", name, "calls", {"count": 20_000 // few}) for name in (OURS, POOL)),
-        *(
-            ("large results", name, "large", {"megabytes": 100 // few, "times": 10 // few + 1})
-            for name in (OURS, PIPE)
-        ),
-        *(
-            (
-                "a worker that computes",
-                name,
-                "cpu_bound",
-                {"batches": 20, "steps": 3_000_000 // few},
-            )
-            for name in (THREADS, PROCESSES)
-        ),
+        *(Case(LAYERS, name, "layers", graph) for name in (OURS, *found)),
+        *(Case(RENEWAL, name, "renewal", graph) for name in (OURS, *renewing)),
+        *(Case(SIZE, name, "size", options) for name, options in sizes.items()),
+        Case(BUILD, f"{count:,} jobs", "build", {"count": count}),
+        *(Case(CALLS, name, "calls", {"count": 20_000 // few}) for name in (OURS, POOL)),
+        *(Case(LARGE, name, "large", array) for name in (OURS, PIPE)),
+        *(Case(COMPUTES, name, "cpu_bound", computed) for name in (THREADS, PROCESSES, POOL)),
     ]
 
 
-def run_case(case: Case) -> Figures:
-    """Run one case in a process of its own."""
-    _, label, load, options = case
-    done = subprocess.run(  # noqa: S603 - our own interpreter on our own file
-        [sys.executable, __file__, "--case", json.dumps([load, label, options])],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{label}, {load}: {done.stderr}")
-    figures: Figures = json.loads(done.stdout.splitlines()[-1])
-    return figures
-
-
-Found = dict[str, dict[str, list[Figures]]]
-
-
-def measure(chosen: list[Case], rounds: int) -> Found:
-    """Run the cases in turn, for a number of rounds."""
-    found: Found = {}
-    for _ in range(rounds):
-        for case in chosen:
-            section, label, *_ = case
-            figures = run_case(case)
-            found.setdefault(section, {}).setdefault(label, []).append(figures)
-            text = ", ".join(f"{name} {value:,.2f}" for name, value in figures.items())
-            print(f"{section:24} {label:30} {text}", flush=True)
-    return found
-
-
-def median(found: Found, section: str, label: str, figure: str) -> float | None:
-    """Return the median of the rounds."""
-    values = [each[figure] for each in found.get(section, {}).get(label, [])]
-    return statistics.median(values) if values else None
-
-
-def goals(found: Found) -> list[tuple[str, str, float | None, bool | None]]:
+def goals(found: Found) -> list[Goal]:
     """Compare with what plans are meant to reach."""
 
-    def over(section: str, one: str, other: str, figure: str = "jobs/s") -> float | None:
-        ours, theirs = median(found, section, one, figure), median(found, section, other, figure)
-        return None if ours is None or not theirs else ours / theirs
+    def ratio(section: str, one: str, other: str, figure: str = "jobs/s") -> float | None:
+        return over(median(found, section, one, figure), median(found, section, other, figure))
 
-    rows: list[tuple[str, str, float | None, Callable[[float], bool]]] = [
-        (
-            "10,000 no-ops in 100 layers / bare pool and graphlib",
-            ">= 1.0 x",
-            over("layers", OURS, BARE),
-            lambda value: value >= 1.0,
-        ),
-        (
-            "the same / dask.distributed",
-            ">= 8 x",
-            over("layers", OURS, "dask.distributed"),
-            lambda value: value >= 8,
-        ),
-        (
-            "single calls, pipelined, calls/s",
-            ">= 10,000",
-            median(found, "single calls", OURS, "jobs/s"),
-            lambda value: value >= 10_000,
-        ),
-        (
-            "single calls / ProcessPoolExecutor",
-            ">= 1.3 x",
-            over("single calls", OURS, POOL),
-            lambda value: value >= 1.3,
-        ),
-        (
-            "renewal after 100 jobs / pebble",
-            ">= 1.5 x",
-            over("renewal after 100 jobs", OURS, "pebble + graphlib"),
-            lambda value: value >= 1.5,
-        ),
-        (
-            "peak memory of the master, MB",
-            "<= 40",
-            median(found, "layers", OURS, "peak MB of the master"),
-            lambda value: value <= 40,
-        ),
-        (
-            "time for each of 100,000 jobs / of 10,000",
-            "<= 1.3 x",
-            over("size", "10,000 jobs", "100,000 jobs"),
-            lambda value: value <= 1.3,
-        ),
-        (
-            "1,000,000 jobs built and checked, s",
-            "< 15",
-            median(found, "build", "1,000,000 jobs", "seconds"),
-            lambda value: value < 15,
-        ),
-        (
-            "100 MB array as a result, pipe / actorflow",
-            ">= 3 x",
-            over("large results", PIPE, OURS, "ms"),
-            lambda value: value >= 3,
-        ),
-        (
-            "a worker that computes, threads / processes",
-            ">= 1.8 x",
-            over("a worker that computes", THREADS, PROCESSES, "seconds"),
-            lambda value: value >= 1.8,
-        ),
-    ]
+    def at_least(limit: float) -> Callable[[float], bool]:
+        return lambda value: value >= limit
+
+    def at_most(limit: float) -> Callable[[float], bool]:
+        return lambda value: value <= limit
+
+    computing = {
+        name: median(found, COMPUTES, name, "CPU s, if each had a processor")
+        for name in (THREADS, PROCESSES)
+    }
     return [
-        (name, limit, value, None if value is None else holds(value))
-        for name, limit, value, holds in rows
-    ]
+        Goal.of("10,000 no-ops in 100 layers / bare pool and graphlib", ">= 1.0 x",
+                ratio(LAYERS, OURS, BARE), at_least(1.0)),
+        Goal.of("the same / dask.distributed", ">= 8 x", ratio(LAYERS, OURS, DASK), at_least(8)),
+        Goal.of("single calls, pipelined, calls/s", ">= 10,000",
+                median(found, CALLS, OURS, "jobs/s"), at_least(10_000)),
+        Goal.of("single calls / ProcessPoolExecutor", ">= 1.3 x",
+                ratio(CALLS, OURS, POOL), at_least(1.3)),
+        Goal.of("renewal after 100 jobs / pebble", ">= 1.5 x",
+                ratio(RENEWAL, OURS, PEBBLE), at_least(1.5)),
+        Goal.of("peak memory of the master, MB", "<= 40",
+                median(found, LAYERS, OURS, "peak MB of the master"), at_most(40)),
+        Goal.of("time for each of 100,000 jobs / of 10,000", "<= 1.3 x",
+                ratio(SIZE, "10,000 jobs", "100,000 jobs"), at_most(1.3)),
+        Goal.of("1,000,000 jobs built and checked, s", "< 15",
+                median(found, BUILD, "1,000,000 jobs", "seconds"), at_most(15)),
+        Goal.of("100 MB array as a result, pipe / actorflow", ">= 3 x",
+                ratio(LARGE, PIPE, OURS, "ms"), at_least(3)),
+        Goal.of("a worker that computes, threads / processes", ">= 1.8 x",
+                ratio(COMPUTES, THREADS, PROCESSES, "seconds"), at_least(1.8)),
+        Goal.of("the same, by processor time", ">= 1.8 x",
+                over(computing[THREADS], computing[PROCESSES]), at_least(1.8)),
+        Goal("threads / ProcessPoolExecutor, which shows what the machine had to give", "-",
+             ratio(COMPUTES, THREADS, POOL, "seconds"), None),
+    ]  # fmt: skip
 
 
 def as_markdown(found: Found) -> str:
@@ -381,21 +353,7 @@ def as_markdown(found: Found) -> str:
     if load is not None:
         text = f"The machine was busy with something else (load {load:.1f}): a sketch, to be run"
         lines += ["", f"{text} again when it is quiet."]
-    lines += ["", METHOD, ""]
-    lines += ["| goal | limit | reached |  |", "| --- | ---: | ---: | --- |"]
-    for name, limit, value, met in goals(found):
-        verdict = "-" if met is None else "met" if met else "MISSED"
-        lines.append(
-            f"| {name} | {limit} | {'-' if value is None else f'{value:,.2f}'} | {verdict} |"
-        )
-    for section, rows in found.items():
-        names = list(dict.fromkeys(name for each in rows.values() for name in each[0]))
-        lines += ["", f"### {section}", "", f"| case | {' | '.join(names)} |"]
-        lines.append("| --- |" + " ---: |" * len(names))
-        for label in rows:
-            cells = [median(found, section, label, name) for name in names]
-            shown = ["-" if cell is None else f"{cell:,.2f}" for cell in cells]
-            lines.append(f"| {label} | {' | '.join(shown)} |")
+    lines += ["", METHOD, "", *goal_lines(goals(found)), *section_lines(found)]
     return "\n".join(lines)
 
 
@@ -405,27 +363,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="less of everything")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="sections whose name contains this")
-    parser.add_argument(
-        "--markdown",
-        nargs="?",
-        const=str(ROOT / "benchmarks" / "RESULTS.md"),
-        help="write the results there; benchmarks/RESULTS.md by default",
-    )
+    parser.add_argument("--markdown", nargs="?", const=str(ROOT / "benchmarks" / "RESULTS.md"),
+                        help="write this page, or RESULTS.md")  # fmt: skip
     parser.add_argument("--case", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.case:
-        load, label, options = json.loads(given.case)
-        print(json.dumps(LOADS[load](label, **options)))
-        sys.stdout.flush()
-        return 0
+        answer(given.case, LOADS)
     for label, (package, _) in peers.PEERS.items():
         if peers.version(package) is None:
             print(f"{label} is left out: pip install {package} (or the extra bench-peers)")
-    chosen = [case for case in cases(quick=given.quick) if given.only in case[0]]
-    found = measure(chosen, 1 if given.quick else given.rounds)
-    for name, limit, value, met in goals(found):
-        if value is not None:
-            print(f"{name:56} {limit:>10} {value:12,.2f}  {'met' if met else 'MISSED'}")
+    chosen = [case for case in cases(quick=given.quick) if given.only in case.section]
+    found = measure(__file__, chosen, 1 if given.quick else given.rounds)
+    for goal in goals(found):
+        if goal.value is not None:
+            print(f"{goal.name:74} {goal.limit:>10} {goal.reached:>12}  {goal.verdict}")
     if given.markdown:
         put_between_markers(Path(given.markdown), as_markdown(found), "plans")
     return 0

@@ -13,9 +13,10 @@ import actorflow as af
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
-__all__ = ["Adds", "Subject", "Waits", "actorflow", "dbos"]
+__all__ = ["Adds", "Subject", "Waits", "actorflow", "actorflow_on", "dbos", "dbos_on"]
 
 _LONG = 600.0
 
@@ -117,10 +118,15 @@ class _Actorflow:
 
 
 @contextmanager
-def actorflow(folder: Path) -> Iterator[Subject]:
-    """Open an engine on a SQLite file, whose commits are synced."""
-    with af.Engine(folder / "engine.db") as engine:
+def actorflow_on(where: Path | str) -> Iterator[Subject]:
+    """Open an engine on a store."""
+    with af.Engine(where) as engine:
         yield _Actorflow(engine)
+
+
+def actorflow(folder: Path) -> AbstractContextManager[Subject]:
+    """Open an engine on a SQLite file, whose commits are synced."""
+    return actorflow_on(folder / "engine.db")
 
 
 class _Dbos:
@@ -166,16 +172,13 @@ def _number(number: int) -> int:
 
 
 @contextmanager
-def dbos(folder: Path) -> Iterator[Subject]:
-    """Open DBOS on a SQLite file with a write-ahead log, as ours has."""
+def dbos_on(url: str) -> Iterator[Subject]:
+    """Open DBOS on a database."""
     library = import_module("dbos")
-    path = folder / "dbos.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")  # its own default is slower
     library.DBOS(
         config={
             "name": "bench",
-            "system_database_url": f"sqlite:///{path}",
+            "system_database_url": url,
             "run_admin_server": False,
             "log_level": "ERROR",
         }
@@ -186,3 +189,11 @@ def dbos(folder: Path) -> Iterator[Subject]:
         yield subject
     finally:
         library.DBOS.destroy()
+
+
+def dbos(folder: Path) -> AbstractContextManager[Subject]:
+    """Open DBOS on a SQLite file with a write-ahead log, as ours has."""
+    path = folder / "dbos.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")  # its own default is slower
+    return dbos_on(f"sqlite:///{path}")

@@ -127,6 +127,10 @@ class TaskTimeout(ActorflowError, TimeoutError):
     """A tasker gave no answer and no heartbeat in time. The task counts as failed."""
 
 
+class TaskWithdrawn(ActorflowError):
+    """A task was taken back before it had begun (`Outcome.withdrawn_tasks`)."""
+
+
 class UnknownExecution(ActorflowError, KeyError):
     """There is no execution of that id."""
 

@@ -162,6 +162,9 @@ class Outcome:
     cancelled_timers: list[str] = field(default_factory=list)
     tasks: list[NewTask] = field(default_factory=list)
     cancelled_tasks: list[str] = field(default_factory=list)
+    withdrawn_tasks: list[str] = field(default_factory=list)
+    """Tasks that are not to be begun. One that has begun goes on; the others end as failed, with
+    `TaskWithdrawn`. If the engine is killed just after the commit, they may still be begun."""
     children: list[NewChild] = field(default_factory=list)
     cancelled_children: list[str] = field(default_factory=list)
     watches: list[NewWatch] = field(default_factory=list)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, get_args, get_origin
 
-from actorflow.workflows.agent.jobs import LEASE, check_lease
 from actorflow.workflows.errors import InvalidWorkflow
+from actorflow.workflows.lease import LEASE, check_lease
 from actorflow.workflows.workflow import Workflow
 
 if TYPE_CHECKING:

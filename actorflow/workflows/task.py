@@ -7,11 +7,11 @@ from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
 
-from actorflow.workflows.agent.jobs import check_lease
 from actorflow.workflows.errors import InvalidWork
 from actorflow.workflows.frames.values import freeze, hints_of, thaw
 from actorflow.workflows.frames.work import Work
 from actorflow.workflows.instance.state import WorkType
+from actorflow.workflows.lease import check_lease
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,9 +12,7 @@ import actorflow as af
 from actorflow.cluster.postgres.connections import Address
 from actorflow.cluster.postgres.planning import plan_changes
 from actorflow.cluster.postgres.schema import VERSION, qualified
-from actorflow.cluster.postgres.statements import Mark
 from actorflow.cluster.postgres.store import PostgresStore
-from actorflow.cluster.postgres.writing import write_plan
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreRefused
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
@@ -269,14 +267,16 @@ def test_c26_a_commit_whose_answer_was_lost_is_not_done_twice(
     """The server has committed, and the connection is gone before it can say so."""
     store.commit([Change("z", messages=[NewMessage("z", "message", b"0")])])
     connection = store._writer.connection()
-    commit = connection.commit
+    pipe = store._writer._pipe
+    assert pipe is not None
+    transact = pipe.transact
 
-    def lost() -> None:
-        commit()
+    def lost(script: Any) -> None:
+        transact(script)
         connection.close()
         raise psycopg.OperationalError("the connection was lost")
 
-    monkeypatch.setattr(connection, "commit", lost)
+    monkeypatch.setattr(pipe, "transact", lost)
     change = Change(
         "a", kind="k", expected=NEVER_RUN, state=b"1",
         messages=[NewMessage("a", "message", b"1"), NewMessage("b", "message", b"2")],
@@ -300,12 +300,12 @@ def test_c26_a_commit_that_comes_late_is_refused(
     store.commit([Change("a", messages=[NewMessage("a", "message", b"1")])])
     writer = store._writer
     connection = writer.connection()
-    late = Mark(99, writer._session, writer._incarnation)
     plan = plan_changes([Change("a", messages=messages)], None, store.traits.partitions)
     writer._enter(connection)  # as the next connection of the session does
-    with pytest.raises(psycopg.Error, match="not what the commit expects"):
-        write_plan(connection, store.address.schema, plan, store.traits.partitions, late)
-    connection.rollback()
+    writer._incarnation -= 1
+    assert not writer._write(connection, plan)
+    assert len(store.pending(execution="a").rows) == 1
+    writer._incarnation += 1
     change = Change("a", messages=[NewMessage("a", "message", b"2")])
     store.commit([change])
     assert change.committed

@@ -22,8 +22,8 @@ PATIENCE = 10.0
 """Seconds that a test waits for something that must happen."""
 
 _LISTS = (
-    "messages", "timers", "cancelled_timers", "tasks", "cancelled_tasks", "children",
-    "cancelled_children", "watches", "cancelled_watches", "history",
+    "messages", "timers", "cancelled_timers", "tasks", "cancelled_tasks",
+    "withdrawn_tasks", "children", "cancelled_children", "watches", "cancelled_watches", "history",
 )  # fmt: skip
 
 

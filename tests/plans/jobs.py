@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +92,26 @@ def allocate(size: int) -> int:
 
 def wait_for_ever() -> None:
     threading.Event().wait()
+
+
+def wait_at(fifo: str) -> str:
+    """Wait until somebody writes to a named pipe; return what."""
+    return Path(fifo).read_text(encoding="utf-8")
+
+
+def wait_for_lock(path: str) -> None:
+    """Wait until nobody else has the lock of a file."""
+    with Path(path).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+
+
+def talk(text: str, *, fails: bool = False) -> None:
+    """Print and warn."""
+    sys.stdout.write(f"{text}\n")
+    sys.stderr.write(f"{text} on stderr\n")
+    warnings.warn("careful", stacklevel=1)
+    if fails:
+        boom()
 
 
 def act(log: str, name: str, crashes: int, failures: int, *inputs: int) -> int:

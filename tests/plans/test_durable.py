@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorflow.application import Engine
-from actorflow.engine.errors import Cancelled, KindMismatch
+from actorflow.engine.errors import Cancelled, KindMismatch, TaskWithdrawn
 from actorflow.engine.kind import Context, Failure, Message, Status, TaskEnded
 from actorflow.plans.errors import BadPlan, JobSkipped, PlanFailed
 from actorflow.plans.plan import Plan
@@ -20,6 +22,7 @@ from actorflow.plans.service.kind import PlanKind, start_body
 from actorflow.plans.service.tasker import do_job
 from actorflow.runtime.errors import BadOption
 from actorflow.testing.kinds import check_kind
+from tests.engine.kinds import until
 from tests.plans.jobs import (
     add,
     allocate,
@@ -30,8 +33,11 @@ from tests.plans.jobs import (
     one,
     plus,
     size_of,
+    talk,
     upto,
+    wait_at,
     wait_for_ever,
+    wait_for_lock,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +88,7 @@ class Driver:
         self.out: dict[str, Any] = {}
         self.status = Status.ACTIVE
         self.seen: list[str] = []
+        self.withdrawn: set[str] = set()
         body = start_body(pack_plan(plan.blueprint), OPTIONS | options)
         self.run([Message(0, 100.0, body)])
 
@@ -91,7 +98,9 @@ class Driver:
         self.stored = added if isinstance(added, bytes) else self.stored + added.data
         self.status = outcome.status
         self.error = outcome.error
+        self.withdrawn.update(outcome.withdrawn_tasks)
         for task in outcome.tasks:
+            assert not self.withdrawn
             assert task.id not in self.seen
             self.seen.append(task.id)
             self.out[task.id] = task
@@ -99,6 +108,9 @@ class Driver:
     def end(self, task: str, outcome: Any, value: Any = None) -> TaskEnded:
         del self.out[task]
         error = None if outcome == "ok" else Failure("Oops", "no")
+        if outcome == "withdrawn":
+            assert task in self.withdrawn
+            outcome, error = "failed", Failure(TaskWithdrawn.__name__, "taken back")
         return TaskEnded(0, 101.0, task, outcome, value, error)
 
     def restart(self) -> None:
@@ -124,7 +136,7 @@ def test_a_plan_that_is_read_again_at_any_point_goes_on_as_if_nothing_had_happen
             plan.map(plus, plan.job(upto, plan.job(add, 2)), by=takes[0])
         jobs.append(plan.job(add, *takes, 1))
     restarts = data.draw(st.booleans())
-    driver = Driver(plan)
+    driver = Driver(plan, on_failure=data.draw(st.sampled_from(["continue", "stop"])))
     rounds = 0
     while driver.status is Status.ACTIVE:
         assert driver.out
@@ -133,7 +145,10 @@ def test_a_plan_that_is_read_again_at_any_point_goes_on_as_if_nothing_had_happen
         for task in list(driver.out):
             if data.draw(st.booleans()):
                 continue
-            outcome = data.draw(st.sampled_from(["ok", "ok", "ok", "failed", "crashed"]))
+            endings = ["ok", "ok", "ok", "failed", "crashed"]
+            if task in driver.withdrawn:
+                endings.append("withdrawn")
+            outcome = data.draw(st.sampled_from(endings))
             value = perform_of(driver.out[task]) if outcome == "ok" else None
             batch.append(driver.end(task, outcome, value))
         if not batch:
@@ -179,6 +194,25 @@ def test_it_is_a_kind_that_an_engine_can_rely_on() -> None:
         refuses=(BadPlan, TypeError, IndexError),
         max_examples=60,
     )
+
+
+def test_a8_a_plan_that_stops_takes_back_what_has_not_begun() -> None:
+    plan = Plan()
+    for name in ("bad", "runs", "waits"):
+        plan.job(one, name=name)
+    driver = Driver(plan, on_failure="stop", retries=0)
+    bad, runs, waits = driver.out
+    driver.run([driver.end(bad, "failed")])
+    assert driver.withdrawn == {runs, waits}
+    good = perform_of(driver.out[runs])
+    driver.run([driver.end(waits, "withdrawn"), driver.end(runs, "ok", good)])
+    assert driver.status is Status.FAILED
+    found = {each.name: (each.status, each.attempts) for each in driver.state.records()}
+    assert found == {
+        "bad": (JobStatus.FAILED, 1),
+        "runs": (JobStatus.DONE, 1),
+        "waits": (JobStatus.SKIPPED, 0),
+    }
 
 
 def test_a_message_that_is_no_plan_is_refused() -> None:
@@ -249,6 +283,65 @@ def test_a_job_that_fails_stops_the_plan_or_only_what_needs_it(engine: Engine) -
         result[after]
     other = engine.plans.start(plan, on_failure="continue").result(timeout=50)
     assert [*other.skipped] == ["after"]
+
+
+def test_a8_nothing_is_begun_after_a_failure_has_stopped_the_plan(
+    engine: Engine, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    os.mkfifo(first)
+    os.mkfifo(second)
+    plan = Plan()
+    plan.job(lambda path: boom(wait_at(path)), str(first), name="bad", priority=3)
+    plan.job(wait_at, str(second), name="runs", priority=2)
+    # It may take the place of the one that fails, before the plan knows of that.
+    plan.job(wait_for_lock, str(tmp_path / "lock"), name="next", priority=1)
+    for number in range(6):
+        plan.job(note, str(tmp_path), f"late-{number}", name=f"late-{number}")
+    engine.plans.workers(2)
+    handle = engine.plans.start(plan, workers=8)
+    late = [f"late-{number}" for number in range(6)]
+
+    def skipped() -> bool:
+        found = {each.name: each.status for each in handle.records()}
+        return all(found.get(name) is JobStatus.SKIPPED for name in late)
+
+    with (tmp_path / "lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with second.open("w", encoding="utf-8") as gate:  # both have begun
+            first.write_text("now", encoding="utf-8")
+            until(engine, skipped)
+            gate.write("go")
+    with pytest.raises(PlanFailed, match="job 'bad' failed") as raised:
+        handle.result(timeout=50)
+    result: Any = raised.value.result
+    assert result["runs"] == "go"
+    assert set(result.skipped) - {"next"} == set(late)
+    assert list(tmp_path.glob("late-*")) == []
+
+
+def test_what_a_durable_job_prints_and_warns_of_is_in_its_record(
+    engine: Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plan = Plan()
+    plan.job(talk, "hello", name="talks")
+    plan.job(talk, "x" * 20_000 + "end", name="talks much")
+    plan.job(talk, "oh", fails=True, name="fails", retries=1)
+    plan.job(one, name="silent")
+    result = engine.plans.start(plan, on_failure="continue").result(timeout=50)
+    talks = result.record("talks")
+    assert talks.output == "hello\nhello on stderr\n"
+    assert len(talks.warnings) == 1
+    assert "UserWarning: careful" in talks.warnings[0]
+    much = result.record("talks much").output
+    assert much.startswith("... ")
+    assert "characters were left out" in much
+    assert much.endswith("xend on stderr\n")
+    assert result.record("fails").output == "oh\noh on stderr\n"
+    assert (result.record("silent").output, result.record("silent").warnings) == ("", ())
+    printed = capfd.readouterr()
+    assert printed.out.count("hello\n") == 1
+    assert printed.err.count("oh on stderr") == 2
 
 
 def test_a_resource_that_is_not_there_is_refused_before_anything_is_stored(engine: Engine) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
-__all__ = ["Blobs", "Booleans", "Floats", "Longs", "Texts", "register_arrays"]
+__all__ = ["Blobs", "Booleans", "Column", "Floats", "Longs", "Texts", "register_arrays"]
 
 _NULL = b"\xff\xff\xff\xff"
 _header = Struct("!iiiii").pack
@@ -23,12 +23,14 @@ _float = Struct("!id").pack
 _boolean = Struct("!i?").pack
 
 
-class _Column:
+class Column:
     """Values of one column."""
 
     __slots__ = ("values",)
 
     element: ClassVar[int]
+    array: ClassVar[int]
+    """The types of one value and of all, by Postgres's numbers."""
     pack: ClassVar[Any]
     """Returns one value with its length."""
 
@@ -50,74 +52,74 @@ def _pack_text(value: str) -> bytes:
     return _length(len(data)) + data
 
 
-class Texts(_Column):
+class Texts(Column):
     """A `text[]`."""
 
     __slots__ = ()
-    element = 25
+    element, array = 25, 1009
     pack = staticmethod(_pack_text)
 
 
-class Blobs(_Column):
+class Blobs(Column):
     """A `bytea[]`."""
 
     __slots__ = ()
-    element = 17
+    element, array = 17, 1001
     pack = staticmethod(lambda value: _length(len(value)) + value)
 
 
-class Longs(_Column):
+class Longs(Column):
     """A `bigint[]`."""
 
     __slots__ = ()
-    element = 20
+    element, array = 20, 1016
     pack = staticmethod(lambda value: _long(8, value))
 
 
-class Floats(_Column):
+class Floats(Column):
     """A `double precision[]`."""
 
     __slots__ = ()
-    element = 701
+    element, array = 701, 1022
     pack = staticmethod(lambda value: _float(8, value))
 
 
-class Booleans(_Column):
+class Booleans(Column):
     """A `boolean[]`."""
 
     __slots__ = ()
-    element = 16
+    element, array = 16, 1000
     pack = staticmethod(lambda value: _boolean(1, value))
 
 
 class _ColumnDumper(Dumper):
     format = Format.BINARY
 
-    def dump(self, obj: _Column) -> bytes:
+    def dump(self, obj: Column) -> bytes:
         return obj.dump()
 
 
 class _TextsDumper(_ColumnDumper):
-    oid = 1009
+    oid = Texts.array
 
 
 class _BlobsDumper(_ColumnDumper):
-    oid = 1001
+    oid = Blobs.array
 
 
 class _LongsDumper(_ColumnDumper):
-    oid = 1016
+    oid = Longs.array
 
 
 class _FloatsDumper(_ColumnDumper):
-    oid = 1022
+    oid = Floats.array
 
 
 class _BooleansDumper(_ColumnDumper):
-    oid = 1000
+    oid = Booleans.array
 
 
-_DUMPERS: dict[type[_Column], type[_ColumnDumper]] = {
+_DUMPERS: dict[type[Column], type[_ColumnDumper]] = {
     Texts: _TextsDumper,
     Blobs: _BlobsDumper,
     Longs: _LongsDumper,

@@ -13,7 +13,8 @@ from actorflow.cluster.postgres.facts import read_facts
 from actorflow.cluster.postgres.notices import notices_of
 from actorflow.cluster.postgres.planning import plan_changes
 from actorflow.cluster.postgres.schema import COLUMNS, qualified
-from actorflow.cluster.postgres.writing import is_to_be_repeated, write_plan
+from actorflow.cluster.postgres.statements import MESSAGES, statements
+from actorflow.cluster.postgres.writing import is_to_be_repeated
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.stores.protocol import ExecutionRow
 from actorflow.engine.stores.validation import validate_ids
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actorflow.cluster.postgres.connections import Address
+    from actorflow.cluster.postgres.planning import Plan
     from actorflow.engine.stores.protocol import Change
 
 __all__ = ["commit_within", "execution_within"]
@@ -59,8 +61,7 @@ def commit_within(
             with found.transaction():  # a savepoint, where a transaction is open
                 facts = read_facts(found, schema, changes, partitions)
                 plan = plan_changes(changes, facts, partitions)
-                cursor = write_plan(found, schema, plan, partitions, None)
-                ids = [] if cursor is None else [row[0] for row in cursor]
+                ids = _write(found, schema, plan, partitions)
                 for notice in notices_of(plan, _EVERYBODY, partitions, ()):
                     found.execute(b"SELECT pg_notify(%s, %s)", (schema, notice))
         except psycopg.Error as error:
@@ -71,6 +72,19 @@ def commit_within(
             return
     msg = f"{address.shown}: others were faster {_TRIES} times; nothing was changed"
     raise StoreRefused(msg)
+
+
+def _write(
+    connection: psycopg.Connection[Any], schema: str, plan: Plan, partitions: int
+) -> list[Any]:
+    """Run the statements of a plan; return the ids of its messages."""
+    ids: list[Any] = []
+    for text, values in statements(plan, partitions, None):
+        cursor = connection.cursor(row_factory=tuple_row)
+        cursor.execute(qualified(text, schema), values, binary=True)
+        if text is MESSAGES:
+            ids = [row[0] for row in cursor]
+    return ids
 
 
 def execution_within(connection: Any, address: Address, execution: str) -> ExecutionRow | None:

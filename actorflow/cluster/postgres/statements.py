@@ -19,17 +19,18 @@ __all__ = ["MESSAGES", "Mark", "column_list", "statements"]
 
 # Tables that were never analysed would be scanned, and a plan that does so is kept. Plans are made
 # once: they join with arrays of any length, which is no reason to plan each commit anew.
-_SETTINGS = """set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+_SETTINGS = """
+  set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
   set_config('enable_mergejoin', 'off', true),
   set_config('plan_cache_mode', 'force_generic_plan', true)
 """
 _BEGIN = f"SELECT {_SETTINGS}"
-_BEGIN_MARKED = f"""
+_BEGIN_MARKED = """
 WITH noted AS (
-  UPDATE {{s}}.sessions SET last = %s, seen = clock_timestamp()
+  UPDATE {s}.sessions SET last = %s, seen = clock_timestamp()
   WHERE id = %s AND incarnation = %s RETURNING 1
-) SELECT {{s}}.must(count(*) = 1), {_SETTINGS} FROM noted
-"""
+) SELECT {s}.must(count(*) = 1), {settings} FROM noted
+""".replace("{settings}", _SETTINGS)
 _EPOCHS = """
 SELECT {s}.must(count(*) = %s) FROM (
   SELECT 1 FROM {s}.epochs AS p

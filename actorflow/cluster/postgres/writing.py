@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import errors
-from psycopg.rows import tuple_row
 
+from actorflow.cluster.postgres.arrays import Texts
 from actorflow.cluster.postgres.connections import explain
 from actorflow.cluster.postgres.facts import read_facts
+from actorflow.cluster.postgres.pipelining import Pipe, ids_of
 from actorflow.cluster.postgres.planning import NeedFacts, plan_changes
 from actorflow.cluster.postgres.schema import qualified
 from actorflow.cluster.postgres.statements import MESSAGES, Mark, statements
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from actorflow.cluster.postgres.planning import Plan
     from actorflow.engine.stores.protocol import Change
 
-__all__ = ["Writer", "is_to_be_repeated", "write_plan"]
+__all__ = ["Writer", "is_to_be_repeated"]
 
 _TRIES = 20  # plans for one commit, before it is refused because others are always faster
 _OPEN = """
@@ -41,6 +42,7 @@ RETURNING incarnation, last, ids
 _TRIM = "DELETE FROM {s}.sessions WHERE seen < clock_timestamp() - interval '2 days'"
 _CLOSE = "DELETE FROM {s}.sessions WHERE id = %s"
 _LIMITS = b"SELECT set_config('idle_in_transaction_session_timeout', '5000', true)"
+_NOTIFY = "SELECT pg_notify(%s, notice) FROM unnest(%s) AS v (notice)"
 _NOT_AS_EXPECTED = "AF001"
 _AGAIN = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure)
 
@@ -48,23 +50,6 @@ _AGAIN = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationF
 def is_to_be_repeated(error: psycopg.Error) -> bool:
     """Return whether others were faster: another plan has to be made, on what they have stored."""
     return error.sqlstate == _NOT_AS_EXPECTED or isinstance(error, _AGAIN)
-
-
-def write_plan(
-    connection: psycopg.Connection[Any],
-    schema: str,
-    plan: Plan,
-    partitions: int,
-    mark: Mark | None,
-) -> psycopg.Cursor[Any] | None:
-    """Send the statements of a plan; return the cursor that has the ids of its messages."""
-    found = None
-    for text, values in statements(plan, partitions, mark):
-        cursor = connection.cursor(row_factory=tuple_row)
-        cursor.execute(qualified(text, schema), values, binary=True)
-        if text is MESSAGES:
-            found = cursor
-    return found
 
 
 class Writer:
@@ -87,6 +72,7 @@ class Writer:
         self._incarnation = 0
         self._number = 0
         self._connection: psycopg.Connection[Any] | None = None
+        self._pipe: Pipe | None = None
         self._unknown: Plan | None = None
         """A commit that was under way when the connection was lost."""
 
@@ -112,6 +98,7 @@ class Writer:
             made.close()
             raise explain(error, self._address) from error
         self._connection = made
+        self._pipe = Pipe(made, self._address.schema, prepare=self._address.prepare)
         return made
 
     def _enter(self, connection: psycopg.Connection[Any]) -> None:
@@ -192,34 +179,27 @@ class Writer:
 
     def _write(self, connection: psycopg.Connection[Any], plan: Plan) -> bool:
         """Write a plan and commit; return whether all was as it expects."""
-        schema = self._address.schema
+        assert self._pipe is not None  # noqa: S101 - it comes with the connection
         self._number += 1
         mark = Mark(self._number, self._session, self._incarnation)
-        ids = None
-        failure: psycopg.Error | None = None
+        script = list(statements(plan, self._partitions, mark))
+        notices = list(self._notices(plan))
+        if notices:
+            script.append((_NOTIFY, [self._address.schema, Texts(notices)]))
         self._unknown = plan
+        failpoint("commit.inside")
         try:
-            with connection.pipeline():
-                try:
-                    ids = write_plan(connection, schema, plan, self._partitions, mark)
-                    for notice in self._notices(plan):
-                        connection.execute(b"SELECT pg_notify(%s, %s)", (schema, notice))
-                    failpoint("commit.inside")
-                    connection.commit()
-                except psycopg.Error as error:  # raised here, it would be logged as ignored
-                    failure = error
+            found = self._pipe.transact(script)
         except psycopg.Error as error:
-            failure = failure or error
-        if failure is not None:
             if connection.closed:
-                raise failure
+                raise
             self._unknown = None
             connection.rollback()
-            if is_to_be_repeated(failure):
+            if is_to_be_repeated(error):
                 return False
-            raise failure
+            raise
         self._unknown = None
-        plan.settle([] if ids is None else [row[0] for row in ids])
+        plan.settle(ids_of(found[MESSAGES]) if plan.messages else ())
         return True
 
     def _explained(self, error: psycopg.Error) -> Exception:

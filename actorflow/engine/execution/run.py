@@ -105,6 +105,7 @@ def change_of(live: Live, outcome: Outcome) -> Change:
             WatchRow(name, check_id(watch.id, "a watch"), kind.name, encode(watch.body))
             for watch in outcome.watches
         ]
+    change.withdrawn_tasks = outcome.withdrawn_tasks
     if outcome.cancelled_timers or outcome.cancelled_tasks or outcome.cancelled_watches:
         _add_cancellations(name, outcome, change)
     if outcome.tags is not None:

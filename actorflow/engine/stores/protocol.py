@@ -277,6 +277,8 @@ class Change:
     """Dead letters that become messages again, if they are still there."""
     buried: Sequence[MessageId] = ()
     """Dead letters that go."""
+    withdrawn_tasks: Sequence[str] = ()
+    """Tasks that the engine takes back after the commit, if they have not begun. Not stored."""
 
     # Filled in by the commit.
     committed: bool = field(default=False, compare=False)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import TaskEnded, TaskStarted, failure_of, pack
-from actorflow.engine.errors import TaskCrashed, TaskFailed, TaskTimeout
+from actorflow.engine.errors import TaskCrashed, TaskFailed, TaskTimeout, TaskWithdrawn
 from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.stores.protocol import Answer, Change, NewMessage
 from actorflow.engine.tasks.lending import Lending
@@ -44,12 +44,14 @@ _WINDOW = 10_000  # tasks of one tasker that are in memory at the same time, abo
 class _Open:
     """A task that waits for its result."""
 
-    __slots__ = ("expired", "lease", "recovered", "row")
+    __slots__ = ("begun", "expired", "lease", "recovered", "row")
 
     def __init__(self, row: TaskRow, *, recovered: bool = False) -> None:
         self.row = row
         self.recovered = recovered
         """Its attempt may be the next of one that nobody has counted: note it before it begins."""
+        self.begun = False
+        """Its tasker has called the function. Set under the lock of the board."""
         self.lease: Timer | None = None
         self.expired: Callable[[Exception], None] | None = None
 
@@ -269,11 +271,16 @@ class Board:
     def begin(self, row: TaskRow, go_on: Callable[[], None]) -> bool:
         """Note that an attempt begins; return whether it may right now.
 
-        Otherwise `go_on()` is called once that is stored. In the lane of the tasker.
+        Otherwise `go_on()` is called once that is stored, or the task is gone. In the lane of the
+        tasker.
         """
-        found = self._open.get(row.id)
+        with self._lock:
+            found = self._open.get(row.id)
+            if found is not None:
+                found.begun = not found.recovered
         if found is None:
-            return True
+            go_on()
+            return False
         if found.recovered:
             found.recovered = False
             change = Change(row.execution, retried=(row,))
@@ -352,18 +359,27 @@ class Board:
 
     # Results. The first one counts.
 
-    def _close_task(self, task: str, attempts: int | None = None) -> TaskRow | None:
-        """Remove a task; return it, or `None` if it is gone or another attempt is under way."""
+    def _close_task(
+        self, task: str, attempts: int | None = None, *, begun: bool = True
+    ) -> TaskRow | None:
+        """Remove a task; return it, or `None` if it is gone or another attempt is under way.
+
+        With `begun=False`, one that has begun, or may have begun elsewhere, is left alone.
+        """
         with self._lock:
             found = self._open.get(task)
             if found is None:
                 stored = None if task in self._ended else self._core.store.task(task)
                 if stored is None or attempts is not None:
                     return None
+                if not begun and self._is_lent(stored):
+                    return None
                 self._fresh.discard(task)
                 self._ended.add(task)
                 return stored
             if attempts is not None and found.row.attempts != attempts:
+                return None
+            if found.begun and not begun:
                 return None
             del self._open[task]
             self._ended.add(task)
@@ -527,6 +543,15 @@ class Board:
             tasker = None if row is None else self._taskers.get(row.tasker)
             if row is not None and tasker is not None:
                 tasker.cancel(row)
+
+    def withdraw(self, tasks: Iterable[str]) -> None:
+        """Take back tasks that have not begun: each ends as failed. In the writer's thread."""
+        for task in tasks:
+            row = self._close_task(task, begun=False)
+            if row is not None:
+                failure = failure_of(TaskWithdrawn(f"task {task!r} was taken back"))
+                now = self._core.clock.now()
+                self._end(row, TaskEnded(None, now, task, "failed", error=failure))
 
     def cancel_all(self, execution: str) -> None:
         """Forget all tasks of an execution that has ended."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import TaskTimeout
+from actorflow.engine.errors import TaskTimeout, TaskWithdrawn
 from actorflow.engine.kind import (
     Addition,
     Failure,
@@ -54,6 +54,8 @@ class _End(msgspec.Struct, array_like=True):
     traceback: str = ""
     started: float | None = None
     pid: int | None = None
+    output: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class _Entry(msgspec.Struct, array_like=True):
@@ -131,13 +133,22 @@ class DurablePlan:
             turn += 1
 
     def _note(self, end: _End) -> None:
+        if end.ending == Ending.CANCELLED.value:
+            return  # it was never begun
         self.last[end.job] = {
             "started": None if end.started is None else end.started - self.began,
             "ended": end.at - self.began,
             "worker": None if end.pid is None else str(end.pid),
+            "output": end.output,
+            "warnings": end.warnings,
         }
         if end.error:
             self.errors[end.job] = end.error, end.traceback
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a failure has stopped the plan: nothing more is to be begun."""
+        return self.desk is not None and self.desk.master.stopped
 
     def records(self) -> Sequence[JobRecord]:
         """Return what is known of each job."""
@@ -191,7 +202,10 @@ class PlanKind:
             elif isinstance(envelope, TaskEnded):
                 entry.ends.append(_end(envelope))
         outcome = Outcome(state=state)
+        was_stopped = state.stopped
         state.apply(entry, lambda desk, job: _send(outcome, context, desk, job))
+        if state.stopped and not was_stopped:
+            _withdraw(outcome, context, state)
         data = _encode(entry)
         state.fresh = len(data).to_bytes(_HEAD, "big") + data
         _conclude(outcome, state)
@@ -214,7 +228,7 @@ def _send(outcome: Outcome, context: Context, desk: Desk, job: int) -> str:
     }
     outcome.tasks.append(
         NewTask(
-            f"{context.id}:{job}:{attempt}",
+            _task_id(context, desk, job),
             TASKER,
             body,
             timeout=options.timeout,
@@ -223,6 +237,19 @@ def _send(outcome: Outcome, context: Context, desk: Desk, job: int) -> str:
         )
     )
     return ""
+
+
+def _task_id(context: Context, desk: Desk, job: int) -> str:
+    """Return the id of the attempt of a job that is out."""
+    return f"{context.id}:{job}:{desk.master.attempts(job) + 1}"
+
+
+def _withdraw(outcome: Outcome, context: Context, state: DurablePlan) -> None:
+    """Take back what has not begun; what runs may end."""
+    desk = state.desk
+    if desk is not None:
+        jobs = desk.master.handed_out()
+        outcome.withdrawn_tasks = [_task_id(context, desk, job) for job in jobs]
 
 
 def _conclude(outcome: Outcome, state: DurablePlan) -> None:
@@ -273,8 +300,12 @@ def _end(envelope: TaskEnded) -> _End:
             found.get("traceback", ""),
             found["started"],
             found["pid"],
+            found.get("output", ""),
+            tuple(found.get("warnings", ())),
         )
     failure = envelope.error
+    if failure is not None and failure.type == TaskWithdrawn.__name__:
+        return _End(job, Ending.CANCELLED.value, envelope.at)
     text = "it failed" if failure is None else str(failure)
     # A job whose time is up has failed, as in a run without an engine.
     late = failure is not None and failure.type == TaskTimeout.__name__

@@ -7,6 +7,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.lanes.process.child.capture import said
 from actorflow.runtime.lanes.process.child.limits import limit, unlimit
 from actorflow.runtime.lanes.process.packing import unpack
 
@@ -19,7 +20,8 @@ __all__ = ["do_job"]
 def do_job(task: Task) -> dict[str, Any]:
     """Make the call of a job; return its result as it travels, or what it raised, with its times.
 
-    A job that fails is an answer like others, so that its traceback gets to the master.
+    A job that fails is an answer like others, so that its traceback gets to the master. What it
+    prints and warns of is part of the answer, and is printed by the engine as well.
     """
     body = task.body
     started = time.time()
@@ -35,4 +37,21 @@ def do_job(task: Task) -> dict[str, Any]:
     finally:
         unlimit()
     found["ended"] = time.time()
+    out, err, warned = said()
+    if out or err:
+        found["output"] = _last(out + err)
+    if warned:
+        found["warnings"] = list(warned)
     return found
+
+
+_OUTPUT = 16 * 1024
+"""Characters of what a job prints that are kept with the plan."""
+
+
+def _last(text: str) -> str:
+    """Return the end of a text that is too long to be kept."""
+    left_out = len(text) - _OUTPUT
+    if left_out <= 0:
+        return text
+    return f"... {left_out} characters were left out\n{text[-_OUTPUT:]}"

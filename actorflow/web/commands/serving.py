@@ -14,7 +14,7 @@ from actorflow.web.addresses import is_loopback, socket_beside
 from actorflow.web.commands.printing import note, say
 from actorflow.web.commands.reaching import TOKEN
 from actorflow.web.commands.setups import App, load_setup, set_up
-from actorflow.workflows.agent.jobs import LEASE
+from actorflow.workflows.lease import LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,23 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from actorflow.runtime.errors import BadOption
-from behaviours.arguments import seconds
-
-__all__ = ["LEASE", "Job", "Jobs", "Queue", "check_lease"]
-
-LEASE = 60.0
-"""Seconds that a worker has for its next request about a job, unless told otherwise."""
-
-
-def check_lease(given: Any) -> float:
-    """Return the seconds of a lease.
-
-    Raises:
-        BadOption: it is no number above 0.
-
-    """
-    return seconds(given, "lease", "lease=600.0", zero=False, error=BadOption)
+__all__ = ["Job", "Jobs", "Queue"]
 
 
 class Queue(NamedTuple):

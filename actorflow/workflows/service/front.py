@@ -13,10 +13,11 @@ from actorflow.engine.identifiers import check_id
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
-from actorflow.workflows.agent.jobs import LEASE, Queue, check_lease
+from actorflow.workflows.agent.jobs import Queue
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.frames.properties import capture
+from actorflow.workflows.lease import LEASE, check_lease
 from actorflow.workflows.remote import ENVIRONMENT, RemoteWorkflow
 from actorflow.workflows.service.discovery import found_in
 from actorflow.workflows.service.dispatched import DispatchedKind

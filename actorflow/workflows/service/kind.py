@@ -143,7 +143,7 @@ class WorkflowKind:
     @property
     def committed(self) -> Callable[[Change], None] | None:
         """What to call after each commit: nothing while nobody waits inside an execution."""
-        return self.waiters.tell if self.waiters else None
+        return self.waiters.committed if self.waiters else None
 
     # Running.
 

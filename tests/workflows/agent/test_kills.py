@@ -16,7 +16,7 @@ import pytest
 
 from actorflow.web.client import Client
 from actorflow.web.errors import ControlUnreachable
-from actorflow.workflows.agent.jobs import LEASE
+from actorflow.workflows.lease import LEASE
 from tests.engine.kinds import until
 from tests.web.test_sockets import free_port
 from tests.workflows.agent.worker import Agency, Refused, Worker

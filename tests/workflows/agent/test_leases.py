@@ -8,8 +8,8 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.errors import BadOption
-from actorflow.workflows.agent.jobs import LEASE
 from actorflow.workflows.errors import InvalidWork
+from actorflow.workflows.lease import LEASE
 from tests.engine.kinds import until
 from tests.workflows.agent.orders import ORDER, ended, refused, start, statuses, waits
 from tests.workflows.agent.worker import PATIENCE, Agency, Worker

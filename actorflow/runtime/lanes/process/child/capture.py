@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import Any, TextIO
 
-__all__ = ["Capture"]
+__all__ = ["Capture", "said"]
 
 _MOST = 1024 * 1024
 """Bytes of each stream that are kept for one call."""
@@ -39,21 +39,28 @@ class _Stream:
             self._kept, encoding="utf-8", errors="backslashreplace", write_through=True
         )
 
+    def peek(self) -> str:
+        """Return what was written since the last `take`."""
+        kept = self._kept
+        if kept.closed or not (kept.tell() or kept.dropped):
+            return ""
+        text = kept.getvalue().decode("utf-8", "backslashreplace")
+        if kept.dropped:
+            text += f"\n... {kept.dropped} more bytes were left out\n"
+        return text
+
     def take(self) -> str:
-        """Return what was written since the last time."""
+        """Return what was written since the last time, and forget it."""
         kept = self._kept
         if kept.closed:  # by the function
             self._kept = _Kept()
             self.text = self._wrapped()
             return ""
-        if not kept.tell() and not kept.dropped:
-            return ""
-        text = kept.getvalue().decode("utf-8", "backslashreplace")
-        if kept.dropped:
-            text += f"\n... {kept.dropped} more bytes were left out\n"
+        text = self.peek()
+        if text:
             kept.dropped = 0
-        kept.seek(0)
-        kept.truncate()
+            kept.seek(0)
+            kept.truncate()
         return text
 
 
@@ -65,6 +72,7 @@ class Capture:
         self._err = _Stream()
         self._warnings: list[str] = []
         self.install()
+        _installed.append(self)
         warnings.showwarning = self._note
 
     def install(self) -> None:
@@ -86,6 +94,10 @@ class Capture:
                 warnings.formatwarning(message, category, filename, lineno, line).rstrip()
             )
 
+    def peek(self) -> tuple[str, str, tuple[str, ...]]:
+        """Return what was printed and warned of since the last `take`."""
+        return self._out.peek(), self._err.peek(), tuple(self._warnings)
+
     def take(self) -> tuple[str, str, tuple[str, ...]] | None:
         """Return what was printed and warned of since the last time; `None` if nothing was."""
         out = self._out.take()
@@ -97,3 +109,14 @@ class Capture:
         noted = tuple(self._warnings)
         self._warnings.clear()
         return out, err, noted
+
+
+_installed: list[Capture] = []  # the one of this process, if it is a worker
+
+
+def said() -> tuple[str, str, tuple[str, ...]]:
+    """Return what the call in hand has printed and warned of: stdout, stderr, warnings.
+
+    Nothing outside of a worker process, where nothing is caught.
+    """
+    return _installed[-1].peek() if _installed else ("", "", ())

@@ -1,0 +1,175 @@
+"""Sends a whole transaction at once, and waits once for all of its answers.
+
+psycopg's own pipeline talks to the server after each statement. In a process whose other threads
+compute, every such talk means to wait for the interpreter again, for milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import psycopg
+from psycopg import errors
+from psycopg.pq import ConnStatus, ExecStatus, Format, TransactionStatus
+from psycopg.waiting import Ready, Wait
+
+from actorflow.cluster.postgres.arrays import Column
+from actorflow.cluster.postgres.schema import qualified
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+    from psycopg.pq.abc import PGconn, PGresult
+
+__all__ = ["Pipe", "ids_of"]
+
+_PLACE = re.compile(rb"%s")
+_long = Struct("!q").pack
+_FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
+
+
+class _Statement:
+    """A statement as the server knows it."""
+
+    __slots__ = ("name", "prepared", "text")
+
+    def __init__(self, text: bytes, name: bytes) -> None:
+        self.text = text
+        self.name = name
+        self.prepared = False
+
+
+class Pipe:
+    """Transactions on one connection, which nobody else uses meanwhile.
+
+    Args:
+        connection: to a server; what it has begun, a transaction of ours ends.
+        schema: that of the tables.
+        prepare: whether the server may keep statements for the next time.
+
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any], schema: str, *, prepare: bool) -> None:
+        self._connection = connection
+        self._schema = schema
+        self._prepare = prepare
+        self._statements: dict[str, _Statement] = {}
+
+    def transact(self, script: Iterable[tuple[str, Sequence[Any]]]) -> dict[str, PGresult]:
+        """Run statements as one transaction and commit it; return the result of each text.
+
+        Raises:
+            psycopg.Error: one of them failed, and the transaction is still open; or the connection
+                is lost, and what became of the transaction is not known.
+
+        """
+        pgconn = self._connection.pgconn
+        sent: list[tuple[str | None, _Statement | None]] = []
+        pgconn.enter_pipeline_mode()
+        try:
+            if pgconn.transaction_status == TransactionStatus.IDLE:
+                pgconn.send_query_params(b"BEGIN", None)
+                sent.append((None, None))
+            for text, values in script:
+                self._send(pgconn, text, values, sent)
+            pgconn.send_query_params(b"COMMIT", None)
+            sent.append((None, None))
+            pgconn.pipeline_sync()
+            results = self._connection.wait(_exchange(pgconn))
+            pgconn.exit_pipeline_mode()
+        except BaseException:
+            self._connection.close()  # nobody can say what has still to be read
+            raise
+        return self._sort(sent, results)
+
+    def _send(
+        self,
+        pgconn: PGconn,
+        text: str,
+        values: Sequence[Any],
+        sent: list[tuple[str | None, _Statement | None]],
+    ) -> None:
+        found = self._statements.get(text)
+        if found is None:
+            found = self._statements[text] = self._made(text)
+        types, dumped = _dump(values)
+        formats = [Format.BINARY] * len(dumped)
+        if not self._prepare:
+            pgconn.send_query_params(found.text, dumped, types, formats, Format.BINARY)
+        else:
+            if not found.prepared:
+                pgconn.send_prepare(found.name, found.text, types)
+                sent.append((None, found))
+            pgconn.send_query_prepared(found.name, dumped, formats, Format.BINARY)
+        sent.append((text, None))
+
+    def _made(self, text: str) -> _Statement:
+        places = iter(range(1, 1_000))
+        numbered = _PLACE.sub(lambda _: b"$%d" % next(places), qualified(text, self._schema))
+        return _Statement(numbered, b"actorflow_%d" % len(self._statements))
+
+    def _sort(
+        self, sent: list[tuple[str | None, _Statement | None]], results: list[PGresult]
+    ) -> dict[str, PGresult]:
+        """Return the results that somebody may want; raise what went wrong first."""
+        found: dict[str, PGresult] = {}
+        for (text, statement), result in zip(sent, results, strict=True):
+            if result.status in _FAILED:
+                raise errors.error_from_result(result, self._connection.info.encoding)
+            if statement is not None:
+                statement.prepared = True
+            elif text is not None:
+                found[text] = result
+        return found
+
+
+def _exchange(pgconn: PGconn) -> Generator[Wait, Ready | int, list[PGresult]]:
+    """Send what is queued and return the results up to the next synchronisation."""
+    while pgconn.flush():
+        if (yield Wait.RW) & Ready.R:
+            pgconn.consume_input()  # a server that cannot write does not read either
+    results: list[PGresult] = []
+    ended = False
+    while True:
+        while pgconn.is_busy():
+            yield Wait.R
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        if result is None:  # the end of the results of one statement
+            if ended or pgconn.status != ConnStatus.OK:
+                raise psycopg.OperationalError(pgconn.get_error_message())
+            ended = True
+        elif result.status == ExecStatus.PIPELINE_SYNC:
+            return results
+        else:
+            ended = False
+            results.append(result)
+
+
+def _dump(values: Sequence[Any]) -> tuple[list[int], list[bytes]]:
+    """Return the types and the binary forms of parameters."""
+    types: list[int] = []
+    dumped: list[bytes] = []
+    for value in values:
+        if isinstance(value, Column):
+            types.append(value.array)
+            dumped.append(value.dump())
+        elif isinstance(value, UUID):
+            types.append(2950)
+            dumped.append(value.bytes)
+        elif isinstance(value, str):
+            types.append(25)
+            dumped.append(value.encode())
+        else:
+            types.append(20)
+            dumped.append(_long(value))
+    return types, dumped
+
+
+def ids_of(result: PGresult) -> list[int]:
+    """Return the first column of a result, which holds whole numbers."""
+    cells = (result.get_value(row, 0) for row in range(result.ntuples))
+    return [int.from_bytes(cell or b"", "big") for cell in cells]

@@ -1,0 +1,149 @@
+"""A transaction is sent at once and answered at once, and says what went wrong in it first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg.pq import TransactionStatus
+
+from actorflow.cluster.postgres.arrays import Blobs, Floats, Longs, Texts
+from actorflow.cluster.postgres.pipelining import Pipe, ids_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers import Postgres
+
+SCHEMA = "pipelining"
+ADD = "INSERT INTO {s}.numbers SELECT * FROM unnest(%s) RETURNING number"
+LENGTH = "SELECT length(%s::text)::bigint"
+PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'actorflow_%'"
+
+
+@pytest.fixture
+def connection(postgres: Postgres) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres.server.url) as made:
+        made.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+        made.execute(f"CREATE SCHEMA {SCHEMA}")
+        made.execute(f"CREATE TABLE {SCHEMA}.numbers (number bigint PRIMARY KEY)")
+        made.commit()
+        yield made
+
+
+@pytest.fixture(params=[True, False], ids=["prepared", "not prepared"])
+def pipe(request: pytest.FixtureRequest, connection: psycopg.Connection[Any]) -> Pipe:
+    return Pipe(connection, SCHEMA, prepare=request.param)
+
+
+def numbers(connection: psycopg.Connection[Any]) -> list[int]:
+    rows = connection.execute(f"SELECT number FROM {SCHEMA}.numbers ORDER BY number").fetchall()  # noqa: S608 - ours
+    connection.rollback()
+    return [row[0] for row in rows]
+
+
+def idle(connection: psycopg.Connection[Any]) -> bool:
+    return connection.info.transaction_status == TransactionStatus.IDLE
+
+
+def test_each_text_has_its_result_and_all_is_committed(
+    connection: psycopg.Connection[Any], pipe: Pipe
+) -> None:
+    for first in (0, 10, 20):
+        found = pipe.transact([(ADD, [Longs([first, first + 1])]), (LENGTH, ["four"])])
+        assert ids_of(found[ADD]) == [first, first + 1]
+        assert ids_of(found[LENGTH]) == [4]
+        assert idle(connection)
+    assert numbers(connection) == [0, 1, 10, 11, 20, 21]
+
+
+def test_a_transaction_that_was_begun_is_committed_with_it(
+    connection: psycopg.Connection[Any], pipe: Pipe
+) -> None:
+    connection.execute(f"INSERT INTO {SCHEMA}.numbers VALUES (7)")  # noqa: S608 - ours
+    pipe.transact([(ADD, [Longs([8])])])
+    connection.rollback()
+    assert numbers(connection) == [7, 8]
+
+
+def test_the_first_error_is_raised_nothing_is_committed_and_it_goes_on(
+    connection: psycopg.Connection[Any], pipe: Pipe
+) -> None:
+    pipe.transact([(ADD, [Longs([1])])])
+    with pytest.raises(psycopg.errors.UniqueViolation, match="numbers_pkey"):
+        pipe.transact([(LENGTH, ["x"]), (ADD, [Longs([2, 1])]), ("SELECT 1 / %s", [0])])
+    assert not connection.closed
+    connection.rollback()
+    assert numbers(connection) == [1]
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        pipe.transact([("SELECT 1 / %s", [0])])
+    connection.rollback()
+    found = pipe.transact([(LENGTH, ["xy"]), ("SELECT 1 / %s", [1]), (ADD, [Longs([3])])])
+    assert ids_of(found["SELECT 1 / %s"]) == [1]
+    assert numbers(connection) == [1, 3]
+
+
+def test_statements_are_kept_by_the_server_only_where_it_may(
+    connection: psycopg.Connection[Any],
+) -> None:
+    for prepare, kept in ((False, 0), (True, 1)):
+        pipe = Pipe(connection, SCHEMA, prepare=prepare)
+        for _ in range(3):
+            pipe.transact([(LENGTH, ["x"])])
+        row = connection.execute(PREPARED).fetchone()
+        assert row == (kept,)
+        connection.rollback()
+
+
+def test_more_than_a_socket_holds_goes_both_ways(
+    connection: psycopg.Connection[Any], pipe: Pipe
+) -> None:
+    """A server that cannot write stops reading: whoever only sends would wait for ever."""
+    texts = [f"SELECT {number}, repeat('x', 1000000), length(%s)" for number in range(20)]
+    found = pipe.transact([(text, ["y" * 1_000_000]) for text in texts])
+    assert [len(found[text].get_value(0, 1) or b"") for text in texts] == [1_000_000] * 20
+    assert idle(connection)
+
+
+def test_a_connection_that_is_lost_is_closed(
+    postgres: Postgres, connection: psycopg.Connection[Any], pipe: Pipe
+) -> None:
+    with psycopg.connect(postgres.server.url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 30000)", (connection.info.backend_pid,))
+    with pytest.raises(psycopg.OperationalError):
+        pipe.transact([(LENGTH, ["x"])])
+    assert connection.closed
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.one_of(st.none(), st.text(st.characters(exclude_characters="\0", codec="utf-8"))),
+            st.one_of(st.none(), st.binary(max_size=50)),
+            st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+            st.one_of(st.none(), st.floats(allow_nan=False)),
+        ),
+        min_size=1,
+    )
+)
+def test_values_arrive_as_they_are(
+    connection: psycopg.Connection[Any], rows: list[tuple[Any, ...]]
+) -> None:
+    name = uuid4()
+    pipe = Pipe(connection, SCHEMA, prepare=False)
+    text = (
+        "CREATE TEMP TABLE found ON COMMIT PRESERVE ROWS AS SELECT %s AS name, v.*"
+        " FROM unnest(%s, %s, %s, %s) AS v (a, b, c, d)"
+    )
+    columns = [make(values) for make, values in zip(
+        (Texts, Blobs, Longs, Floats), zip(*rows, strict=True), strict=True
+    )]  # fmt: skip
+    pipe.transact([("DROP TABLE IF EXISTS found", []), (text, [name, *columns])])
+    stored = connection.execute("SELECT * FROM found").fetchall()
+    connection.rollback()
+    assert stored == [(name, *row) for row in rows]
