@@ -560,6 +560,7 @@ class Accumulator:
         """Forget what refers back to this pair, which has retired."""
         self.value = self.handle = self.actor_ref = None
         self.__dict__.pop("_life", None)
+        self.__dict__.pop("_intake", None)
 
     def _forked(self) -> None:
         """Mark the pair as dead in a forked child. In its only thread."""
