@@ -87,6 +87,27 @@ def test_priority_decides_who_is_next(engine: Engine, script: Script) -> None:
     assert order == ["5", "9", "7", "4", "1"]
 
 
+def test_the_most_urgent_task_is_next(engine: Engine, script: Script) -> None:
+    order: list[str] = []
+    entered, go = threading.Event(), threading.Event()
+
+    def do(task: Task) -> Any:
+        order.append(task.id)
+        entered.set()
+        assert go.wait(PATIENCE)
+
+    engine.tasker("t", do)
+    ask(engine, "first")
+    assert entered.wait(PATIENCE)
+    urgent = {"b": 9, "d": 2}
+    engine.send("x", {"ask": ["a", "b", "c", "d"], "of": "t", "urgent": urgent}, kind="script")
+    script.wait(2)
+    quiet(engine)
+    go.set()
+    script.wait(7)
+    assert order == ["first", "b", "d", "a", "c"]
+
+
 def test_throttle_limits_the_rate(engine: Engine, script: Script, clock: VirtualClock) -> None:
     times: list[float] = []
     begun = threading.Semaphore(0)
