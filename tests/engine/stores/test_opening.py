@@ -21,7 +21,7 @@ from actorflow.runtime.errors import BadOption
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 PATIENCE = 50.0
 
 SHELF = '''
