@@ -10,6 +10,8 @@ from heapq import heappop, heappush
 from itertools import count as count_from
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from actorflow.engine import bodies
 from actorflow.engine.errors import TaskCrashed
 from actorflow.runtime.errors import BadJob, BadOption, StopTimeout, WorkerStopped
@@ -320,9 +322,10 @@ class Tasker:
         The worker gets a token for each, and looks which task is the most urgent when it starts
         one: a plain line costs a fraction of a `Priority`.
         """
+        for row in rows:
+            heappush(self._urgent, (-row.priority, next(self._number), row))
         try:
-            for row in rows:
-                heappush(self._urgent, (-row.priority, next(self._number), row))
+            for _ in rows:
                 self._worker.push(None)
         except WorkerStopped:
             return  # the engine is being closed: the tasks are in the store
@@ -371,7 +374,15 @@ class Tasker:
 
     def _start_most_urgent(self, _token: Any, state: None) -> Deferred:
         """Start the task that is next by its priority; in order of arrival among equals."""
-        return self._start(self._task(heappop(self._urgent)[-1]), state)
+        row = heappop(self._urgent)[-1]
+        try:
+            task = self._task(row)
+        except msgspec.DecodeError as error:  # what is stored cannot be read: others go on
+            self.board.attempt_failed(row, error, final=True)
+            nobody = Deferred()
+            nobody.resolve()
+            return nobody
+        return self._start(task, state)
 
     def _start(self, batch: Any, _state: None) -> Deferred:
         """Start the tasks of a batch: one, unless the behaviour cannot be divided."""
