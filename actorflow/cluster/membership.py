@@ -22,6 +22,7 @@ from actorflow.cluster.ring import (
     Registered,
     Send,
 )
+from actorflow.cluster.timekeeping import StoreTime
 from actorflow.engine.stores.protocol import Peer
 from actorflow.runtime.bell import Bell
 from actorflow.runtime.errors import ActorflowError
@@ -65,6 +66,8 @@ class Membership:
     def __init__(self, name: str, carrier: Carrier, options: RingOptions) -> None:
         self.name = name
         self.options = options
+        self.time = StoreTime()
+        """Of the store's clock."""
         self._carrier = carrier
         self._member = Member(name, options)
         self._lock = threading.Lock()  # of the member, which is not thread-safe
@@ -175,7 +178,7 @@ class Membership:
                 step = self._member.step(monotonic())
                 self._remember(monotonic())
             self._carry_out(step.actions)
-            wait = step.wait
+            wait = 0.0 if step.actions else step.wait  # an answer may have led to more to do
 
     def _receive(self, event: Event) -> None:
         with self._lock:
@@ -221,7 +224,9 @@ class Membership:
 
     def _asked(self, request: CheckIn) -> View:
         """Check in; note what was taken from somebody who has not let go of it."""
+        asked = monotonic()
         view = self._carrier.check_in(request)
+        self.time.note(asked=asked, said=view.now, heard=monotonic())
         before, self._view = self._view, view
         self._peers = [Peer(seat.name, seat.taskers, seat.busy) for seat in view.seats]
         if before is not None:

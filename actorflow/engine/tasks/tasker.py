@@ -352,13 +352,19 @@ class Tasker:
             self._enter()
 
     def _offer(self, rows: Sequence[TaskRow]) -> None:
+        pairs = []
+        for row in rows:
+            try:
+                pairs.append((self._task(row), _Ticket(self, row)))
+            except ValueError as error:  # its body cannot be read; the others go on
+                self.board.attempt_failed(row, error, final=True)
         try:
-            refused = self._port.offer([(self._task(row), _Ticket(self, row)) for row in rows])
+            refused = self._port.offer(pairs) if pairs else []
         except WorkerStopped:
             return  # the engine is being closed: the tasks are in the store
         ticket: Any
-        for ticket, error in refused:
-            self.board.attempt_failed(ticket.row, error)
+        for ticket, refusal in refused:
+            self.board.attempt_failed(ticket.row, refusal)
 
     def _task(self, row: TaskRow) -> Task:
         return Task(

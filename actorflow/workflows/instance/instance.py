@@ -136,6 +136,11 @@ class Instance:
         """Return whether a branch waits for one of its works."""
         return self._works.awaited_by(branch_key)
 
+    @property
+    def at_work(self) -> bool:
+        """Whether a branch waits for a task or a sub-workflow that goes on."""
+        return self._works.going_on
+
     def stuck_on(self) -> WorkStatus | None:
         """Return a failed work that keeps a branch from going on, if nothing else is planned."""
         if self.state.decision_ongoing or self.state.buffer:

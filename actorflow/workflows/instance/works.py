@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.workflows.instance.state import COMPLETIONS, WorkState, WorkStatus
+from actorflow.workflows.instance.state import COMPLETIONS, WorkState, WorkStatus, WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +64,14 @@ class Works:
     def blocking(self) -> bool:
         """Whether a branch waits for one of its works."""
         return bool(self._blocking)
+
+    @property
+    def going_on(self) -> bool:
+        """Whether a branch waits for a work that is no wait and has not ended. O(awaited works)."""
+        return any(
+            status.type is not WorkType.WAIT and not self.is_over(status)
+            for status in map(self._by_name.__getitem__, self._blocking)
+        )
 
     def awaited(self) -> list[WorkStatus]:
         """Return the works that branches wait for, in the order in which they were scheduled."""

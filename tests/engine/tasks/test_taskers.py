@@ -12,6 +12,7 @@ import pytest
 
 from actorflow.engine.stores.protocol import Change, TaskRow
 from actorflow.engine.tasks.tasker import HOLD, Task
+from actorflow.runtime.errors import BadOption
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.supervision.spec import Backoff
 from behaviours import Base, Bounded, Priority, Queue
@@ -343,3 +344,21 @@ def test_a_tasker_behind_a_url(engine: Engine, script: Script) -> None:
         server.shutdown()
         server.server_close()
         thread.join(PATIENCE)
+
+
+def test_of_two_taskers_of_one_name_the_first_stays(engine: Engine, script: Script) -> None:
+    """The second is registered while the first is being made."""
+    made: list[str] = []
+
+    def behaviour() -> Queue:
+        if not made:
+            made.append("inner")
+            engine.tasker("t", lambda task: "inner")
+        return Queue()
+
+    with pytest.raises(BadOption, match="there is a tasker 't' already"):
+        engine.tasker("t", lambda task: "outer", behaviour=behaviour)
+    ask(engine, "a")
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == ["inner"]
