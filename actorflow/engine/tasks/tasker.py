@@ -10,8 +10,6 @@ from heapq import heappop, heappush
 from itertools import count as count_from
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from actorflow.engine import bodies
 from actorflow.engine.errors import TaskCrashed
 from actorflow.runtime.errors import BadJob, BadOption, StopTimeout, WorkerStopped
@@ -383,7 +381,7 @@ class Tasker:
         row = heappop(self._urgent)[-1]
         try:
             task = self._task(row)
-        except msgspec.DecodeError as error:  # what is stored cannot be read: others go on
+        except ValueError as error:  # its body cannot be read; the others go on
             self.board.attempt_failed(row, error, final=True)
             nobody = Deferred()
             nobody.resolve()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine.stores.protocol import Change, TaskRow
 from actorflow.engine.tasks.tasker import HOLD, Task
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.lanes.loop import LOOP
@@ -107,20 +106,6 @@ def test_the_most_urgent_task_is_next(engine: Engine, script: Script) -> None:
     go.set()
     script.wait(7)
     assert order == ["first", "b", "d", "a", "c"]
-
-
-def test_a_task_that_cannot_be_read_fails_alone(engine: Engine, script: Script) -> None:
-    ask(engine, "good")
-    script.wait(1)
-    quiet(engine)
-    torn = TaskRow("torn", "x", "t", b"\xc1", priority=1)
-    engine.core.in_writer(lambda: engine.core.writer.commit([Change("x", tasks=[torn])]))
-    engine.tasker("t", lambda task: f"did {task.id}")
-    script.wait(3)
-    quiet(engine)
-    failed, done = state_of(engine, "x")
-    assert (failed["kind"], failed["outcome"]) == ("DecodeError", "failed")
-    assert done == "did good"
 
 
 def test_throttle_limits_the_rate(engine: Engine, script: Script, clock: VirtualClock) -> None:
