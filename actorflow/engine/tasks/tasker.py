@@ -328,9 +328,10 @@ class Tasker:
         The worker gets a token for each, and looks which task is the most urgent when it starts
         one: a plain line costs a fraction of a `Priority`.
         """
+        for row in rows:
+            heappush(self._urgent, (-row.priority, next(self._number), row))
         try:
-            for row in rows:
-                heappush(self._urgent, (-row.priority, next(self._number), row))
+            for _ in rows:
                 self._worker.push(None)
         except WorkerStopped:
             return  # the engine is being closed: the tasks are in the store
