@@ -365,7 +365,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", default="", help="sections whose name contains this")
     parser.add_argument("--markdown", nargs="?", type=Path, const=RESULTS, metavar="PAGE",
                         help="write this page, or RESULTS.md")  # fmt: skip
