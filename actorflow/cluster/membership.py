@@ -22,6 +22,7 @@ from actorflow.cluster.ring import (
     Registered,
     Send,
 )
+from actorflow.cluster.timekeeping import StoreTime
 from actorflow.engine.stores.protocol import Peer
 from actorflow.runtime.bell import Bell
 from actorflow.runtime.errors import ActorflowError
@@ -65,6 +66,8 @@ class Membership:
     def __init__(self, name: str, carrier: Carrier, options: RingOptions) -> None:
         self.name = name
         self.options = options
+        self.time = StoreTime()
+        """Of the store's clock."""
         self._carrier = carrier
         self._member = Member(name, options)
         self._lock = threading.Lock()  # of the member, which is not thread-safe
@@ -221,7 +224,9 @@ class Membership:
 
     def _asked(self, request: CheckIn) -> View:
         """Check in; note what was taken from somebody who has not let go of it."""
+        asked = monotonic()
         view = self._carrier.check_in(request)
+        self.time.note(asked=asked, said=view.now, heard=monotonic())
         before, self._view = self._view, view
         self._peers = [Peer(seat.name, seat.taskers, seat.busy) for seat in view.seats]
         if before is not None:

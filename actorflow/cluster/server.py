@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
+from actorflow.cluster.guardian import Guardian
 from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class ServerMissing(ActorflowError):
 
 
 class ServerProcess:
-    """The process of a server, and its directory.
+    """The process of a server, and its directory: it ends with this one, also if that is killed.
 
     Args:
         what: it is, for messages.
@@ -54,6 +55,7 @@ class ServerProcess:
         self.directory = Path(made).absolute()
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = -_ENDING
+        self._guardian: Guardian | None = None
 
     @property
     def pid(self) -> int:
@@ -75,6 +77,7 @@ class ServerProcess:
                 process = self._launch(command, log, options)
             elif process.poll() is not None or monotonic() > end:
                 self.kill()
+                self._dismiss()
                 text = log.read_text(errors="replace")[-2_000:]
                 msg = f"the {self._what} server in {self.directory} does not start: {text}"
                 raise ActorflowError(msg)
@@ -88,7 +91,21 @@ class ServerProcess:
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 start_new_session=True, **options,
             )  # fmt: skip
+        if self._guardian is None:
+            self._guardian = Guardian()
+            if self._temporary:
+                self._guardian.remove(str(self.directory))
+        self._guardian.watch(self._process.pid, self._stop)
         return self._process
+
+    def _forget(self, process: subprocess.Popen[bytes]) -> None:
+        if self._guardian is not None:
+            self._guardian.forget(process.pid)
+
+    def _dismiss(self) -> None:
+        if self._guardian is not None:
+            self._guardian.close()
+            self._guardian = None
 
     def stop(self) -> None:
         """Stop it in good order."""
@@ -96,6 +113,7 @@ class ServerProcess:
         if process is not None:
             process.send_signal(self._stop)
             process.wait()
+            self._forget(process)
 
     def kill(self) -> None:
         """Kill it, as a crash of the machine would, with the processes of its group.
@@ -107,11 +125,13 @@ class ServerProcess:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            self._forget(process)
             self._killed = monotonic()
 
     def close(self) -> None:
         """Stop it, and remove its directory if that was temporary."""
         self.stop()
+        self._dismiss()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 

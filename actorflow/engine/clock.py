@@ -15,7 +15,7 @@ from actorflow.runtime.clock import SYSTEM, Timer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["WALL", "WallClock"]
+__all__ = ["WALL", "StoreClock", "WallClock"]
 
 _LOOK = 10.0  # seconds after which the wall clock is looked at again: somebody may have set it
 _STEP = 0.5  # seconds that the machine's clock may be ahead before that counts as a step
@@ -63,6 +63,21 @@ class WallClock:
             return
         callback, timer.callback = timer.callback, None
         callback()
+
+
+class StoreClock(WallClock):
+    """The time of a store that several engines share: by it a timer is due, whoever owns it.
+
+    What a machine's own clock says does not matter then. Corrections are followed in both
+    directions; a wait inside one process is not affected by the machine's clock at all.
+    """
+
+    def __init__(self, wall: Callable[[], float]) -> None:
+        super().__init__(wall)
+
+    def now(self) -> float:
+        """Return seconds since the epoch, by the store's clock."""
+        return self._wall()
 
 
 WALL = WallClock()

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from actorflow.engine import bodies
-from actorflow.engine.clock import WALL
+from actorflow.engine.clock import WALL, StoreClock
 from actorflow.engine.envelopes import Message
 from actorflow.engine.errors import (
     EngineClosed,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.execution.live import Ticket
     from actorflow.engine.kind import Kind
-    from actorflow.engine.stores.protocol import Store
+    from actorflow.engine.stores.protocol import SharedStore, Store
 
 __all__ = ["LAST_COMMIT", "Core"]
 
@@ -95,7 +95,8 @@ class Core:
         keys_for: float = 7 * 86_400.0,
     ) -> None:
         self.store = store
-        self.clock = clock
+        shared = clock is WALL and store.traits.shared
+        self.clock: Any = StoreClock(cast("SharedStore", store).time) if shared else clock
         self.worker_clock = SYSTEM if clock is WALL else clock
         self.kinds: dict[str, Kind] = {}
         self.closed = False
@@ -273,6 +274,8 @@ class Core:
             if self.clock.now() - since < AGAIN:  # nobody would hear of it otherwise
                 raise StoreFull(str(why)) if isinstance(why, StoreFull) else why
         self.resume()
+        if processed is not None:
+            self.ownership.follow(execution)
         keys = None if key is None else (check_id(key, "a key"),)
         may_block = stored is not None and threading.current_thread() is not _MAIN
         entry = Append(execution, kind, data, stored, processed, keys=keys)

@@ -21,13 +21,13 @@ PATIENCE = 100.0
 
 
 class Worker:
-    """A worker process."""
+    """A worker process, whose clock may be wrong by `skew` seconds."""
 
-    def __init__(self, url: str, name: str, directory: Path) -> None:
+    def __init__(self, url: str, name: str, directory: Path, skew: int = 0) -> None:
         self.process = subprocess.Popen(
             [sys.executable, str(ROOT / "tests/cluster/worker.py"), url, name, str(directory)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "SKEW": str(skew)},
         )  # fmt: skip
 
     def wait_until_ready(self) -> None:
@@ -50,10 +50,10 @@ class Worker:
 
 
 @contextmanager
-def workers(url: str, directory: Path, *names: str) -> Iterator[list[Worker]]:
+def workers(url: str, directory: Path, *names: str, skew: int = 0) -> Iterator[list[Worker]]:
     """Start workers; end those that are left."""
     with ExitStack() as stack:
-        made = [Worker(url, name, directory) for name in names]
+        made = [Worker(url, name, directory, skew) for name in names]
         for each in made:
             stack.callback(each.kill)
             stack.callback(each.send, signal.SIGCONT)

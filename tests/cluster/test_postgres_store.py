@@ -10,9 +10,9 @@ import pytest
 
 import actorflow as af
 from actorflow.cluster.postgres.connections import Address
-from actorflow.cluster.postgres.planning import plan_changes
 from actorflow.cluster.postgres.schema import VERSION, qualified
 from actorflow.cluster.postgres.store import PostgresStore
+from actorflow.cluster.postgres.writing.planning import plan_changes
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreRefused
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
@@ -427,6 +427,12 @@ def test_wrong_credentials_are_named(postgres: Postgres) -> None:
 def test_urls_that_make_no_sense_are_refused(query: str, words: str) -> None:
     with pytest.raises(BadOption, match=words):
         Address(f"postgresql://localhost/db?{query}")
+
+
+def test_options_of_libpq_keep_their_spaces() -> None:
+    address = Address("postgresql://host/db?schema=x&options=-c%20work_mem%3D8MB")
+    given = psycopg.conninfo.conninfo_to_dict(address.dsn)
+    assert given["options"] == "-c work_mem=8MB"
 
 
 def test_tables_that_are_gone_are_named(postgres: Postgres) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -54,15 +55,17 @@ def store_url(request: pytest.FixtureRequest) -> Callable[..., str]:
 def test_c09_executions_outlive_a_worker_and_then_the_server(tmp_path: Path, carrier: str) -> None:
     with (
         server_of(carrier) as server,
+        ExitStack() as stack,
         workers(url_of(server), tmp_path, "a", "b", "c") as (one, *_rest),
         af.Engine(url_of(server), worker=False) as client,
     ):
-        exids = [client.launch(FLOW, payload={"n": 0}) for _ in range(60)]
+        exids = [client.launch(FLOW, payload={"n": 0}) for _ in range(160)]
         one.kill()
-        more = [client.launch(FLOW, payload={"n": 0}) for _ in range(20)]
+        more = [client.launch(FLOW, payload={"n": 0}) for _ in range(40)]
         client.wait(exids[0], timeout=PATIENCE)
         server.kill()
         server.start()
+        stack.enter_context(workers(url_of(server), tmp_path, "again"))
         for exid in [*exids, *more]:
             assert client.wait(exid, timeout=PATIENCE).status == "done"
             assert client.result(exid)["n"] == 2, "each of the two tasks counts once"

@@ -33,6 +33,7 @@ FAILURES = (nats.errors.Error, OSError, asyncio.TimeoutError)
 """What goes wrong on the way to a server."""
 
 _PATIENCE = 10.0  # seconds for what is asked once, such as a connection
+_NO_STREAM = 10_059  # a consumer may be gone as well: the server was started again
 _FULL = (10023, 10047, 10077)  # no resources, no storage, the stream has its maximum of bytes
 
 
@@ -188,7 +189,7 @@ async def _quiet(_error: Exception) -> None:
 def explain(error: BaseException, address: Address) -> ActorflowError:
     """Return what an error means for a store."""
     text = str(error) or type(error).__name__
-    if isinstance(error, nats.js.errors.NotFoundError):
+    if isinstance(error, nats.js.errors.NotFoundError) and error.err_code == _NO_STREAM:
         return StoreBroken(
             f"{address.shown}: the stream {address.stream!r} is gone ({text}); what was in it is "
             "lost unless the server has a copy"

@@ -13,7 +13,7 @@ import socket
 import threading
 import uuid
 from collections import Counter, OrderedDict
-from time import monotonic, time
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from actorflow.cluster.membership import Membership
@@ -259,7 +259,7 @@ class NatsStore(MemoryStore):
             future.cancel()
             waiting.done.wait(_AGAIN)
             found = explain(error, self.address)
-            if isinstance(found, StoreRefused) and "refused" not in str(found):
+            if type(found) is StoreRefused and "refused" not in str(found):  # no room: it is not
                 found = StoreRefused(f"{found}; whether this was stored is not known")
             return found
         waiting.done.wait(max(deadline - monotonic(), 0.1))
@@ -340,6 +340,13 @@ class NatsStore(MemoryStore):
         """Note that nothing of a partition runs here any more, so that others may have it."""
         self._membership.drained(partition)
 
+    def follow(self, execution: str) -> None:
+        """Do nothing: all commits are read in the log, and told."""
+
+    def time(self) -> float:
+        """Return the time of the server's clock; of this machine's until it has joined."""
+        return self._membership.time.now()
+
     def serve(self, taskers: Collection[str], busy: int) -> None:
         """Tell the others which taskers are here, and how many tasks they have."""
         self._membership.serve(taskers, busy)
@@ -365,7 +372,7 @@ class NatsStore(MemoryStore):
 
     def status(self) -> ClusterStatus:
         """Return the members, their leases and partitions, and what waits. O(what is active)."""
-        now = time()
+        now = self.time()
         active: Counter[int] = Counter()
         waiting: dict[int, tuple[int, float]] = {}
         kinds: Counter[str] = Counter()

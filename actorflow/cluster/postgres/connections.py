@@ -6,13 +6,13 @@ import os
 import threading
 from math import inf
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors
 
-from actorflow.cluster.postgres.arrays import register_arrays
 from actorflow.cluster.postgres.schema import check_schema_name
+from actorflow.cluster.postgres.writing.arrays import register_arrays
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreFull, StoreRefused
 from actorflow.runtime.errors import ActorflowError, BadOption
 
@@ -46,6 +46,14 @@ def _seconds(given: dict[str, str], name: str) -> float:
     return value
 
 
+_ALIVE = {  # seconds, or milliseconds: a server that is cut off must not be waited for for ever
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+
+
 class Address:
     """Where a store is: what the URL says, split into libpq's part and ours.
 
@@ -76,7 +84,7 @@ class Address:
         self.listens = _switch(given, "listen")
         self.poll = _seconds(given, "poll")
         self.lease = _seconds(given, "lease")
-        self.dsn = urlunsplit(parts._replace(query=urlencode(rest)))
+        self.dsn = urlunsplit(parts._replace(query=urlencode(rest, quote_via=quote)))
         self.shown = self._shown(self.dsn)
         """For messages: without the password."""
         try:
@@ -99,7 +107,7 @@ class Address:
             StoreRefused: the server cannot be reached, or does not let us in.
 
         """
-        given = {"connect_timeout": _PATIENCE, "application_name": "actorflow"}
+        given = {"connect_timeout": _PATIENCE, "application_name": "actorflow", **_ALIVE}
         given = {
             key: value
             for key, value in given.items()

@@ -6,20 +6,30 @@ should look at, or another matter.
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from actorflow.engine.stores.protocol import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
-    from actorflow.cluster.postgres.planning import Plan
+    from actorflow.cluster.postgres.writing.planning import Plan
 
-__all__ = ["Notice", "decode_notice", "hint_notice", "notices_of"]
+__all__ = [
+    "Followed",
+    "Notice",
+    "concerned",
+    "decode_notice",
+    "follow_notice",
+    "hint_notice",
+    "look_notice",
+    "notices_of",
+]
 
 _LARGEST = 7_000  # bytes; Postgres takes less than 8,000
 _MANY = 16  # notices of one commit, beyond which others look at everything
-_EXECUTIONS, _WATCHES, _TASKS, _HINT, _ALL = "x", "w", "t", "h", "*"
+_EXECUTIONS, _WATCHES, _TASKS, _FOLLOW, _HINT, _ALL = "x", "w", "t", "f", "h", "*"
 
 
 class Notice(NamedTuple):
@@ -32,11 +42,53 @@ class Notice(NamedTuple):
     """Watches have changed."""
     workers: tuple[str, ...] = ()
     """Who have got tasks to do."""
+    followed: str | None = None
+    """The execution whose commits somebody wants to hear of."""
     member: str | None = None
     """The members that should check in soon."""
 
 
-def notices_of(plan: Plan, sender: str, partitions: int, owned: Container[int]) -> Iterator[str]:
+class Followed:
+    """Executions whose commits somebody wants to hear of, each for some seconds. Thread-safe."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._until: dict[str, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._until)
+
+    def add(self, execution: str) -> None:
+        """Note that somebody follows an execution; forget those that nobody does any more."""
+        now = self._clock()
+        self._until = {name: until for name, until in self._until.items() if until > now}
+        self._until[execution] = now + self._seconds
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._until = {}
+
+    def among(self, executions: Iterable[str]) -> list[str]:
+        """Return those of some executions that somebody follows."""
+        now, until = self._clock(), self._until
+        return [name for name in executions if until.get(name, 0.0) > now]
+
+
+def concerned(plan: Plan) -> Iterator[str]:
+    """Yield the executions that a commit has changed; some of them twice."""
+    yield from plan.executions
+    for name, _ in plan.consumed:
+        yield name
+
+
+def notices_of(
+    plan: Plan,
+    sender: str,
+    partitions: int,
+    owned: Container[int],
+    followed: Iterable[str] = (),
+) -> Iterator[str]:
     """Yield what others are told of a commit. Nothing if it concerns nobody else."""
     names = dict.fromkeys(
         out.message.execution
@@ -44,6 +96,7 @@ def notices_of(plan: Plan, sender: str, partitions: int, owned: Container[int]) 
         if partition_of(out.message.execution, partitions) not in owned
     )
     names.update(dict.fromkeys(plan.ended))
+    names.update(dict.fromkeys(followed))
     workers = {task.worker for task in plan.retried.values() if task.worker is not None}
     if workers:
         yield "\n".join((sender, _TASKS, *sorted(workers)))
@@ -76,11 +129,21 @@ def hint_notice(sender: str, member: str) -> str:
     return f"{sender}\n{_HINT}\n{member}"
 
 
+def follow_notice(sender: str, execution: str) -> str:
+    """Return what makes the owner of an execution tell of its commits."""
+    return f"{sender}\n{_FOLLOW}\n{execution}"
+
+
+def look_notice(sender: str, execution: str) -> str:
+    """Return what makes others look at an execution."""
+    return f"{sender}\n{_EXECUTIONS}\n{execution}"
+
+
 def decode_notice(text: str) -> Notice:
     r"""Return what a notice says; one that cannot be read says that there is something to look at.
 
-    >>> decode_notice("7f3c\nx\norder-7")
-    Notice(sender='7f3c', executions=('order-7',), watches=False, workers=(), member=None)
+    >>> decode_notice("7f3c\nx\norder-7").executions
+    ('order-7',)
     """
     sender, *rest = text.split("\n")
     match rest:
@@ -90,6 +153,8 @@ def decode_notice(text: str) -> Notice:
             return Notice(sender, watches=True)
         case ["t", *workers]:
             return Notice(sender, workers=tuple(workers))
+        case ["f", execution]:
+            return Notice(sender, followed=execution)
         case ["h", member]:
             return Notice(sender, member=member)
         case _:

@@ -5,21 +5,29 @@ from __future__ import annotations
 import socket
 import threading
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from actorflow.cluster.membership import Membership
 from actorflow.cluster.postgres.connections import Address, Readers, explain
-from actorflow.cluster.postgres.filling import fill, stream
-from actorflow.cluster.postgres.joining import commit_within, execution_within
 from actorflow.cluster.postgres.listening import Listener
-from actorflow.cluster.postgres.looking import read_status
-from actorflow.cluster.postgres.notices import hint_notice, notices_of
-from actorflow.cluster.postgres.reading import Reading
+from actorflow.cluster.postgres.notices import (
+    Followed,
+    concerned,
+    follow_notice,
+    hint_notice,
+    look_notice,
+    notices_of,
+)
+from actorflow.cluster.postgres.reading.filling import fill, stream
+from actorflow.cluster.postgres.reading.looking import read_status
+from actorflow.cluster.postgres.reading.pages import Reading
 from actorflow.cluster.postgres.register import PostgresRegister
 from actorflow.cluster.postgres.schema import ensure_schema, qualified
-from actorflow.cluster.postgres.writing import Writer
+from actorflow.cluster.postgres.writing.joining import commit_within, execution_within
+from actorflow.cluster.postgres.writing.writer import Writer
 from actorflow.cluster.ring import CheckIn, RingOptions
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.stores.protocol import Traits, partition_of
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from actorflow.cluster.postgres.notices import Notice
-    from actorflow.cluster.postgres.planning import Plan
+    from actorflow.cluster.postgres.writing.planning import Plan
     from actorflow.cluster.ring import View
     from actorflow.cluster.status import ClusterStatus
     from actorflow.engine.stores.protocol import (
@@ -102,6 +110,8 @@ class PostgresStore:
         self._reading = Reading(self._readers, self.address.schema, count, self._limits)
         self._register = PostgresRegister(self.address, count)
         self._wakes: list[Wake] = []
+        self._followed = Followed(60.0)
+        self._following = Followed(30.0)  # told again before it is forgotten
         self._listener = Listener(self.address, self._on_notice, self.look)
         self._listening = threading.Lock()
         # A worker that is started again must not be taken for the one that died.
@@ -130,7 +140,8 @@ class PostgresStore:
             self._membership.fenced(partition)
 
     def _notices(self, plan: Plan) -> Iterable[str]:
-        return notices_of(plan, self._token, self.traits.partitions, self.owned())
+        names = self._followed.among(concerned(plan)) if self._followed else ()
+        return notices_of(plan, self._token, self.traits.partitions, self.owned(), names)
 
     def commit_within(self, connection: Any, changes: Sequence[Change]) -> None:
         """Write changes in the transaction of a connection, whose owner commits them or not."""
@@ -204,6 +215,24 @@ class PostgresStore:
         """Note that nothing of a partition runs here any more, so that others may have it."""
         self._membership.drained(partition)
 
+    def follow(self, execution: str) -> None:
+        """Let whoever owns an execution tell of its commits for a minute.
+
+        If the server cannot be reached, it is found when this process looks by itself.
+        """
+        if self.address.listens and not self._following.among((execution,)):
+            self._following.add(execution)
+            self._notify(follow_notice(self._token, execution))
+
+    def _notify(self, notice: str) -> None:
+        """Tell the others something that may be lost."""
+        with suppress(StoreRefused):
+            self._readers.read(_NOTIFY, (self.address.schema, notice))
+
+    def time(self) -> float:
+        """Return the time of the server's clock; of this machine's until it has joined."""
+        return self._membership.time.now()
+
     def serve(self, taskers: Collection[str], busy: int) -> None:
         """Tell the others which taskers are here, and how many tasks they have."""
         self._membership.serve(taskers, busy)
@@ -254,6 +283,7 @@ class PostgresStore:
 
     def look(self) -> None:
         """Wake all subscribers to look at everything."""
+        self._following.clear()  # perhaps another one is the owner now
         for wake in list(self._wakes):
             wake(None)
 
@@ -264,11 +294,23 @@ class PostgresStore:
             if notice.member == self.name:
                 self._membership.hurry()
             return
+        if notice.followed is not None:
+            self._answer_follower(notice.followed)
+            return
         if notice.workers and self.name not in notice.workers:
             return
         names = None if notice.watches else notice.executions
         for wake in list(self._wakes):
             wake(names)
+
+    def _answer_follower(self, execution: str) -> None:
+        """Tell of the commits of an execution from now on, and that there may have been one."""
+        if partition_of(execution, self.traits.partitions) not in self.owned():
+            return
+        self._followed.add(execution)
+        with self._writing:  # what is being committed does not know of it
+            pass
+        self._notify(look_notice(self._token, execution))
 
     # Reading: any thread.
 

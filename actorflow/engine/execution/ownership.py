@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.core import Core
     from actorflow.engine.execution.live import Live
+    from actorflow.engine.execution.watching import Waiters
     from actorflow.engine.stores.protocol import SharedStore
 
 __all__ = ["MOVED", "Ownership"]
@@ -74,6 +75,14 @@ class Ownership:
         if not self.shared:
             return self._core.store.left_open
         return self._store.inherited(partition_of(execution, self._partitions))
+
+    def follow(self, execution: str) -> None:
+        """Hear of the next commits of an execution, also of one that another engine owns.
+
+        Called before whatever is waited for is asked for, so that nothing is missed.
+        """
+        if self.shared and not self.runs(execution):
+            self._store.follow(execution)
 
     def woken(self, executions: Sequence[str] | None) -> None:
         """Schedule a look at some executions, at everything, or at tasks if none is named."""
@@ -139,6 +148,13 @@ class Ownership:
             for row in core.store.executions(sorted(watched)).values():
                 if row.status != Status.ACTIVE:
                     core.watchers.tell(row.id, row)
+        for kind in list(core.kinds.values()):
+            waiters: Waiters | None = getattr(kind, "waiters", None)
+            if waiters:
+                inside = waiters.names() if names is None else waiters.names() & set(names)
+                for name in inside:
+                    if not self.runs(name):
+                        waiters.tell(name)
         awaited = self._awaited.keys() if names is None else self._awaited.keys() & set(names)
         for name in list(awaited):
             self._tell_processed(name)

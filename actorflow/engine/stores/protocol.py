@@ -513,6 +513,15 @@ class SharedStore(Store, Protocol):
     def drained(self, partition: int) -> None:
         """Note that nothing of a partition runs here any more."""
 
+    def follow(self, execution: str) -> None:
+        """Let `subscribe` also tell of all commits of an execution that others own, for a while.
+
+        That may be lost, like every wake-up.
+        """
+
+    def time(self) -> float:
+        """Return the time of the store's clock as far as it is known, by which timers are due."""
+
     def serve(self, taskers: Collection[str], busy: int) -> None:
         """Tell the others which taskers are here, and how many tasks they have."""
 

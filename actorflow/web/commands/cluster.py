@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -103,6 +104,8 @@ def dev(
 ) -> None:
     """Start a server from its wheel and some workers on this machine, until SIGINT or SIGTERM."""
     load_setup(app)
+    from actorflow.cluster.guardian import Guardian  # noqa: PLC0415 - after the arguments
+
     asked = Signals()
     with asked, _server(on, directory) as server:
         url = f"{server.url}/dev" if on == "nats" else server.url
@@ -111,6 +114,9 @@ def dev(
             subprocess.Popen([*command, app, "--name", f"dev-{number}"])  # noqa: S603 - ours
             for number in range(1, workers + 1)
         ]
+        guardian = Guardian()
+        for process in running:
+            guardian.watch(process.pid, signal.SIGTERM)
         try:
             say(f"{url} has {counted(workers, 'worker')}; stop with SIGINT or SIGTERM")
             sys.stdout.flush()
@@ -120,6 +126,7 @@ def dev(
                 process.terminate()
             for process in running:
                 process.wait()
+            guardian.close()
 
 
 def _server(on: str, directory: str | None) -> PostgresServer | NatsServer:

@@ -223,6 +223,7 @@ class WorkflowHandle(Generic[R_co]):
         name, given = _event(event, data)
         asked = uuid.uuid4().hex if id is None else check_id(id, "an event")
         reader = _Reader(self._core.store, self.id)
+        self._core.ownership.follow(self.id)
         self._engine.send(self.id, event_body(name, given, asked), key=self._key(asked))
         end = None if timeout is None else monotonic() + timeout
         while True:
@@ -403,6 +404,7 @@ class WorkflowHandle(Generic[R_co]):
         core.resume()
         self._kind.waiters.add(self.id, ticket)
         core.watchers.add(self.id, ticket)  # it hears of the end, and of the engine's
+        core.ownership.follow(self.id)
         return core.row(self.id).status in ENDED
 
     def _next_commit(self) -> None:

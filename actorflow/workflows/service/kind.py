@@ -307,6 +307,8 @@ class _Run:
         """Take what has arrived."""
         received = list(incoming.received)
         for each in incoming.received:
+            if type(each) is m.Succeeded:
+                continue  # as most are
             if isinstance(each, m.Retry):
                 received += self._starts((each.work,))
             elif isinstance(each, m.Completed):
@@ -339,7 +341,7 @@ class _Run:
 
     def _receive(self, received: list[m.Received]) -> None:
         sent = self.instance.receive(received, now=self._context.now)
-        if any(isinstance(each, m.Rewind) for each in received):
+        if m.Rewind in map(type, received):
             self.go_on(self.instance)
         self._note(sent)
 
@@ -370,7 +372,8 @@ class _Run:
     def _note(self, sent: list[m.Outgoing]) -> None:
         self.sent += sent
         state = self.instance.state
-        for status in state.statuses[self._works :]:
+        for at in range(self._works, len(state.statuses)):
+            status = state.statuses[at]
             self.history.append(
                 {
                     "type": "scheduled",
@@ -389,6 +392,9 @@ class _Run:
             self.history.append({"branch": key, **branch, "at": state.branches[key].at})
         self._works, self._branches = len(state.statuses), len(state.branches)
         for each in sent:
+            kind = type(each)
+            if kind is m.DecisionJob or kind is m.WorkJob:
+                continue  # as most are
             match each:
                 case m.Published(value=value):
                     self.history.append({"type": "published", "value": value})

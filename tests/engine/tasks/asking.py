@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 def asking(state: Any, message: Any) -> Any:
     """Hand out the tasks of a dict, cancel those of a list, keep answers."""
     if isinstance(message, dict) and "ask" in message:
-        tasks = [NewTask(name, message["of"], name) for name in message["ask"]]
+        urgent = message.get("urgent", {})
+        tasks = [
+            NewTask(name, message["of"], name, priority=urgent.get(name, 0))
+            for name in message["ask"]
+        ]
         return Outcome(state=state, tasks=tasks)
     if isinstance(message, list):
         return Outcome(state=state, cancelled_tasks=message)

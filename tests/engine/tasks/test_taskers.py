@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.engine.tasks.tasker import HOLD, Task
+from actorflow.runtime.errors import BadOption
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.supervision.spec import Backoff
 from behaviours import Base, Bounded, Priority, Queue
@@ -84,6 +85,27 @@ def test_priority_decides_who_is_next(engine: Engine, script: Script) -> None:
     go.set()
     script.wait(8)
     assert order == ["5", "9", "7", "4", "1"]
+
+
+def test_the_most_urgent_task_is_next(engine: Engine, script: Script) -> None:
+    order: list[str] = []
+    entered, go = threading.Event(), threading.Event()
+
+    def do(task: Task) -> Any:
+        order.append(task.id)
+        entered.set()
+        assert go.wait(PATIENCE)
+
+    engine.tasker("t", do)
+    ask(engine, "first")
+    assert entered.wait(PATIENCE)
+    urgent = {"b": 9, "d": 2}
+    engine.send("x", {"ask": ["a", "b", "c", "d"], "of": "t", "urgent": urgent}, kind="script")
+    script.wait(2)
+    quiet(engine)
+    go.set()
+    script.wait(7)
+    assert order == ["first", "b", "d", "a", "c"]
 
 
 def test_throttle_limits_the_rate(engine: Engine, script: Script, clock: VirtualClock) -> None:
@@ -307,3 +329,21 @@ def test_a_tasker_behind_a_url(engine: Engine, script: Script) -> None:
         server.shutdown()
         server.server_close()
         thread.join(PATIENCE)
+
+
+def test_of_two_taskers_of_one_name_the_first_stays(engine: Engine, script: Script) -> None:
+    """The second is registered while the first is being made."""
+    made: list[str] = []
+
+    def behaviour() -> Queue:
+        if not made:
+            made.append("inner")
+            engine.tasker("t", lambda task: "inner")
+        return Queue()
+
+    with pytest.raises(BadOption, match="there is a tasker 't' already"):
+        engine.tasker("t", lambda task: "outer", behaviour=behaviour)
+    ask(engine, "a")
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == ["inner"]

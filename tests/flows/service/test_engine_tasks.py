@@ -298,3 +298,26 @@ def test_tasks_of_flows_run_in_other_processes() -> None:
         payload = engine.result(exid, timeout=PATIENCE)
     assert payload["order"] == 7
     assert payload["ret"][0] != os.getpid()
+
+
+def test_a_tasker_that_is_refused_leaves_the_one_of_that_name() -> None:
+    with af.Engine() as engine:
+        engine.tasker("alice", lambda task: {"by": "first"})
+        refused: list[BaseException] = []
+
+        def register() -> None:
+            try:
+                engine.tasker("bob", lambda task: {"by": "bob"})
+            except af.BadOption as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=register) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(refused) == 7
+        with pytest.raises(af.BadOption):
+            engine.tasker("alice", print)
+        assert run(engine, "alice 'x'").payload["by"] == "first"
+        assert run(engine, "bob 'x'").payload["by"] == "bob"

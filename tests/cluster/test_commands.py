@@ -1,0 +1,158 @@
+"""`actorflow cluster ...` as users run it: real processes, which are also killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import actorflow as af
+from tests.cluster.processes import PATIENCE, ROOT, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+APP = "tests.cluster.app:setup"
+SERVERS = {
+    "postgres": "from actorflow.cluster.postgres.server import PostgresServer as Server",
+    "nats": "from actorflow.cluster.nats.server import NatsServer as Server",
+}
+HOLDS = """
+import sys, time
+{server}
+server = Server()
+print(server.pid, server._process.directory, flush=True)
+time.sleep(1_000)
+"""
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "actorflow.cli", "cluster", *arguments], check=False, text=True,
+        capture_output=True, timeout=PATIENCE, env=environment(),
+    )  # fmt: skip
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a command in a group of its own, of which nothing is left in the end."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments], text=True, stdout=subprocess.PIPE, env=environment(),
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def line_of(process: subprocess.Popen[str], word: str) -> str:
+    """Return the next line of what it prints that has a word in it."""
+    assert process.stdout is not None
+    return next(line for line in process.stdout if word in line)
+
+
+def is_gone(pid: int) -> bool:
+    """Return whether a process has ended, perhaps without anybody who has waited for it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            try:
+                parent = (each / "stat").read_text().rpartition(")")[2].split()[1]
+            except OSError:
+                continue
+            if int(parent) == pid:
+                found.append(int(each.name))
+    return found
+
+
+def status(url: str) -> dict[str, Any]:
+    done = run("status", url, "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("carrier", SERVERS)
+def test_a_server_ends_with_a_starter_that_is_killed(carrier: str) -> None:
+    with started("-c", HOLDS.format(server=SERVERS[carrier])) as starter:
+        pid, directory = line_of(starter, "/").split()
+        assert not is_gone(int(pid))
+        starter.kill()
+        until(lambda: is_gone(int(pid)), "the server runs on")
+        until(lambda: not Path(directory).exists(), "its directory is left")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("carrier", SERVERS)
+def test_c30_dev_has_workers_that_status_shows(carrier: str) -> None:
+    arguments = ("-m", "actorflow.cli", "cluster", "dev", "--on", carrier, "--app", APP)
+    with started(*arguments, "--workers", "2") as dev:
+        url = line_of(dev, "has 2 workers").split()[0]
+        until(lambda: len(status(url)["members"]) == 2, "the workers did not join")
+        with af.Engine(url, worker=False) as client:
+            exids = [client.launch("task 'alice'", payload={"n": 1}) for _ in range(5)]
+            assert [client.result(each, timeout=PATIENCE)["n"] for each in exids] == [2] * 5
+        until(lambda: not status(url)["unowned"], "some partitions are nobody's")
+        found = status(url)
+        names = [member["name"] for member in found["members"]]
+        assert [name.rpartition("-")[0] for name in names] == ["dev-1", "dev-2"]
+        mine = [number for member in found["members"] for number in member["partitions"]]
+        assert sorted(mine) == list(range(found["partitions"]))
+        assert all(0 < member["lease"] <= 6.5 for member in found["members"])
+        shown = run("status", url)
+        assert shown.stdout.split()[:2] == ["worker", "lease"]
+        assert all(name in shown.stdout for name in names)
+        left = children_of(dev.pid)
+        dev.send_signal(signal.SIGTERM)
+        assert dev.wait(PATIENCE) == 0
+        until(lambda: all(map(is_gone, left)), "something runs on")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.timeout(240)
+def test_nothing_is_left_of_a_dev_that_is_killed() -> None:
+    arguments = ("-m", "actorflow.cli", "cluster", "dev", "--app", APP, "--workers", "2")
+    with started(*arguments) as dev:
+        url = line_of(dev, "has 2 workers").split()[0]
+        until(lambda: len(status(url)["members"]) == 2, "the workers did not join")
+        left = children_of(dev.pid)
+        assert len(left) == 5, "a server, its guardian, two workers, their guardian"
+        dev.kill()
+        until(lambda: all(map(is_gone, left)), "something runs on")
+
+
+@pytest.mark.timeout(180)
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    done = run("status", str(tmp_path / "x.db"))
+    assert done.returncode != 0
+    assert "is a file, which one engine uses" in done.stderr
+    done = run("dev", "--on", "redis", "--app", APP)
+    assert done.returncode != 0
+    assert "'postgres' and 'nats'" in done.stderr
