@@ -70,6 +70,7 @@ METHOD = (
     "are started with `actorflow cluster worker`."
 )
 _TABLES = b"""
+DROP SCHEMA IF EXISTS raw CASCADE;
 CREATE SCHEMA raw;
 CREATE TABLE raw.states (id text PRIMARY KEY, revision bigint, state bytea);
 CREATE TABLE raw.messages (id bigserial PRIMARY KEY, execution text, body bytea);

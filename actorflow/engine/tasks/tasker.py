@@ -239,6 +239,12 @@ async def _finish(coroutine: Any) -> None:
         log.error("on_cancel failed", exc_info=error)
 
 
+def _done() -> Deferred:
+    place = Deferred()
+    place.resolve()
+    return place
+
+
 class Tasker:
     """A function that does tasks. See `Engine.tasker` for the options.
 
@@ -322,9 +328,10 @@ class Tasker:
         The worker gets a token for each, and looks which task is the most urgent when it starts
         one: a plain line costs a fraction of a `Priority`.
         """
+        for row in rows:
+            heappush(self._urgent, (-row.priority, next(self._number), row))
         try:
-            for row in rows:
-                heappush(self._urgent, (-row.priority, next(self._number), row))
+            for _ in rows:
                 self._worker.push(None)
         except WorkerStopped:
             return  # the engine is being closed: the tasks are in the store
@@ -379,7 +386,13 @@ class Tasker:
 
     def _start_most_urgent(self, _token: Any, state: None) -> Deferred:
         """Start the task that is next by its priority; in order of arrival among equals."""
-        return self._start(self._task(heappop(self._urgent)[-1]), state)
+        row = heappop(self._urgent)[-1]
+        try:
+            task = self._task(row)
+        except ValueError as error:  # its body cannot be read; the others go on
+            self.board.attempt_failed(row, error, final=True)
+            return _done()
+        return self._start(task, state)
 
     def _start(self, batch: Any, _state: None) -> Deferred:
         """Start the tasks of a batch: one, unless the behaviour cannot be divided."""
