@@ -26,7 +26,7 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(LIBRARY) ## show what the library does (examples/tour.py)
-	@echo "running examples/tour.py, which takes about 5 s"
+	@echo "running examples/tour.py, which takes about 8 s"
 	@$(BIN)/python examples/tour.py
 
 test: $(TOOLS) ## run the tests, in parallel and in random order (JOBS=2, PYTEST_ARGS=...)

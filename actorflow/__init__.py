@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from actorflow.workflows.running import current_task
     from actorflow.workflows.service.handle import WorkflowHandle
     from actorflow.workflows.task import task
+    from actorflow.workflows.turns import Turns
     from actorflow.workflows.wait import Event, Wait
     from actorflow.workflows.workflow import Workflow
 
@@ -174,6 +175,7 @@ __all__ = [
     "Supervisor",
     "SupervisorRef",
     "Tree",
+    "Turns",
     "UnknownWorker",
     "Wait",
     "WorkFailed",
@@ -214,6 +216,7 @@ _LATER = {
     "PlanFailed": "actorflow.plans.errors",
     "PlanResult": "actorflow.plans.run.result",
     "RemoteWorkflow": "actorflow.workflows.remote",
+    "Turns": "actorflow.workflows.turns",
     "Wait": "actorflow.workflows.wait",
     "WorkFailed": "actorflow.workflows.errors",
     "Workflow": "actorflow.workflows.workflow",

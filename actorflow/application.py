@@ -109,7 +109,7 @@ class Engine(BareEngine):
                 raise
 
     def close(self, timeout: float = 5.0) -> None:
-        """Finish what is running, commit it, and let go of the store; see `engine.Engine.close`.
+        """Finish what is running, commit it, and close the store; see `engine.Engine.close`.
 
         The control sockets are closed first, after what was asked through them is answered.
         """

@@ -104,6 +104,9 @@ class Traits:
     first_stamped: bool = False
     """Only the arrival time of the first message of a batch matters. The driver calls `ready_at`
     with that time before `extend`; where `stamped` is set, too, it uses `extend_at`."""
+    patient: bool = False
+    """No number of messages makes a batch leave earlier: `until_full` always returns `None`, and
+    pushes need not look."""
     blocks: bool = False
     """It may ask the pusher to wait (`WouldBlock`)."""
     trackable: bool = False

@@ -23,6 +23,11 @@ class Wrapper(Behaviour):
         self._inner: Behaviour = adapt(inner)
         self.traits: Traits = replace(self._inner.traits, **changed)
 
+    def _stay_patient(self) -> None:
+        """Set the trait `patient`, unless a number of messages matters to the inner behaviour."""
+        inner = self._inner.traits
+        self.traits = replace(self.traits, patient=inner.patient or not inner.timed)
+
     def _refuse(self, why: str) -> NoReturn:
         """Refuse the combination; the inner behaviour is free again."""
         release(self._inner)

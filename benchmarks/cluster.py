@@ -184,14 +184,16 @@ class Stored:
         self._store.close()
 
 
-def rate(subject: Raw | RawNats | Stored, names: Sequence[str], size: int, commits: int) -> float:
-    """Return changes per second, in groups of a size."""
+def rate(subject: Raw | RawNats | Stored, names: Sequence[str], size: int, seconds: float) -> float:
+    """Return changes per second, in groups of a size, for some seconds."""
     gc.collect()
+    number = 0
     begin = perf_counter()
-    for number in range(commits):
+    while (elapsed := perf_counter() - begin) < seconds or number == 0:
         at = number * size % (len(names) - size + 1)
         subject.commit(names[at : at + size])
-    return commits * size / (perf_counter() - begin)
+        number += 1
+    return number * size / elapsed
 
 
 def names_for(sizes: Sequence[int]) -> list[str]:
@@ -212,11 +214,11 @@ def commits(url: str, _subject: str, sizes: Sequence[int], seconds: float, turns
     raw, stored = _raw_and_store(url, names)
     figures: Figures = {}
     for size in sizes:
-        count = max(int(seconds * 1_000 / max(size, 10)), 3)
         for subject in (raw, stored):
-            rate(subject, names, size, 10)  # statements are prepared
+            rate(subject, names, size, seconds)  # statements are prepared
         found = [
-            (rate(raw, names, size, count), rate(stored, names, size, count)) for _ in range(turns)
+            (rate(raw, names, size, seconds), rate(stored, names, size, seconds))
+            for _ in range(turns)
         ]
         theirs, ours = zip(*found, strict=True)
         figures |= {
@@ -286,7 +288,7 @@ def cases(postgres: str, nats: str, *, quick: bool) -> list[Case]:
     """Return all cases, on two servers; those of DBOS are smaller, because it is slower."""
     sizes = (1, 10) if quick else (1, 10, 200)
     few = 20 if quick else 1
-    changes = {"sizes": sizes, "seconds": 3.0 / few, "turns": 1 if quick else 7}
+    changes = {"sizes": sizes, "seconds": 0.3 / few, "turns": 1 if quick else 5}
     found = [
         *(Case(COMMITS, on, "commits", changes) for on in (ON_POSTGRES, ON_NATS)),
         *(Case(REACTION, on, "reactions", {"count": 300 // few}) for on in (ON_POSTGRES, ON_NATS)),

@@ -1,6 +1,6 @@
 """Plans beside pools of processes: layers of no-ops, renewal, single calls, size, large results.
 
-python benchmarks/plans.py [--quick] [--markdown] [--only NAME]
+python benchmarks/plans.py [--quick] [--only NAME] [--markdown [PAGE]] [--tables [PAGE]]
 
 Each case runs in a process of its own; cases take turns, so that whatever else the machine does
 falls on all of them.
@@ -30,7 +30,7 @@ if str(ROOT) not in sys.path:
 
 from benchmarks import plans_peers as peers  # noqa: E402
 from benchmarks.machine import busy, describe  # noqa: E402
-from benchmarks.tables import put_between_markers  # noqa: E402
+from benchmarks.tables import Rows, piped, put_between_markers  # noqa: E402
 from benchmarks.turns import (  # noqa: E402
     Case,
     Figures,
@@ -357,6 +357,38 @@ def as_markdown(found: Found) -> str:
     return "\n".join(lines)
 
 
+def as_tables(found: Found) -> str:
+    """Return the tables of the page that compares plans with others."""
+
+    def cell(section: str, label: str, figure: str = "jobs/s", digits: int = 0) -> str:
+        value = median(found, section, label, figure)
+        return "-" if value is None else f"{value:,.{digits}f}"
+
+    computed = [
+        over(*(median(found, COMPUTES, each, "seconds") for each in (THREADS, other)))
+        for other in (PROCESSES, POOL)
+    ]
+    ratios = ["-" if value is None else f"{value:.1f}" for value in computed]
+    graphs: Rows = [["10,000 jobs that do nothing, in 100 layers", "jobs/s",
+                     "processor time of the master for each, us", "peak memory of the master, MB",
+                     "jobs/s, renewed after 100"]]  # fmt: skip
+    graphs += [
+        [label, cell(LAYERS, label), cell(LAYERS, label, "us of the master each"),
+         cell(LAYERS, label, "peak MB of the master"), cell(RENEWAL, label)]
+        for label in found.get(LAYERS, {})
+    ]  # fmt: skip
+    others: Rows = [
+        ["", "actorflow", "the standard library"],
+        ["calls a second from one caller, pipelined", cell(CALLS, OURS), cell(CALLS, POOL)],
+        ["an array of 100 MB as a result, ms", cell(LARGE, OURS, "ms"), cell(LARGE, PIPE, "ms")],
+        ["jobs/s of a plan of 100,000 jobs", cell(SIZE, "100,000 jobs"), ""],
+        ["1,000,000 jobs built and checked, s", cell(BUILD, "1,000,000 jobs", "seconds", 1), ""],
+        ["a job that computes, two processes / threads", *ratios],
+    ]
+    when = describe()
+    return f"{piped(graphs)}\n\n{piped(others)}\n\n{when['machine']}, {when['date']}."
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -365,6 +397,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="sections whose name contains this")
     parser.add_argument("--markdown", nargs="?", const=str(ROOT / "benchmarks" / "RESULTS.md"),
                         help="write this page, or RESULTS.md")  # fmt: skip
+    parser.add_argument("--tables", nargs="?", const=str(ROOT / "docs" / "plans" / "renewal.md"),
+                        help="write the figures of this page, or renewal.md")  # fmt: skip
     parser.add_argument("--case", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.case:
@@ -379,6 +413,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{goal.name:74} {goal.limit:>10} {goal.reached:>12}  {goal.verdict}")
     if given.markdown:
         put_between_markers(Path(given.markdown), as_markdown(found), "plans")
+    if given.tables:
+        put_between_markers(Path(given.tables), as_tables(found), "figures")
     return 0
 
 

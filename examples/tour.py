@@ -27,6 +27,8 @@ from typing import Any, TextIO
 
 import actorflow as af
 from actorflow.lab import simulate
+from actorflow.testing.simulation import simulate as simulate_cluster
+from actorflow.testing.simulation import simulate_workflows
 from behaviours import Bounded, Priority, Queue, Stack, Throttle, Unique
 
 Section = Callable[[], None]
@@ -288,6 +290,38 @@ def plan() -> None:
     result = plan.run(workers=2, on_failure="continue", crashes_max=2)
     print(result[total])
     print(result.failed["crash"].error)
+
+
+@section
+def cluster() -> None:
+    """Share a store among workers that crash, in virtual time; for real on Postgres or NATS.
+
+    A seed decides what goes wrong. Whatever it is, each order is charged and paid as it should be.
+    """
+
+    @af.task
+    def charge(_order: str) -> int:
+        return 40
+
+    class Order(af.Workflow[str]):
+        def __init__(self, order: str) -> None:
+            self.order, self.paid = order, 0
+
+        def handle(self) -> str:
+            amount = self.execute(charge(self.order))
+            while self.paid < amount:
+                self.wait("paid", days=3)
+            return f"paid {self.paid}"
+
+        def on_event(self, event: af.Event) -> None:
+            self.paid += event.data["amount"]
+
+    faults = [line for line in simulate_cluster(seed=16).lines if line.who == "fault"]
+    print("what goes wrong in one cluster, within seconds:", *faults, sep="\n")
+    orders = {name: Order(name) for name in ("o-1", "o-2")}
+    events = [(name, "paid", {"amount": 20}) for name in [*orders, *orders]]
+    for seed in range(5):  # each raises if a message is lost, or taken twice
+        print("cluster", seed, simulate_workflows(orders, seed=seed, events=events))
 
 
 @section

@@ -91,6 +91,9 @@ def test_the_tour_shows_what_the_code_printed(whole_tour: str) -> None:
     assert "  > dead letter: 666, because of ValueError('cannot digest this')\n" in whole_tour
     assert "  > Tuesday: 6 orders so far\n" in whole_tour
     assert "  > the flow is done\n" in whole_tour
+    assert "  > o-1: 40 paid\n" in whole_tour
+    assert "  > ProcessCrashed: process " in whole_tour
+    assert "  > cluster 4 {'o-1': 'paid 40', 'o-2': 'paid 40'}\n" in whole_tour
     assert re.search(r"  > adaptive\(queue, 50ms\) +p99 [\d. ]+ ms", whole_tour)
 
 
@@ -134,7 +137,7 @@ def test_lines_that_several_threads_print_stay_whole() -> None:
 
 @pytest.mark.parametrize("example", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)
 def test_examples_import_only_what_is_public(example: Path) -> None:
-    public = {"actorflow", "behaviours", "actorflow.lab"}
+    public = {"actorflow", "behaviours", "actorflow.lab", "actorflow.testing.simulation"}
     imported = {
         name
         for node in ast.walk(ast.parse(example.read_text(encoding="utf-8")))

@@ -179,7 +179,7 @@ class Membership:
                 step = self._member.step(monotonic())
                 self._remember(monotonic())
             self._carry_out(step.actions)
-            wait = step.wait
+            wait = 0.0 if step.actions else step.wait  # an answer may have led to more to do
 
     def _receive(self, event: Event) -> None:
         with self._lock:

@@ -30,7 +30,7 @@ from actorflow.engine.execution.live import Live
 from actorflow.engine.execution.ownership import Ownership
 from actorflow.engine.execution.run import AlreadyThere
 from actorflow.engine.execution.timers import Timers
-from actorflow.engine.execution.watching import Watchers, Watches
+from actorflow.engine.execution.watching import Waiters, Watches
 from actorflow.engine.execution.writer import AGAIN, Writer
 from actorflow.engine.identifiers import check_id, unknown_execution
 from actorflow.engine.kind import Status
@@ -113,7 +113,8 @@ class Core:
         self._keys_for = keys_for
         self._lock = threading.Lock()
         self._resuming = threading.Lock()
-        self.watchers = Watchers()
+        self.watchers = Waiters()
+        """Callers that wait until an execution is done, failed or cancelled."""
         self.watches = Watches()
         self.ownership = Ownership(self)
         self.host = Host(self, max_live)
@@ -493,7 +494,7 @@ class Core:
         self.store = cast("Store", _AbandonedStore(self.store, self._why_closed))
 
     def close(self, timeout: float) -> None:
-        """Finish what is running, commit it, and let go of the store."""
+        """Finish what is running, commit it, and close the store."""
         end = monotonic() + timeout
         with self._lock:
             if self.closed:

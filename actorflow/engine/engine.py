@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import os
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +12,9 @@ from actorflow.engine.errors import KindMismatch, UnknownExecution, UnknownKind,
 from actorflow.engine.handle import Execution
 from actorflow.engine.identifiers import check_id, unknown_execution
 from actorflow.engine.kind import Status
-from actorflow.engine.kinds import worker
 from actorflow.engine.kinds.cron import CronKind
-from actorflow.engine.kinds.worker import DurableWorker, Job, WorkerKind
+from actorflow.engine.kinds.worker import KIND, DurableWorker, Job, WorkerKind
+from actorflow.engine.lifetime import OPEN
 from actorflow.engine.operations.dead_letters import Letters
 from actorflow.engine.operations.upkeep import Upkeep
 from actorflow.engine.schedules import Schedules
@@ -44,7 +42,6 @@ __all__ = ["RETENTION", "Engine"]
 RETENTION = 30 * 86_400.0
 """Seconds that executions are kept after they have ended, unless told otherwise: 30 days."""
 
-_AT_EXIT = 5.0  # seconds for an engine that nobody has closed
 _STORED = 5.0  # seconds that the answer to a task may take to be stored
 
 
@@ -95,16 +92,16 @@ class Engine:
             msg = f"worker=False: {type(store).__name__} is for one engine, so nobody would work"
             raise BadOption(msg)
         self.core = Core(store, clock=clock, max_live=max_live, retention=retention)
-        self.core.passive = not worker
         """The inside, for those who build a kind of execution with verbs of its own."""
+        self.core.passive = not worker
         self._workers = WorkerKind()
         self.core.register(self._workers)
         self.core.register(CronKind())
         self.schedules = Schedules(self.core)
+        """What happens by the clock."""
         self.upkeep = Upkeep(self.core)
         """Purging and copying the store."""
-        """What happens by the clock."""
-        _OPEN.add(self)
+        OPEN.add(self)
 
     # Beginning.
 
@@ -159,7 +156,7 @@ class Engine:
         core = self.core
         core.refuse_if_closed()
         row = core.store.execution(check_id(name, "a worker"))
-        if row is not None and row.kind != worker.KIND:
+        if row is not None and row.kind != KIND:
             msg = f"execution {name!r} is of kind {row.kind!r}, not a worker: choose another name"
             raise KindMismatch(msg)
         given = Job(job, state=state, behaviour=behaviour, throttle=throttle, on_failure=on_failure)
@@ -204,7 +201,7 @@ class Engine:
             BadOption: the expression or the zone cannot be read.
 
         """
-        plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": _WORKER, "body": message}
+        plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": KIND, "body": message}
         return self.schedules.set(name, plan)
 
     async def aevery(
@@ -534,23 +531,8 @@ class Engine:
 
     def statistics(self) -> EngineStatistics:
         """Return a picture of the engine. O(1)."""
-        core = self.core
-        core.refuse_if_abandoned()
-        writer, board = core.writer, core.board
-        return EngineStatistics(
-            live=len(core.host),
-            commits=writer.commits,
-            changes=writer.changes,
-            messages=writer.messages,
-            refused=writer.refused,
-            lost=writer.lost,
-            waiting=writer.waiting,
-            timers_fired=core.timers.fired,
-            tasks=len(board),
-            tasks_done=board.done,
-            tasks_failed=board.failed,
-            tasks_retried=board.retried,
-        )
+        self.core.refuse_if_abandoned()
+        return EngineStatistics.of(self.core)
 
     # Ending.
 
@@ -560,14 +542,14 @@ class Engine:
         return self.core.closed
 
     def close(self, timeout: float = 5.0) -> None:
-        """Finish what is running, commit it, and let go of the store. Nothing stored is lost.
+        """Finish what is running, commit it, and close the store. Nothing stored is lost.
 
         `timeout` seconds are left to the tasks and runs that are under way. Those that are not
         done then go on by themselves, but what they come to is not stored any more: they begin
         again with the next engine. An engine that nobody has closed is closed when the interpreter
         ends.
         """
-        _OPEN.discard(self)
+        OPEN.discard(self)
         self.core.close(timeout)
 
     async def aclose(self, timeout: float = 5.0) -> None:
@@ -595,25 +577,3 @@ class Engine:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-_WORKER = worker.KIND
-_OPEN: set[Engine] = set()  # a worker's handle may be all that its user keeps
-
-
-def _close_all() -> None:
-    """Close what nobody has closed, when the interpreter ends."""
-    for engine in list(_OPEN):
-        engine.close(_AT_EXIT)
-
-
-def _abandon_all() -> None:
-    """Give up what belongs to the parent of a fork."""
-    for engine in list(_OPEN):
-        engine.core.abandon()
-    _OPEN.clear()
-
-
-atexit.register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_all)

@@ -23,6 +23,7 @@ __all__ = [
     "TaskCrashed",
     "TaskFailed",
     "TaskTimeout",
+    "TaskWithdrawn",
     "UnknownExecution",
     "UnknownKind",
     "UnknownLetter",

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from actorflow.engine.core import Core
 
 __all__ = ["EngineStatistics"]
 
@@ -30,3 +36,22 @@ class EngineStatistics:
     tasks_done: int
     tasks_failed: int
     tasks_retried: int
+
+    @classmethod
+    def of(cls, core: Core) -> Self:
+        """Return the figures of an engine as they are now. O(1)."""
+        writer, board = core.writer, core.board
+        return cls(
+            live=len(core.host),
+            commits=writer.commits,
+            changes=writer.changes,
+            messages=writer.messages,
+            refused=writer.refused,
+            lost=writer.lost,
+            waiting=writer.waiting,
+            timers_fired=core.timers.fired,
+            tasks=len(board),
+            tasks_done=board.done,
+            tasks_failed=board.failed,
+            tasks_retried=board.retried,
+        )

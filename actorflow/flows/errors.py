@@ -13,6 +13,21 @@ import msgspec
 from actorflow.flows.limits import LIMITS
 from actorflow.runtime.errors import ActorflowError
 
+__all__ = [
+    "ERROR_NAMES",
+    "BadPayload",
+    "FlowError",
+    "LimitExceeded",
+    "MessageRefused",
+    "NotFound",
+    "UnknownProcedure",
+    "UnknownTasker",
+    "UnknownWord",
+    "check_payload",
+    "error_dict",
+    "not_an_object",
+]
+
 
 class FlowError(ActorflowError):
     """An error caused by the flow itself, or by one of its procedures."""

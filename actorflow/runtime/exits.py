@@ -6,8 +6,8 @@ child; people read `describe()`. The `detail` of a supervisor's `Shutdown` says 
 `FailedToStart` if one of its first children did not start, `GaveUp` if it reached its limit of
 restarts.
 
-All of them are immutable and safe to share between threads. `Notices` passes one on to those who
-watch an actor.
+All of them are immutable and safe to share between threads. `Stop` is how user code ends its own
+actor with one of them, and `Notices` passes one on to those who watch an actor.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ __all__ = [
     "Notice",
     "Notices",
     "Shutdown",
+    "Stop",
 ]
 
 
@@ -182,8 +183,28 @@ def _text(value: object) -> str:
     """
     try:
         return " ".join(str(value).split())
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001 - of the user's object
         return f"<{type(value).__name__} that cannot be printed>"
+
+
+# How user code asks for the end of its own actor or worker.
+
+
+class Stop(Exception):
+    """Return or raise this from a hook or a job to end the actor.
+
+    >>> Stop().reason, Stop("enough").reason
+    (Normal(), Shutdown(detail='enough'))
+    """
+
+    reason: ExitReason = Normal()  # also for a subclass whose `__init__` does not call this one's
+
+    def __init__(self, reason: object = None) -> None:
+        super().__init__(reason)
+        if isinstance(reason, ExitReason):
+            self.reason = reason
+        elif reason is not None:
+            self.reason = Shutdown(reason)
 
 
 # Those who are told.

@@ -21,6 +21,7 @@ RULES = {
     "stamped": "the times of arrival do not matter, unless Traits has stamped or first_stamped",
     "time": "ready_at returns a time, the same one when asked again",
     "until_full": "fewer messages than until_full() do not make a batch leave earlier",
+    "patient": "with Traits(patient=True), until_full() is None",
     "reason": "reason() returns a Reason",
     "accepts_all": "with Traits(accepts_all=True), no message is refused",
     "tickets": "each ticket leaves exactly once: with its message, or reported in gone",

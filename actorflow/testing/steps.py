@@ -355,6 +355,8 @@ class Run:
             full = self._ask(self.behaviour.until_full)
             right = full is None or (type(full) is int and full >= 1)
             self._require("until_full", right, f"it is {full!r}, not None or 1 or more")
+            agrees = full is None or not self.traits.patient
+            self._require("patient", agrees, f"until_full() is {full!r}")
             self.wait, self.since = (ready, full), 0
 
     def _drain(self) -> None:

@@ -160,13 +160,18 @@ class Task(Generic[P, R]):
 
     def arguments(self, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return positional and keyword arguments for the function from the input of a work."""
+        if self._simple and given.keys() == self._hints.keys():
+            return tuple(
+                [
+                    thaw(given[name], hint, f"the argument {name!r} of {self.name}")
+                    for name, hint in self._hints.items()
+                ]
+            ), {}
         ordered = OrderedDict(
             (name, thaw(given[name], hint, f"the argument {name!r} of {self.name}"))
             for name, hint in self._hints.items()
             if name in given
         )
-        if self._simple and len(ordered) == len(self._hints):
-            return tuple(ordered.values()), {}
         bound = inspect.BoundArguments(self._signature, ordered)
         return bound.args, bound.kwargs
 

@@ -54,7 +54,7 @@ class WorkError(Struct, frozen=True):
 
 
 class Workflow(Generic[R_co]):
-    """A process written as plain Python; it comes to an `R_co`.
+    """A process written as plain Python; its result is an `R_co`.
 
     The attributes of the object are its *properties*: plain data, or values of a declared type. All
     methods see the same properties; each time that a method goes on after a work, it sees what the

@@ -47,6 +47,7 @@ class Debounce(Waiting):
             )
             raise BadBehaviour(msg)
         super().__init__(inner, stamped=True)
+        self._stay_patient()
         self._due = self._latest = -inf
         self._left = False
 

@@ -45,6 +45,7 @@ class Expire(Wrapper):
     def __init__(self, inner: Any, ttl: float) -> None:
         self._ttl = seconds(ttl, "ttl", "Expire(Queue(), 30.0)", zero=False)
         super().__init__(inner, timed=True, stamped=True, expires=True)
+        self._stay_patient()
         if self._inner.traits.expires:
             self._refuse(
                 f"Expire around {self._inner!r}, which expires messages already: the shorter "

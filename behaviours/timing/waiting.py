@@ -21,7 +21,7 @@ class Waiting(Wrapper):
     __slots__ = ("_flushed", "_now", "_reason")
 
     def __init__(self, inner: Any, **changed: bool) -> None:
-        super().__init__(inner, timed=True, **changed)
+        super().__init__(inner, timed=True, patient=False, **changed)
         self._now = -inf
         self._flushed = False
         self._reason: Reason | None = None

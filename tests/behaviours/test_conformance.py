@@ -324,6 +324,10 @@ class NeverFull(Quiet):
         return 0
 
 
+class NotPatient(Quiet):
+    traits = Traits(timed=True, stamped=True, patient=True)
+
+
 class WithoutReason(OwnTraits):
     def reason(self) -> Any:
         return "idle"
@@ -344,6 +348,7 @@ BAD = {
     NotStamped: "stamped",
     SleepsTooLong: "until_full",
     NeverFull: "until_full",
+    NotPatient: "patient",
     WithoutReason: "reason",
     Picky: "accepts_all",
     LosesOne: "length",

@@ -256,6 +256,27 @@ def test_until_full_says_when_to_look_again(behaviour: Behaviour, messages: int 
     assert behaviour.until_full() == messages
 
 
+@pytest.mark.parametrize(
+    ("behaviour", "patient"),
+    [
+        (Debounce(Queue(), 5.0), True),
+        (Expire(Unique(), 5.0), True),
+        (Expire(Debounce(Queue(), 5.0), 9.0), True),
+        (Throttle(Expire(Queue(), 5.0), 9.0), True),
+        (Debounce(Linger(Queue(), 5.0, size=4), 5.0), False),
+        (Linger(Expire(Queue(), 9.0), 5.0, size=4), False),
+        (Adaptive(Expire(Queue(), 9.0)), False),
+        (Expire(Adaptive(Queue()), 9.0), False),
+        (Queue(), False),
+    ],
+    ids=repr,
+)
+def test_a_behaviour_is_patient_where_no_number_of_messages_makes_a_batch_leave(
+    behaviour: Behaviour, *, patient: bool
+) -> None:
+    assert behaviour.traits.patient is patient
+
+
 def test_until_full_of_a_linger_that_is_full_or_flushed_is_that_of_the_inner() -> None:
     linger = Linger(Throttle(Queue(), 9.0), 5.0, size=2)
     linger.ready_at(1.0)

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.pq import TransactionStatus
 
-from actorflow.cluster.postgres.arrays import Blobs, Floats, Longs, Texts
-from actorflow.cluster.postgres.pipelining import Pipe, ids_of
+from actorflow.cluster.postgres.writing.arrays import Blobs, Floats, Longs, Texts
+from actorflow.cluster.postgres.writing.pipelining import Pipe, ids_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

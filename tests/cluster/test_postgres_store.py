@@ -10,9 +10,9 @@ import pytest
 
 import actorflow as af
 from actorflow.cluster.postgres.connections import Address
-from actorflow.cluster.postgres.planning import plan_changes
 from actorflow.cluster.postgres.schema import VERSION, qualified
 from actorflow.cluster.postgres.store import PostgresStore
+from actorflow.cluster.postgres.writing.planning import plan_changes
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreRefused
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,

@@ -17,3 +17,9 @@ def decider() -> Iterator[Decider]:
     decider = Decider()
     yield decider
     decider.close()
+
+
+@pytest.fixture(params=["live", "replayed"])
+def way(request: pytest.FixtureRequest) -> str:
+    """Return how branches go on: where they were suspended, or replayed from the beginning."""
+    return str(request.param)

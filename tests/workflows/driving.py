@@ -132,3 +132,8 @@ class Driver:
             assert status is not None
             self.succeed(work, answer(status.name, status.input))
         return self.output
+
+
+def drive(workflow: Workflow[Any], decider: Decider, way: str = "live") -> Driver:
+    """Drive a workflow until it waits for something outside."""
+    return Driver(workflow, decider, forget=way == "replayed").settle()

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
 from actorflow.engine.errors import NotStorable
-from actorflow.workflows.decider import BlockedBranch, Decider
 from actorflow.workflows.errors import (
     InvalidWork,
     InvalidWorkflow,
     NotInWorkflow,
     WorkFailed,
-    WorkflowModified,
 )
 from actorflow.workflows.instance import messages as m
-from actorflow.workflows.instance import state as stored
-from actorflow.workflows.task import task
 from actorflow.workflows.wait import Event, Wait
 from actorflow.workflows.workflow import WorkError, Workflow, WorkInfo
-from tests.workflows.driving import Driver
+from tests.workflows.driving import Driver, drive
+from tests.workflows.orders import Point, double, ship
 
-
-@task
-def double(number: int) -> int:
-    return 2 * number
-
-
-@task(timeout=30)
-def ship(order: str) -> str:
-    return f"shipped {order}"
+if TYPE_CHECKING:
+    from actorflow.workflows.decider import Decider
 
 
 class Order(Workflow[str]):
@@ -58,15 +44,6 @@ class Order(Workflow[str]):
 
     def on_success(self, work: WorkInfo, output: Any) -> None:
         self.log.append(work.name)
-
-
-@pytest.fixture(params=["live", "replayed"])
-def way(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def drive(workflow: Workflow[Any], decider: Decider, way: str = "live") -> Driver:
-    return Driver(workflow, decider, forget=way == "replayed").settle()
 
 
 def test_z62_z63_z64_an_order_runs_to_its_end(decider: Decider, way: str) -> None:
@@ -146,57 +123,6 @@ def test_z3_to_z8_each_method_is_called_for_what_it_is_for(decider: Decider, way
         "failure ship IOError boom",
         "success ship done",
     ]
-
-
-class Point(msgspec.Struct):
-    x: int
-    y: int
-
-
-@dataclass
-class Money:
-    amount: int
-    currency: str = "EUR"
-
-
-@task
-def move(point: Point, by: Money) -> Point:
-    return Point(point.x + by.amount, point.y)
-
-
-class Typed(Workflow[Point]):
-    where: Point
-    price: Money
-    when: datetime
-    names: set[str]
-
-    def __init__(self) -> None:
-        self.where = Point(1, 2)
-        self.price = Money(3)
-        self.when = datetime(2026, 1, 2, tzinfo=UTC)
-        self.names = {"a"}
-
-    def handle(self) -> Point:
-        self.where = self.execute(move(self.where, self.price))
-        assert isinstance(self.where, Point)
-        self.execute(double(1))
-        assert isinstance(self.price, Money)
-        assert isinstance(self.when, datetime)
-        assert self.names == {"a"}
-        return self.where
-
-
-def test_values_of_declared_types_come_back_as_such(decider: Decider, way: str) -> None:
-    driver = drive(Typed(), decider, way)
-    assert driver.works[0][2] == {
-        "point": {"x": 1, "y": 2},
-        "by": {"amount": 3, "currency": "EUR"},
-    }
-    args, kwargs = move.arguments(driver.works[0][2])
-    assert (args, kwargs) == ((Point(1, 2), Money(3)), {})
-    driver.succeed("0/0.0", move.write(move.function(*args))).succeed("0/1.0", 2)
-    assert driver.output == {"x": 4, "y": 2}
-    assert driver.properties["where"] == {"x": 4, "y": 2}
 
 
 class Parallel(Workflow[list[int]]):
@@ -359,83 +285,6 @@ def test_r13_what_a_discarded_decision_published_is_not_published(decider: Decid
     assert [each.value for each in driver.sent if isinstance(each, m.Published)] == [1, 2]
 
 
-def versions(name: str, one: Any, other: Any) -> tuple[type[Workflow[Any]], type[Workflow[Any]]]:
-    """Return two classes of the same name."""
-    return type(name, (Workflow,), {"handle": one}), type(name, (Workflow,), {"handle": other})
-
-
-def old_code(self: Workflow[Any]) -> Any:
-    return [self.execute(double(1)), self.execute(double(2)), self.execute(double(3))]
-
-
-def new_code(self: Workflow[Any]) -> Any:
-    found: list[Any] = [self.execute(double(1))]
-    if self.patched("ship early"):
-        found.append(self.execute(ship("early")))
-    found.append(self.execute(double(2)))
-    if self.patched("ship late"):
-        found.append(self.execute(ship("late")))
-    found.append(self.execute(double(3)))
-    return found
-
-
-def answer(name: str, given: Any) -> Any:
-    return given["order"] if name == "ship" else given["number"]
-
-
-def test_patched_code_is_for_instances_that_are_not_past_it(decider: Decider) -> None:
-    old, new = versions("Changing", old_code, new_code)
-    fresh = Driver(new(), decider, id="fresh")
-    assert fresh.run(answer) == [1, "early", 2, "late", 3]
-
-    running = drive(old(), decider)
-    running.succeed("0/0.0", 1)
-    running.restart().cls = new
-    assert running.run(answer) == [1, 2, "late", 3], "it had come to the second call"
-    again = Driver(new(), decider, id="again", forget=True)
-    assert again.run(answer) == [1, "early", 2, "late", 3]
-
-
-def test_z57_modified_code_is_refused_with_what_was_recorded(decider: Decider) -> None:
-    def bad_code(self: Workflow[Any]) -> Any:
-        return self.execute(ship("x"))
-
-    old, new = versions("Changing", old_code, bad_code)
-    driver = drive(old(), decider)
-    driver.cls = new
-    driver.succeed("0/0.0", 1)
-    assert driver.mode == "modified"
-    message = driver.state.error["message"]
-    for words in (
-        "the code of Changing was modified",
-        "branch 0 (handle) at position 0.0",
-        "recorded execute of the task double({'number': 1})",
-        "now does execute of the task ship({'order': 'x'})",
-    ):
-        assert words in message
-    assert driver.state.error["name"] == WorkflowModified.__name__
-    driver.cls = old
-    driver.receive(m.Resume(driver.tick()))
-    assert driver.run(answer) == [1, 2, 3]
-
-
-def test_r23_a_strict_decider_misses_works_that_are_gone() -> None:
-    def shorter(self: Workflow[Any]) -> Any:
-        return self.execute(double(1))
-
-    for strict, mode in ((False, "terminated"), (True, "modified")):
-        decider = Decider(strict=strict)
-        old, new = versions("Changing", old_code, shorter)
-        driver = drive(old(), decider)
-        driver.succeed("0/0.0", 1)
-        driver.cls = new
-        driver.restart().succeed("0/1.0", 2)
-        assert driver.mode == mode
-        if strict:
-            assert "position 1.0" in driver.state.error["message"]
-        decider.close()
-
-
 class Unstorable(Workflow[None]):
     def __init__(self) -> None:
         self.lock: Any = None
@@ -490,292 +339,6 @@ def test_something_else_than_a_work_is_refused(decider: Decider) -> None:
     assert "7 is not a work" in drive(Wrong(), decider).state.error["message"]
 
 
-class Aliasing(Workflow[list[int]]):
-    def __init__(self) -> None:
-        self.items: list[int] = []
-
-    def handle(self) -> list[int]:
-        items = self.items
-        self.execute(double(1))
-        items.append(1)
-        self.execute(double(2))
-        return self.items
-
-
-def test_a_property_that_nobody_changes_stays_the_same_object(decider: Decider, way: str) -> None:
-    assert Driver(Aliasing(), decider, forget=way == "replayed").run(lambda *_: 0) == [1]
-
-
-class Mutating(Workflow[Any]):
-    def handle(self) -> Any:
-        found: Any = self.execute(give({"a": [1]}))
-        found["a"].append(2)
-        self.execute(double(1))
-        return found
-
-
-@task
-def give(value: Any) -> Any:
-    return value
-
-
-def test_values_given_to_the_code_are_copies(decider: Decider, way: str) -> None:
-    driver = Driver(Mutating(), decider, forget=way == "replayed")
-    driver.settle().succeed("0/0.0", {"a": [1]}).succeed("0/1.0", 2)
-    assert driver.output == {"a": [1, 2]}
-    assert driver.state.statuses[0].output == {"a": [1]}
-
-
-class Long(Workflow[int]):
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-        self.calls = 0
-
-    def handle(self) -> int:
-        total = 0
-        for number in range(self.steps):
-            total += self.execute(double(number))
-        return total
-
-
-def test_r25_a_long_workflow_is_not_replayed_at_each_step(decider: Decider) -> None:
-    driver = Driver(Long(2000), decider)
-    assert driver.run(lambda _, given: given["number"]) == sum(range(2000))
-    statistics = decider.statistics()
-    assert (statistics.begun, statistics.replays, statistics.threads) == (1, 0, 1)
-
-
-def test_r25_after_a_restart_the_past_is_replayed_once(decider: Decider) -> None:
-    driver = drive(Long(50), decider)
-    for step in range(25):
-        driver.succeed(f"0/{step}.0", step)
-    driver.restart()
-    assert driver.run(lambda _, given: given["number"]) == sum(range(50))
-    assert decider.statistics().replays == 1
-
-
-def test_threads_that_hold_frames_are_bounded() -> None:
-    decider = Decider(max_parked=3)
-    drivers = [Driver(Long(2), decider, id=f"i-{number}").settle() for number in range(10)]
-    assert decider.statistics().parked == 3
-    for driver in drivers:
-        driver.run(lambda _, given: given["number"])
-    statistics = decider.statistics()
-    assert (statistics.parked, statistics.instances) == (0, 0)
-    assert statistics.evicted >= 7
-    assert [driver.output for driver in drivers] == [1] * 10
-    decider.close()
-
-
-class Tidy(Workflow[str]):
-    unwound: list[str] = []  # noqa: RUF012 - shared on purpose
-
-    def handle(self) -> str:
-        try:
-            self.execute(double(1))
-        except Exception:  # noqa: BLE001 - must not see the end of a frame
-            return "swallowed"
-        finally:
-            self.unwound.append("finally")
-            self.execute(ship("never"))
-        return "ok"
-
-
-def test_a_frame_that_is_given_up_asks_for_nothing(decider: Decider) -> None:
-    Tidy.unwound.clear()
-    driver = drive(Tidy(), decider)
-    decider.forget("i-1")
-    assert Tidy.unwound == ["finally"]
-    assert driver.works == [("0/0.0", "double", {"number": 1})]
-    driver.succeed("0/0.0", 2).succeed("0/1.0", "shipped")
-    assert driver.output == "ok"
-
-
-def test_a_frame_whose_code_swallows_everything_does_no_harm(decider: Decider) -> None:
-    class Stubborn(Workflow[str]):
-        def handle(self) -> str:
-            try:
-                self.execute(double(1))
-            except BaseException:  # noqa: BLE001 - what must do no harm
-                return "swallowed"
-            return "ok"
-
-    driver = drive(Stubborn(), decider)
-    decider.forget("i-1")
-    assert driver.succeed("0/0.0", 2).output == "ok"
-
-
-def test_a_decision_that_was_not_committed_is_taken_again(decider: Decider) -> None:
-    driver = drive(Long(3), decider)
-    driver.receive(m.Succeeded(1, "0/0.0", 5))
-    lost = decider.decide(Long, driver.instance, at=1)
-    assert isinstance(lost, m.Completed)
-    # Its commit is lost; the frame is one step ahead of what is stored.
-    again = decider.decide(Long, driver.instance, at=1)
-    assert again == lost
-    driver.receive(again)
-    assert driver.run(lambda *_: 1) == 7
-
-
-def test_a_branch_that_blocks_is_reported_with_its_stack() -> None:
-    reports: list[BlockedBranch] = []
-    going_on = threading.Event()
-
-    def report(blocked: BlockedBranch) -> None:
-        reports.append(blocked)
-        going_on.set()
-
-    class Blocking(Workflow[str]):
-        def handle(self) -> str:
-            going_on.wait()
-            return "ok"
-
-    decider = Decider(blocked_after=0.01, on_blocked=report)
-    driver = drive(Blocking(), decider)
-    assert driver.output == "ok"
-    (blocked,) = reports
-    assert (blocked.workflow, blocked.instance) == ("Blocking", "i-1")
-    assert blocked.branch == "branch 0 (handle)"
-    assert "going_on.wait()" in blocked.stack
-    assert "workflows/decider.py" not in blocked.stack
-    decider.close()
-
-
-def test_the_threads_are_gone_after_close() -> None:
-    before = threading.active_count()
-    decider = Decider()
-    drivers = [Driver(Long(2), decider, id=f"i-{number}").settle() for number in range(5)]
-    assert len(drivers) == 5
-    assert threading.active_count() > before
-    decider.close()
-    assert threading.active_count() == before
-
-
-class Typing(Workflow[Point]):
-    def handle(self) -> Point:
-        paid = self.wait(Money, seconds=5)
-        return Point(0 if paid is None else paid.amount, 0)
-
-
-def test_a_wait_for_a_class_comes_to_an_object_of_it(decider: Decider) -> None:
-    driver = drive(Typing(), decider)
-    assert driver.event("Money", {"amount": 3}).output == {"x": 3, "y": 0}
-
-
-def test_an_output_that_does_not_fit_its_declaration_is_refused(decider: Decider) -> None:
-    driver = drive(Long(1), decider)
-    driver.succeed("0/0.0", "no number")
-    assert driver.mode == "failed"
-    assert "the result of the task double is not int" in driver.state.error["message"]
-
-
-@dataclass
-class Declared(Workflow[str]):
-    name: str
-    at: Point
-
-    def handle(self) -> str:
-        self.execute(double(1))
-        return f"{self.name} {self.at.x}"
-
-
-def test_a_dataclass_can_be_a_workflow(decider: Decider, way: str) -> None:
-    driver = drive(Declared("a", Point(1, 2)), decider, way)
-    assert driver.state.properties[0].values == {"name": "a", "at": {"x": 1, "y": 2}}
-    assert driver.succeed("0/0.0", 2).output == "a 1"
-
-
-def test_check_replays_a_history_against_other_code(decider: Decider) -> None:
-    def other_end(self: Workflow[Any]) -> Any:
-        return [self.execute(double(1)), self.execute(double(2)), self.execute(ship("x"))]
-
-    old, good = versions("Changing", old_code, other_end)
-    driver = drive(old(), decider)
-    driver.succeed("0/0.0", 1)
-    before = stored.encode(driver.state)
-    assert decider.check(old, driver.state) is None
-    assert decider.check(good, driver.state) is None, "it differs after what has happened"
-    assert stored.encode(driver.state) == before
-    driver.succeed("0/1.0", 2)
-    found = decider.check(good, driver.state)
-    assert found is not None
-    assert (found.kind, found.branch, found.position) == ("modified", 0, "2.0")
-    assert "position 2.0" in str(found)
-    driver.succeed("0/2.0", 3)
-    assert decider.check(old, driver.state) is None, "ended ones can be checked, too"
-    assert decider.statistics().instances == 0
-
-
-def test_a_report_that_fails_does_not_end_the_decision(caplog: pytest.LogCaptureFixture) -> None:
-    going_on = threading.Event()
-
-    def report(blocked: BlockedBranch) -> None:
-        going_on.set()
-        raise ValueError(blocked.branch)
-
-    class Blocking(Workflow[str]):
-        def handle(self) -> str:
-            going_on.wait()
-            return "ok"
-
-    decider = Decider(blocked_after=0.01, on_blocked=report)
-    assert drive(Blocking(), decider).output == "ok"
-    assert "a report of a blocked branch failed" in caplog.text
-    decider.close()
-
-
-def test_many_threads_take_decisions_while_frames_are_given_up() -> None:
-    decider = Decider(max_parked=2)
-    outputs: list[Any] = []
-
-    def run(lane: int) -> None:
-        drivers = [Driver(Long(8), decider, id=f"{lane}-{n}").settle() for n in range(4)]
-        while any(driver.mode == "run" for driver in drivers):
-            for driver in drivers:
-                if driver.mode == "run":
-                    driver.succeed(driver.open[0], 1)
-        outputs.extend(driver.output for driver in drivers)
-
-    lanes = [threading.Thread(target=run, args=(lane,)) for lane in range(4)]
-    for each in lanes:
-        each.start()
-    for each in lanes:
-        each.join()
-    assert outputs == [8] * 16
-    statistics = decider.statistics()
-    assert (statistics.parked, statistics.instances) == (0, 0)
-    assert statistics.evicted > 0
-    decider.close()
-
-
-def calls_of(steps: int) -> int:
-    """Return how many functions are called in a workflow of many steps, in all threads."""
-    count = 0
-
-    def profile(frame: Any, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    threading.setprofile(profile)
-    sys.setprofile(profile)
-    try:
-        decider = Decider()
-        driver = Driver(Long(steps), decider).settle()
-        for step in range(steps):
-            driver.succeed(f"0/{step}.0", 1)
-        decider.close()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    assert driver.output == steps
-    return count
-
-
-def test_r25_a_step_costs_the_same_however_long_the_history_is() -> None:
-    few, many = calls_of(100) / 100, calls_of(1000) / 1000
-    assert many < 1.1 * few
-
-
 class FifteenSteps(Workflow[None]):
     def handle(self) -> None:
         self.execute(double(1), double(2), double(3))
@@ -803,19 +366,3 @@ def test_z15_the_example_of_the_seed(decider: Decider, way: str) -> None:
     driver.start("0/1.0").succeed("0/1.0", 8)
     assert driver.state.executions[10:] == [7, 8, 0], "step 15"
     assert driver.output is None
-
-
-class Counting(Workflow[Any]):
-    def __init__(self) -> None:
-        self.counts: dict[Any, Any] = {1: "a", "1": "b"}
-
-    def handle(self) -> Any:
-        self.counts[None] = self.execute(give({2: {True: 0}}))
-        self.execute(double(1))
-        return sorted(map(repr, self.counts.items()))
-
-
-def test_keys_need_not_be_texts(decider: Decider, way: str) -> None:
-    driver = drive(Counting(), decider, way)
-    driver.succeed("0/0.0", {3: 4}).succeed("0/1.0", 2)
-    assert driver.output == ["('1', 'b')", "(1, 'a')", "(None, {3: 4})"]

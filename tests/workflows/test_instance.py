@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -477,3 +479,17 @@ def test_r22_values_are_the_same_up_to_the_order_of_keys(
     assert same(one, other) == equal
     hashes = [task("0.0", input=value).hash_in(0) for value in (one, other)]
     assert (hashes[0] == hashes[1]) == equal
+
+
+def test_an_instance_goes_without_the_garbage_collector() -> None:
+    instance = begin()
+    decide(instance, task("0.0"))
+    instance.receive([m.Succeeded(1, "0/0.0", "done")], now=1)
+    decide(instance)
+    gone = weakref.ref(instance)
+    gc.disable()
+    try:
+        del instance
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import psycopg
 from psycopg import errors
 
-from actorflow.cluster.postgres.arrays import register_arrays
 from actorflow.cluster.postgres.schema import check_schema_name
+from actorflow.cluster.postgres.writing.arrays import register_arrays
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreFull, StoreRefused
 from actorflow.runtime.errors import ActorflowError, BadOption
 

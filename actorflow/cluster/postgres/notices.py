@@ -14,7 +14,7 @@ from actorflow.engine.stores.protocol import partition_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
 
-    from actorflow.cluster.postgres.planning import Plan
+    from actorflow.cluster.postgres.writing.planning import Plan
 
 __all__ = [
     "Followed",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import psycopg
 
-from actorflow.cluster.postgres.arrays import Longs
 from actorflow.cluster.postgres.connections import explain
 from actorflow.cluster.postgres.schema import qualified
-from actorflow.cluster.postgres.statements import column_list
+from actorflow.cluster.postgres.writing.arrays import Longs
+from actorflow.cluster.postgres.writing.statements import column_list
 from actorflow.cluster.ring import Holding, Roll, Seat, check_in
 
 if TYPE_CHECKING:

@@ -12,10 +12,7 @@ import psycopg
 
 from actorflow.cluster.membership import Membership
 from actorflow.cluster.postgres.connections import Address, Readers, explain
-from actorflow.cluster.postgres.filling import fill, stream
-from actorflow.cluster.postgres.joining import commit_within, execution_within
 from actorflow.cluster.postgres.listening import Listener
-from actorflow.cluster.postgres.looking import read_status
 from actorflow.cluster.postgres.notices import (
     Followed,
     concerned,
@@ -24,10 +21,13 @@ from actorflow.cluster.postgres.notices import (
     look_notice,
     notices_of,
 )
-from actorflow.cluster.postgres.reading import Reading
+from actorflow.cluster.postgres.reading.filling import fill, stream
+from actorflow.cluster.postgres.reading.looking import read_status
+from actorflow.cluster.postgres.reading.pages import Reading
 from actorflow.cluster.postgres.register import PostgresRegister
 from actorflow.cluster.postgres.schema import ensure_schema, qualified
-from actorflow.cluster.postgres.writing import Writer
+from actorflow.cluster.postgres.writing.joining import commit_within, execution_within
+from actorflow.cluster.postgres.writing.writer import Writer
 from actorflow.cluster.ring import CheckIn, RingOptions
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.stores.protocol import Traits, partition_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from actorflow.cluster.postgres.notices import Notice
-    from actorflow.cluster.postgres.planning import Plan
+    from actorflow.cluster.postgres.writing.planning import Plan
     from actorflow.cluster.ring import View
     from actorflow.cluster.status import ClusterStatus
     from actorflow.engine.stores.protocol import (

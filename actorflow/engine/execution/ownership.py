@@ -154,7 +154,7 @@ class Ownership:
                 inside = waiters.names() if names is None else waiters.names() & set(names)
                 for name in inside:
                     if not self.runs(name):
-                        waiters.tell_of(name)
+                        waiters.tell(name)
         awaited = self._awaited.keys() if names is None else self._awaited.keys() & set(names)
         for name in list(awaited):
             self._tell_processed(name)

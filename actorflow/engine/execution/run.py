@@ -131,15 +131,14 @@ def _moment(timer: SetTimer) -> float:
 
 
 def _task_row(execution: str, task: NewTask) -> TaskRow:
-    for name, value, fits, example in (
-        ("due", task.due, _is_moment(task.due), "context.now"),
-        ("timeout", task.timeout, _is_span(task.timeout), "60.0, or None"),
-        ("retries", task.retries, task.retries is None or _is_count(task.retries), "3, or None"),
-        ("priority", task.priority, isinstance(task.priority, int), "0"),
-    ):
-        if not fits:
-            msg = f"task {task.id!r} has {name}={value!r:.40}: give a number, as in {example}"
-            raise ValueError(msg)
+    if not _is_moment(task.due):
+        raise _misfit(task, "due", "context.now")
+    if task.timeout is not None and not _is_span(task.timeout):
+        raise _misfit(task, "timeout", "60.0, or None")
+    if task.retries is not None and not _is_count(task.retries):
+        raise _misfit(task, "retries", "3, or None")
+    if not isinstance(task.priority, int):
+        raise _misfit(task, "priority", "0")
     return TaskRow(
         check_id(task.id, "a task"),
         execution,
@@ -154,12 +153,17 @@ def _task_row(execution: str, task: NewTask) -> TaskRow:
     )
 
 
+def _misfit(task: NewTask, name: str, example: str) -> ValueError:
+    value = getattr(task, name)
+    return ValueError(f"task {task.id!r} has {name}={value!r:.40}: give a number, as in {example}")
+
+
 def _is_moment(value: Any) -> bool:
     return isinstance(value, (int, float)) and isfinite(value)
 
 
 def _is_span(value: Any) -> bool:
-    return value is None or (isinstance(value, (int, float)) and 0 < value < inf)
+    return isinstance(value, (int, float)) and 0 < value < inf
 
 
 def _is_count(value: Any) -> bool:

@@ -113,5 +113,9 @@ class Timers:
 
 
 def _message(row: TimerRow) -> NewMessage:
-    fired = TimerFired(None, 0.0, row.id, row.due, bodies.decode(row.body))
-    return NewMessage(row.execution, *pack(fired))
+    try:
+        body = bodies.decode(row.body)
+    except ValueError:  # its execution will find that it cannot be read; the others fire
+        type_, _ = pack(TimerFired(None, 0.0, row.id, row.due))
+        return NewMessage(row.execution, type_, row.body)
+    return NewMessage(row.execution, *pack(TimerFired(None, 0.0, row.id, row.due, body)))

@@ -11,19 +11,22 @@ from actorflow.engine.kind import Watch
 if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Change, ExecutionRow, Store, WatchRow
 
-__all__ = ["Waiters", "Watchers", "Watches"]
+__all__ = ["Waiters", "Watches"]
 
 
-class Watchers:
-    """Callers that wait until an execution is done, failed or cancelled. Thread-safe."""
+class Waiters:
+    """Callers that wait for an execution: for its end, or for its next commit. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tickets: dict[str, list[Any]] = {}
         self._closed: BaseException | None = None
 
+    def __len__(self) -> int:
+        return len(self._tickets)
+
     def add(self, execution: str, ticket: Any) -> None:
-        """Resolve a ticket when the execution is not active any more."""
+        """Resolve a ticket when it is time; at once if this is closed."""
         with self._lock:
             if self._closed is None:
                 self._tickets.setdefault(execution, []).append(ticket)
@@ -53,6 +56,10 @@ class Watchers:
         for ticket in tickets:
             ticket.resolve(None, row)
 
+    def committed(self, change: Change) -> None:
+        """Resolve the tickets of an execution that has committed."""
+        self.tell(change.execution)
+
     def close(self, error: BaseException) -> None:
         """Resolve all tickets with an error, now and later."""
         with self._lock:
@@ -61,47 +68,6 @@ class Watchers:
             self._tickets.clear()
         for ticket in tickets:
             ticket.resolve(error)
-
-
-class Waiters:
-    """Callers that wait for the next commit of an execution. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tickets: dict[str, list[Any]] = {}
-
-    def __len__(self) -> int:
-        return len(self._tickets)
-
-    def add(self, execution: str, ticket: Any) -> None:
-        """Resolve a ticket after the next commit of an execution."""
-        with self._lock:
-            self._tickets.setdefault(execution, []).append(ticket)
-
-    def remove(self, execution: str, ticket: Any) -> None:
-        """Forget a ticket."""
-        with self._lock:
-            tickets = self._tickets.get(execution, [])
-            if ticket in tickets:
-                tickets.remove(ticket)
-            if not tickets:
-                self._tickets.pop(execution, None)
-
-    def tell(self, change: Change) -> None:
-        """Resolve the tickets of an execution that has committed."""
-        self.tell_of(change.execution)
-
-    def tell_of(self, execution: str) -> None:
-        """Resolve the tickets of an execution that may have committed elsewhere."""
-        with self._lock:
-            tickets = self._tickets.pop(execution, ())
-        for ticket in tickets:
-            ticket.resolve()
-
-    def names(self) -> set[str]:
-        """Return the executions that somebody waits for."""
-        with self._lock:
-            return set(self._tickets)
 
 
 class Watches:

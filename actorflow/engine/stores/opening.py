@@ -86,6 +86,8 @@ def _open_url(scheme: str, url: str, options: dict[str, Any]) -> Store:
         factory = entry.load()
     except (ImportError, AttributeError) as error:
         msg = f"{url!r}: {entry.value}, which opens {scheme}:// stores, cannot be loaded: {error}"
+        if isinstance(error, ModuleNotFoundError) and entry.value.startswith("actorflow."):
+            msg += ". Install what it needs: pip install 'actorflow[cluster]'"
         raise BadOption(msg) from error
     store: Store = factory(url, **options)
     _refuse_strangers(store, f"what {entry.value} made of {url!r}")

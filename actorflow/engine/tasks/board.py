@@ -84,13 +84,15 @@ class Board:
 
     def register(self, name: str, do: Callable[..., Any] | str, options: dict[str, Any]) -> None:
         """Add a tasker; tasks that have been waiting for it are handed out."""
-        with self._lock:
-            if name in self._taskers:
-                msg = f"there is a tasker {name!r} already; give this one another name"
-                raise BadOption(msg)
+        if name in self._taskers:
+            raise _taken(name)
         tasker = Tasker(self, name, do, clock=self._core.worker_clock, **options)
         with self._lock:
-            self._taskers[name] = tasker
+            first = self._taskers.setdefault(name, tasker)
+        if first is not tasker:  # another thread was faster
+            tasker.stop()
+            tasker.close(0.0)
+            raise _taken(name)
         if self._core.resumed:
             self._core.writer.call(lambda: self._catch_up(name))
             if self._lending is not None:
@@ -580,3 +582,7 @@ class Board:
         for row in rows:
             change = Change(row.execution, retried=(row._replace(worker=None),))
             self._core.writer.submit(change)
+
+
+def _taken(name: str) -> BadOption:
+    return BadOption(f"there is a tasker {name!r} already; give this one another name")

@@ -6,6 +6,8 @@ import inspect
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count as count_from
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
@@ -18,7 +20,7 @@ from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import spawn
-from behaviours import Chunk, Priority
+from behaviours import Chunk, Queue
 from behaviours.arguments import choice, count, seconds
 from behaviours.base import adapt, release
 
@@ -236,10 +238,6 @@ async def _finish(coroutine: Any) -> None:
         log.error("on_cancel failed", exc_info=error)
 
 
-def _priority(task: Task) -> int:
-    return task.priority
-
-
 class Tasker:
     """A function that does tasks. See `Engine.tasker` for the options.
 
@@ -290,12 +288,15 @@ class Tasker:
         self.lane: Lane = LOOP if self.asynchronous else POOL
         self.stopped = False
         self.running: set[str] = set()
-        adapted = adapt(Priority(key=_priority) if behaviour is None else behaviour)
+        self._urgent: list[tuple[int, int, TaskRow]] = []  # a heap, if nobody chose a behaviour
+        self._number = count_from(0)
+        job = self._start if behaviour is not None else self._start_most_urgent
+        adapted = adapt(Queue() if behaviour is None else behaviour)
         release(adapted)  # its owner is the chunk, or the worker
         self.places: int = options.get("concurrency", 1)
         """How many tasks it does at the same time."""
         one_by_one = Chunk(adapted, 1) if adapted.traits.divisible else adapted
-        self._worker = spawn(self._start, behaviour=one_by_one, executor=self.lane, **options)
+        self._worker = spawn(job, behaviour=one_by_one, executor=self.lane, **options)
         self._port = Port(self._worker)
         # Code of a user decides about the order: it is not called by the writer, who would wait.
         self._door: deque[TaskRow] | None = None if behaviour is None else deque()
@@ -308,10 +309,23 @@ class Tasker:
     def take_many(self, rows: Sequence[TaskRow]) -> None:
         """Queue tasks, or have them queued. Thread-safe."""
         if self._door is None:
-            self._offer(rows)
+            self._push(rows)
             return
         self._door.extend(rows)
         self._enter()
+
+    def _push(self, rows: Sequence[TaskRow]) -> None:
+        """Queue tasks by their priorities.
+
+        The worker gets a token for each, and looks which task is the most urgent when it starts
+        one: a plain line costs a fraction of a `Priority`.
+        """
+        try:
+            for row in rows:
+                heappush(self._urgent, (-row.priority, next(self._number), row))
+                self._worker.push(None)
+        except WorkerStopped:
+            return  # the engine is being closed: the tasks are in the store
 
     def _enter(self) -> None:
         try:
@@ -335,13 +349,19 @@ class Tasker:
             self._enter()
 
     def _offer(self, rows: Sequence[TaskRow]) -> None:
+        pairs = []
+        for row in rows:
+            try:
+                pairs.append((self._task(row), _Ticket(self, row)))
+            except ValueError as error:  # its body cannot be read; the others go on
+                self.board.attempt_failed(row, error, final=True)
         try:
-            refused = self._port.offer([(self._task(row), _Ticket(self, row)) for row in rows])
+            refused = self._port.offer(pairs) if pairs else []
         except WorkerStopped:
             return  # the engine is being closed: the tasks are in the store
         ticket: Any
-        for ticket, error in refused:
-            self.board.attempt_failed(ticket.row, error)
+        for ticket, refusal in refused:
+            self.board.attempt_failed(ticket.row, refusal)
 
     def _task(self, row: TaskRow) -> Task:
         return Task(
@@ -354,6 +374,10 @@ class Tasker:
             row.timeout,
             partial(self._beat, row),
         )
+
+    def _start_most_urgent(self, _token: Any, state: None) -> Deferred:
+        """Start the task that is next by its priority; in order of arrival among equals."""
+        return self._start(self._task(heappop(self._urgent)[-1]), state)
 
     def _start(self, batch: Any, _state: None) -> Deferred:
         """Start the tasks of a batch: one, unless the behaviour cannot be divided."""

@@ -474,14 +474,14 @@ class Flows:
         core = self._core
         core.refuse_if_closed()
         known = check_id(qualified(domain, name), "a tasker")
-        if known in core.board.names():
-            msg = f"there is a tasker {known!r} already; give this one another name"
-            raise BadOption(msg)
         work = adapt(do, options.get("timeout"))
         if options.get("on_cancel") is not None:
             options["on_cancel"] = adapt_cancel(options["on_cancel"])
-        # Tasks that have been waiting for it are handed out at once, so runs must know it by then.
+        # Waiting tasks are handed out at once, so runs must know the tasker by then.
         with self._registering:
+            if known in self._directory or known in core.board.names():
+                msg = f"there is a tasker {known!r} already; give this one another name"
+                raise BadOption(msg)
             self._directory = self._directory.with_tasker(
                 known, include_vars=include_vars, cancellable=cancellable
             )

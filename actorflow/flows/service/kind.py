@@ -186,4 +186,4 @@ class FlowKind:
     @property
     def committed(self) -> Callable[[Change], None] | None:
         """What to call after each commit: nothing while nobody waits inside an execution."""
-        return self.waiters.tell if self.waiters else None
+        return self.waiters.committed if self.waiters else None

@@ -188,6 +188,10 @@ class Directory:
         self._routers = dict(routers or {})
         self._resolved: dict[tuple[str, str], str | None] = {}
 
+    def __contains__(self, name: str) -> bool:
+        """Return whether there is a tasker of that qualified name."""
+        return name in self._entries
+
     def with_tasker(
         self, name: str, *, include_vars: bool = False, cancellable: bool = True
     ) -> Directory:

@@ -20,7 +20,7 @@ from actorflow.runtime.actor.answers import Answer, reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.lifespan import Lifespan
 from actorflow.runtime.actor.ref import Ref
-from actorflow.runtime.actor.stopping import Stop
+from actorflow.runtime.exits import Stop
 
 if TYPE_CHECKING:
     import threading

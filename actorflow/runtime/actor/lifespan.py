@@ -25,9 +25,8 @@ from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import Inbox, Mailbox, is_stop, refuse
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.actor.starting import Starting
-from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import WorkerCrashed, WorkerStopped
-from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Notices
+from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Notices, Stop
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import StartFailed
-from actorflow.runtime.exits import Crash, ExitReason
+from actorflow.runtime.exits import Crash, ExitReason, Stop
 from actorflow.runtime.worker.tickets import ThreadTicket
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import (
     ActorflowError,
     BadJob,
@@ -33,6 +32,7 @@ from actorflow.runtime.errors import (
     UnknownWorker,
     WorkerCrashed,
 )
+from actorflow.runtime.exits import Stop
 from actorflow.runtime.worker.job.answers import Answers
 from actorflow.runtime.worker.job.jobs import Kind, kind_of
 from actorflow.runtime.worker.options import accumulation_of

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import LoopBlocked, WorkerStopped, WouldDeadlock
 from actorflow.runtime.worker.ref import WorkerRef
+from behaviours.base import Item
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,6 +105,15 @@ class StampingWorkerRef(WorkerRef):
         super().push_many(messages)
         self._look()
 
+    def _append(self, message: Any, ticket: Any) -> None:
+        item = Item(message, (ticket,))
+        self.actor.core.mark()
+        self._raw.extend((self._now(), item))
+        if self._idle:
+            self.actor.wake((item,))
+        else:
+            self._look()
+
     def _stamped(self, messages: list[Any]) -> list[Any]:
         stamped = [self._now()] * (2 * len(messages))
         stamped[1::2] = messages
@@ -112,6 +122,18 @@ class StampingWorkerRef(WorkerRef):
     def _look(self) -> None:
         if len(self._raw) >= self.actor._ring_at:
             self.actor.intake.ring()
+
+
+class PatientWorkerRef(StampingWorkerRef):
+    """The same, where no number of messages makes a batch leave, so that a push need not look."""
+
+    __slots__ = ()
+
+    def push(self, message: Any) -> None:
+        """See `WorkerRef.push`."""
+        self._raw.extend((self._now(), message))
+        if self._idle:
+            self.actor.wake((message,))
 
 
 class BlockingWorkerRef(WorkerRef):
@@ -140,8 +162,9 @@ def ref_class(behaviour: Behaviour) -> type[WorkerRef]:
     traits = behaviour.traits
     if traits.blocks:
         return BlockingWorkerRef
+    folds = traits.shrinks or traits.bounded
     if traits.stamped:
-        return StampingWorkerRef
+        return PatientWorkerRef if traits.patient and not folds else StampingWorkerRef
     if traits.first_stamped or traits.timed:
         return LingeringWorkerRef
-    return FoldingWorkerRef if traits.shrinks or traits.bounded else WorkerRef
+    return FoldingWorkerRef if folds else WorkerRef

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pykka
 from pykka import messages
 
+from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import (
     BadOption,
@@ -139,15 +140,17 @@ class WorkerRef(Ref[Any]):
         elif timeout is not None:
             _checked(timeout)
         ticket = ThreadTicket()
-        if pair.is_current():
+        if CURRENT.get() is not None and pair.is_current():
             raise self._self_wait("push_block")
-        if pair.settings.help and timeout is None and help_out(pair, message, ticket):
+        helped = pair.settings.help and timeout is None and help_out(pair, message, ticket)
+        if helped:
             pass
         elif pair.core.shape.accepts_all:
+            ticket.prepare()
             self._append(message, ticket)
         else:
             timeout = pair.intake.offer(message, ticket, timeout)
-        if not (ticket.resolved or pair.settings.lane.wait(ticket, timeout)):
+        if not ((helped and ticket.resolved) or pair.settings.lane.wait(ticket, timeout)):
             raise self._late(message, timeout)
         error = ticket.error
         if error is not None:
@@ -171,10 +174,11 @@ class WorkerRef(Ref[Any]):
             return future.get(timeout=timeout) if block else future
         if not block:
             return self._ask_later(message)
-        if pair.is_current():
+        if CURRENT.get() is not None and pair.is_current():
             raise self._self_wait("ask")
         ticket = ThreadTicket()
         if pair.core.shape.accepts_all:
+            ticket.prepare()
             self._append(message, ticket)
         else:
             try:
@@ -226,8 +230,11 @@ class WorkerRef(Ref[Any]):
         """Push a message that somebody waits for, to a behaviour that refuses nothing."""
         pair = self.actor
         item = Item(message, (ticket,))
-        pair.core.mark()
-        self._raw.extend(self._stamped([item]))
+        if type(pair.core.marks) is list:  # `mark`, inlined: callers wait for every call made here
+            pair.core.marks.append(None)
+        else:
+            pair.core.mark()
+        self._raw.append(item)
         if self._idle:
             pair.wake((item,))
         else:

@@ -28,7 +28,7 @@ class ThreadTicket:
     __slots__ = ("_lock", "_outcomes")
 
     def __init__(self) -> None:
-        self._lock: Any = None  # made by the thread that has to wait
+        self._lock: Any = None  # made by the thread that is going to wait
         # What it was resolved with. The first entry counts; an append is atomic, so an interrupt
         # or another thread finds either no outcome or a complete one.
         self._outcomes: list[tuple[BaseException | None, Any]] = []
@@ -58,14 +58,22 @@ class ThreadTicket:
         except RuntimeError:  # resolved before, and nobody has waited yet
             return
 
+    def prepare(self) -> None:
+        """Do now what `wait` would do first.
+
+        A thread that has just woken another one had better block soon: until then it holds the
+        interpreter lock, on which the other one falls asleep again.
+        """
+        lock = allocate_lock()
+        lock.acquire()
+        self._lock = lock
+
     def wait(self, timeout: float | None) -> bool:
         """Wait until resolved; return whether it was in time. For one thread at a time."""
         if self._outcomes:
             return True
         if self._lock is None:
-            lock = allocate_lock()
-            lock.acquire()
-            self._lock = lock
+            self.prepare()
             if self._outcomes:
                 return True
         if PENDING:

@@ -79,6 +79,8 @@ class Frame:
         self.loop: BranchLoop | None = None
         self._main: asyncio.Task[Any] | None = None
         self._asked: dict[str, _Asked] = {}
+        self._held: dict[str, Any] | None = None
+        """The properties of a method that was parked, until it goes on."""
         self._closed = False
 
     # For whoever runs it.
@@ -299,15 +301,19 @@ class Frame:
 
     def _park(self) -> None:
         assert self.thread is not None  # noqa: S101 - set before the method is called
-        self.session.finish(self.properties())
+        held = self.properties()
+        self.session.finish(held)
         self.thread.park()
         self._check_open()
+        self._held = held
 
     def _load(self, answer: Answer) -> None:
         """Show the code what other branches have made of the properties meanwhile."""
+        held, self._held = self._held, None
         if answer.properties is None:
             return
-        held = self.properties()
+        if held is None:
+            held = self.properties()
         if not same(held, answer.properties):
             load(self.workflow, answer.properties, held)
 

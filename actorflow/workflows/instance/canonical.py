@@ -8,6 +8,7 @@ import msgspec
 
 __all__ = ["canonical", "same"]
 
+_encode = msgspec.msgpack.Encoder().encode
 _in_order = msgspec.msgpack.Encoder(order="deterministic")
 
 
@@ -35,4 +36,4 @@ def same(one: Any, other: Any) -> bool:
     >>> same({"a": 1, "b": 2}, {"b": 2, "a": 1}), same(1, True)
     (True, False)
     """
-    return canonical(one) == canonical(other)
+    return _encode(one) == _encode(other) or canonical(one) == canonical(other)

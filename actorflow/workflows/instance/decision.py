@@ -123,6 +123,7 @@ class DecisionSession:
         self.fresh = False
         """Whether the code that runs now has never run before."""
         self._instance = instance
+        self._find = instance.status
         self._executions = state.executions
         self._strict = strict
         self._index = (state.ongoing_index or 0) - 1
@@ -215,8 +216,8 @@ class DecisionSession:
         """
         hashes = [call.hash_in(cursor.key) for call in calls]
         works = [f"{cursor.key}/{call.position}" for call in calls]
-        for call, digest, work in zip(calls, hashes, works, strict=True):
-            known = self._status(work)
+        found = [self._status(work) for work in works]
+        for call, digest, known in zip(calls, hashes, found, strict=True):
             if known is not None and known.hash != digest:
                 raise WorkflowModified(
                     self._instance.state.workflow_name,
@@ -225,9 +226,9 @@ class DecisionSession:
                     describe(known),
                     describe(call),
                 )
-        for call, digest, work in zip(calls, hashes, works, strict=True):
+        for call, digest, known in zip(calls, hashes, found, strict=True):
             cursor.visited.add(call.position)
-            if self._status(work) is None:
+            if known is None:
                 self._schedule(cursor, call, digest)
         return works
 
@@ -235,11 +236,11 @@ class DecisionSession:
         self, cursor: BranchCursor, works: Sequence[str], until: Until = Until.ALL
     ) -> Answer:
         """Answer for works that were asked for before."""
+        if not works:
+            return Answer(AnswerStatus.COMPLETED)
         statuses = [self._known(work) for work in works]
         ends = [self._completion(status) for status in statuses]
         complete = [end for end in ends if end is not None]
-        if not works:
-            return Answer(AnswerStatus.COMPLETED)
         if len(complete) < (1 if until is Until.FIRST else len(works)):
             return Answer(AnswerStatus.SCHEDULED)
         if until is Until.FIRST:
@@ -292,7 +293,7 @@ class DecisionSession:
         return index if isinstance(index, int) and index <= self._index else None
 
     def _status(self, work: str) -> WorkStatus | None:
-        return self._instance.status(work) or self._scheduled.get(work)
+        return self._find(work) or self._scheduled.get(work)
 
     def _known(self, work: str) -> WorkStatus:
         status = self._status(work)

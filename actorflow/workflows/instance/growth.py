@@ -6,6 +6,7 @@ output; both are noted. All the rest of a state is short, and is stored each tim
 
 from __future__ import annotations
 
+from operator import lt
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -64,19 +65,26 @@ class Changes:
 
         O(what that is).
         """
-        state, sizes = self._state, self._sizes
-        shorter = any(new < old for new, old in zip(_sizes(state), sizes, strict=True))
-        if self._rewritten or shorter:
+        state, before = self._state, self._sizes
+        if self._rewritten or any(map(lt, _sizes(state), before)):
             self.forget()
             return None
-        ends = {name: getattr(state, name)[size:] for name, size in zip(_LISTS, sizes, strict=True)}
-        for status in ends["statuses"]:
+        branches, executions, statuses, properties, records = before
+        added = state.statuses[statuses:]
+        for status in added:
             self._statuses.pop(id(status), None)
-        known = sizes[0]
+        outputs = sorted(key for key in self._branches if key < branches) if self._branches else ()
         growth = Growth(
-            msgspec.structs.replace(state, **ends),
+            msgspec.structs.replace(
+                state,
+                branches=state.branches[branches:],
+                executions=state.executions[executions:],
+                statuses=added,
+                properties=state.properties[properties:],
+                records=state.records[records:],
+            ),
             list(self._statuses.values()),
-            [(key, state.branches[key].output) for key in sorted(self._branches) if key < known],
+            [(key, state.branches[key].output) for key in outputs],
         )
         self.forget()
         return growth
@@ -89,8 +97,15 @@ class Changes:
         self._rewritten = False
 
 
-def _sizes(state: InstanceState) -> list[int]:
-    return [len(getattr(state, name)) for name in _LISTS]
+def _sizes(state: InstanceState) -> tuple[int, int, int, int, int]:
+    """Return the lengths of the long lists, in the order of `_LISTS`."""
+    return (
+        len(state.branches),
+        len(state.executions),
+        len(state.statuses),
+        len(state.properties),
+        len(state.records),
+    )
 
 
 def grown(state: InstanceState, growths: Iterable[Growth]) -> InstanceState:

@@ -11,7 +11,7 @@ buffered.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -58,22 +58,6 @@ class Instance:
         self.changes = Changes(state)
         """What it has got since it was stored."""
         self._look_up()
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            m.Event: self._event,
-            m.Started: self._started,
-            m.Succeeded: self._succeeded,
-            m.Failed: self._failed,
-            m.TimedOut: self._timed_out,
-            m.Tick: self._tick,
-            m.Completed: self._completed,
-            m.DecisionBroken: self._broken,
-            m.Pause: self._pause,
-            m.Resume: self._resume,
-            m.Kill: self._kill,
-            m.Retry: self._retry,
-            m.Rewind: self._rewind,
-            m.Restore: self._restore,
-        }
 
     def _look_up(self) -> None:
         """Derive the lookups from the state."""
@@ -120,7 +104,7 @@ class Instance:
             if self.state.ended:
                 self.state.dropped += not isinstance(message, (m.Restore, m.Tick))
                 continue
-            self._handlers[type(message)](message)
+            self._HANDLERS[type(message)](self, message)
         self._try_to_trigger(now)
         self._try_to_end()
         sent = self._sent.copy()
@@ -133,9 +117,10 @@ class Instance:
         """Return the works of a branch, in the order in which they were scheduled."""
         return self._works.of_branch(branch_key)
 
-    def status(self, work: str) -> WorkStatus | None:
-        """Return a work by its name, `<branch_key>/<position>`."""
-        return self._works.get(work)
+    @property
+    def status(self) -> Callable[[str], WorkStatus | None]:
+        """Returns a work by its name, `<branch_key>/<position>`."""
+        return self._works.get
 
     def properties_at(self, index: int) -> dict[str, Any]:
         """Return the properties at the begin of an index: those at the end of the one before."""
@@ -150,6 +135,11 @@ class Instance:
     def waits(self, branch_key: int) -> bool:
         """Return whether a branch waits for one of its works."""
         return self._works.awaited_by(branch_key)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a branch waits for a task or a sub-workflow that goes on."""
+        return self._works.going_on
 
     def stuck_on(self) -> WorkStatus | None:
         """Return a failed work that keeps a branch from going on, if nothing else is planned."""
@@ -512,3 +502,21 @@ class Instance:
                 self._sent.append(m.SetTimer(wait.work, wait.timestamp))
         for timeout in state.timeouts:
             self._sent.append(m.SetTimer(timeout.work, timeout.timestamp, timeout=True))
+
+    # In the class, because bound methods would make every instance a cycle.
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        m.Event: _event,
+        m.Started: _started,
+        m.Succeeded: _succeeded,
+        m.Failed: _failed,
+        m.TimedOut: _timed_out,
+        m.Tick: _tick,
+        m.Completed: _completed,
+        m.DecisionBroken: _broken,
+        m.Pause: _pause,
+        m.Resume: _resume,
+        m.Kill: _kill,
+        m.Retry: _retry,
+        m.Rewind: _rewind,
+        m.Restore: _restore,
+    }

@@ -1,6 +1,7 @@
 """What an instance receives and what it sends.
 
-The times `at` are seconds since the epoch, or any other numbers that only grow.
+The times `at` are seconds since the epoch, or any other numbers that only grow. All of it is plain
+data, which has no cycles, so the garbage collector need not look at it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, gc=False):
     """Something that somebody sent to the instance."""
 
     at: float
@@ -59,7 +60,7 @@ class Event(Struct, frozen=True):
     """Stop first what the branches wait for."""
 
 
-class Started(Struct, frozen=True):
+class Started(Struct, frozen=True, gc=False):
     """A task or a child has started."""
 
     at: float
@@ -68,7 +69,7 @@ class Started(Struct, frozen=True):
     """Which one; `None` stands for the current one."""
 
 
-class Succeeded(Struct, frozen=True):
+class Succeeded(Struct, frozen=True, gc=False):
     """A task or a child has ended well."""
 
     at: float
@@ -78,7 +79,7 @@ class Succeeded(Struct, frozen=True):
     """Which one; `None` stands for the current one."""
 
 
-class Failed(Struct, frozen=True):
+class Failed(Struct, frozen=True, gc=False):
     """A task has failed after its last attempt, or a child was killed."""
 
     at: float
@@ -89,20 +90,20 @@ class Failed(Struct, frozen=True):
     """Which one; `None` stands for the current one."""
 
 
-class TimedOut(Struct, frozen=True):
+class TimedOut(Struct, frozen=True, gc=False):
     """A work has run for longer than its timeout."""
 
     at: float
     work: str
 
 
-class Tick(Struct, frozen=True):
+class Tick(Struct, frozen=True, gc=False):
     """Time has passed: waits that are due end."""
 
     at: float
 
 
-class Completed(Struct, frozen=True):
+class Completed(Struct, frozen=True, gc=False):
     """A decision was taken."""
 
     at: float
@@ -110,7 +111,7 @@ class Completed(Struct, frozen=True):
     decisions: list[Any]
 
 
-class DecisionBroken(Struct, frozen=True):
+class DecisionBroken(Struct, frozen=True, gc=False):
     """A decision could not be taken: the code was modified, or raised."""
 
     at: float
@@ -119,39 +120,39 @@ class DecisionBroken(Struct, frozen=True):
     error: Any = None
 
 
-class Pause(Struct, frozen=True):
+class Pause(Struct, frozen=True, gc=False):
     """Take no new decision until `Resume`."""
 
     at: float
 
 
-class Resume(Struct, frozen=True):
+class Resume(Struct, frozen=True, gc=False):
     """Go on after a pause, or after the code was fixed."""
 
     at: float
 
 
-class Kill(Struct, frozen=True):
+class Kill(Struct, frozen=True, gc=False):
     """End the instance as it is."""
 
     at: float
 
 
-class Retry(Struct, frozen=True):
+class Retry(Struct, frozen=True, gc=False):
     """Schedule a failed work again."""
 
     at: float
     work: str
 
 
-class Rewind(Struct, frozen=True):
+class Rewind(Struct, frozen=True, gc=False):
     """Go back to before a work, and let the code run again from there."""
 
     at: float
     work: str
 
 
-class Restore(Struct, frozen=True):
+class Restore(Struct, frozen=True, gc=False):
     """The engine was restarted: send again what was sent and not answered."""
 
     at: float
@@ -178,7 +179,7 @@ Received: TypeAlias = (
 # What a decision consists of.
 
 
-class ScheduleWork(Struct, frozen=True):
+class ScheduleWork(Struct, frozen=True, gc=False):
     """Begin a task, a wait or a child."""
 
     branch_key: int
@@ -204,21 +205,21 @@ class ScheduleWork(Struct, frozen=True):
         return f"{self.branch_key}/{self.position}"
 
 
-class UpdateProperties(Struct, frozen=True):
+class UpdateProperties(Struct, frozen=True, gc=False):
     """The properties from the index `key` on."""
 
     key: int
     values: dict[str, Any]
 
 
-class SetOutput(Struct, frozen=True):
+class SetOutput(Struct, frozen=True, gc=False):
     """A branch has returned a value."""
 
     branch_key: int
     output: Any
 
 
-class RecordValue(Struct, frozen=True):
+class RecordValue(Struct, frozen=True, gc=False):
     """A branch has drawn a value that its replays must see again."""
 
     branch_key: int
@@ -230,7 +231,7 @@ class RecordValue(Struct, frozen=True):
     """How many calls for works its branch has made before."""
 
 
-class LeaveWork(Struct, frozen=True):
+class LeaveWork(Struct, frozen=True, gc=False):
     """A branch no longer waits for a work; `cancel` stops it as well."""
 
     work: str
@@ -239,13 +240,13 @@ class LeaveWork(Struct, frozen=True):
     """Of the execution that goes on without it."""
 
 
-class Publish(Struct, frozen=True):
+class Publish(Struct, frozen=True, gc=False):
     """A branch has published a value."""
 
     value: Any
 
 
-class Tag(Struct, frozen=True):
+class Tag(Struct, frozen=True, gc=False):
     """A branch has set searchable attributes."""
 
     values: dict[str, Any]
@@ -259,7 +260,7 @@ Decision: TypeAlias = (
 # What an instance sends.
 
 
-class DecisionJob(Struct, frozen=True):
+class DecisionJob(Struct, frozen=True, gc=False):
     """Ask a decider to execute `executions[ongoing_index:]`."""
 
     uuid: str
@@ -267,7 +268,7 @@ class DecisionJob(Struct, frozen=True):
     ongoing_executions: list[int]
 
 
-class WorkJob(Struct, frozen=True):
+class WorkJob(Struct, frozen=True, gc=False):
     """A task for an executor, or a child to start."""
 
     work: str
@@ -279,7 +280,7 @@ class WorkJob(Struct, frozen=True):
     redelivery: bool = False
 
 
-class CancelWork(Struct, frozen=True):
+class CancelWork(Struct, frozen=True, gc=False):
     """Stop a task or a child that nobody waits for."""
 
     work: str
@@ -288,7 +289,7 @@ class CancelWork(Struct, frozen=True):
     dispatched: bool = False
 
 
-class SetTimer(Struct, frozen=True):
+class SetTimer(Struct, frozen=True, gc=False):
     """Wake the instance for the end of a wait, or for the timeout of a work."""
 
     work: str
@@ -296,26 +297,26 @@ class SetTimer(Struct, frozen=True):
     timeout: bool = False
 
 
-class ClearTimer(Struct, frozen=True):
+class ClearTimer(Struct, frozen=True, gc=False):
     """Forget a timer."""
 
     work: str
     timeout: bool = False
 
 
-class Published(Struct, frozen=True):
+class Published(Struct, frozen=True, gc=False):
     """A value for those who follow the instance."""
 
     value: Any
 
 
-class Tagged(Struct, frozen=True):
+class Tagged(Struct, frozen=True, gc=False):
     """Searchable attributes."""
 
     values: dict[str, Any]
 
 
-class Ended(Struct, frozen=True):
+class Ended(Struct, frozen=True, gc=False):
     """The instance is over: with the output of `handle`, or killed (no output)."""
 
     output: Any | UnsetType = UNSET

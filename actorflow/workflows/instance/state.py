@@ -1,7 +1,8 @@
 """What is stored of an instance: plain data, as the seed names it.
 
 `msgspec.UNSET` stands for a field that is absent, because `None` is a value that works and events
-may have.
+may have. Plain data has no cycles, so the garbage collector need not look at the thousands of
+objects of a long instance.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ ENDED_MODES = frozenset((DecisionMode.TERMINATED, DecisionMode.KILLED))
 BROKEN_MODES = frozenset((DecisionMode.MODIFIED, DecisionMode.FAILED))
 
 
-class Branch(Struct, omit_defaults=True):
+class Branch(Struct, omit_defaults=True, gc=False):
     """A method of the workflow that is, or was, executed for something that happened."""
 
     type: BranchType
@@ -102,7 +103,7 @@ class Branch(Struct, omit_defaults=True):
     """Its first position in `executions`."""
 
 
-class WorkStatus(Struct, omit_defaults=True):
+class WorkStatus(Struct, omit_defaults=True, gc=False):
     """A work that a branch has asked for, and what became of it."""
 
     branch_key: int
@@ -145,7 +146,7 @@ class WorkStatus(Struct, omit_defaults=True):
         return not self.sync and self.left_index is UNSET
 
 
-class RunningWait(Struct):
+class RunningWait(Struct, gc=False):
     """A wait that is not over: until a moment, an event, or the first of both."""
 
     work: str
@@ -153,21 +154,21 @@ class RunningWait(Struct):
     event: str | None
 
 
-class RunningTimeout(Struct):
+class RunningTimeout(Struct, gc=False):
     """A work that has started, and when it will have taken too long."""
 
     work: str
     timestamp: float
 
 
-class PropertiesAt(Struct):
+class PropertiesAt(Struct, gc=False):
     """The properties from the execution index `key` on, until the next entry."""
 
     key: int
     values: dict[str, Any]
 
 
-class BufferedAction(Struct):
+class BufferedAction(Struct, gc=False):
     """Something that happened and waits for the next decision."""
 
     timestamp: float
@@ -175,7 +176,7 @@ class BufferedAction(Struct):
     data: dict[str, Any]
 
 
-class Record(Struct, omit_defaults=True):
+class Record(Struct, omit_defaults=True, gc=False):
     """A value that a branch has drawn (`now`, `random`, `uuid`, `patched`): replays get it back."""
 
     branch_key: int
@@ -187,7 +188,7 @@ class Record(Struct, omit_defaults=True):
     """How many calls for works its branch had made before."""
 
 
-class InstanceState(Struct, omit_defaults=True):
+class InstanceState(Struct, omit_defaults=True, gc=False):
     """All that is stored of an instance."""
 
     id: str

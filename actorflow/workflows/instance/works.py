@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.workflows.instance.state import COMPLETIONS, WorkState, WorkStatus
+from actorflow.workflows.instance.state import COMPLETIONS, WorkState, WorkStatus, WorkType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actorflow.workflows.instance.growth import Changes
     from actorflow.workflows.instance.state import InstanceState
 
@@ -26,6 +28,8 @@ class Works:
         self._state = state
         self._changes = changes
         self._by_name = {status.work: status for status in state.statuses}
+        self.get: Callable[[str], WorkStatus | None] = self._by_name.get
+        """Returns a work by its name, `<branch_key>/<position>`."""
         self._of_branch: dict[int, list[WorkStatus]] = {}
         for status in state.statuses:
             self._of_branch.setdefault(status.branch_key, []).append(status)
@@ -34,20 +38,19 @@ class Works:
             action.data["work"] for action in state.buffer if action.type in COMPLETIONS
         }
 
-    def get(self, work: str) -> WorkStatus | None:
-        """Return a work by its name, `<branch_key>/<position>`."""
-        return self._by_name.get(work)
-
     def of_branch(self, key: int) -> list[WorkStatus]:
         """Return the works of a branch, in the order in which they were scheduled."""
         return self._of_branch.get(key, [])
 
     def add(self, status: WorkStatus) -> None:
         """Add a work that a decision has scheduled."""
+        work = status.work
         self._state.statuses.append(status)
-        self._by_name[status.work] = status
+        self._by_name[work] = status
         self._of_branch.setdefault(status.branch_key, []).append(status)
-        self.changed(status)
+        self._changes.status(status)
+        if _blocks(status):
+            self._blocking.add(work)
 
     def changed(self, status: WorkStatus) -> None:
         """Note that anything about a work has changed."""
@@ -62,6 +65,14 @@ class Works:
         """Whether a branch waits for one of its works."""
         return bool(self._blocking)
 
+    @property
+    def going_on(self) -> bool:
+        """Whether a branch waits for a work that is no wait and has not ended. O(awaited works)."""
+        return any(
+            status.type is not WorkType.WAIT and not self.is_over(status)
+            for status in map(self._by_name.__getitem__, self._blocking)
+        )
+
     def awaited(self) -> list[WorkStatus]:
         """Return the works that branches wait for, in the order in which they were scheduled."""
         found = (self._by_name[work] for work in self._blocking)
@@ -73,6 +84,11 @@ class Works:
 
     def stuck(self) -> WorkStatus | None:
         """Return a failed work of a branch that waits for failed works only."""
+        for work in self._blocking:
+            if self._by_name[work].status is WorkState.FAILED:
+                break
+        else:  # as a rule
+            return None
         awaited: dict[int, list[WorkStatus]] = {}
         for work in self._blocking:
             status = self._by_name[work]

@@ -128,8 +128,8 @@ class Workflows:
 
     def _kind(self, cls: type[Workflow[Any]], inbox: Callable[[], Any] | None) -> WorkflowKind:
         if not issubclass(cls, RemoteWorkflow):
-            return WorkflowKind(cls, self._decider, inbox=inbox)
-        kind = remote_kind(cls, inbox)
+            return WorkflowKind(cls, self._decider, inbox=inbox, look=self._core.store.execution)
+        kind = remote_kind(cls, inbox, look=self._core.store.execution)
         self.agent.add_workflow(kind, _queue_of(cls), cls._actorflow_lease)
         return kind
 

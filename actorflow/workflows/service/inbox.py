@@ -7,10 +7,12 @@ never dropped, and never merged.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import BadOption
 from actorflow.workflows.service.incoming import event_of
+from actorflow.workflows.turns import Turns
 from behaviours.base import Behaviour, Item, Reason, adapt
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ class EventInbox(Behaviour):
 
     """
 
-    __slots__ = ("_inner", "_others", "_ripe", "_tickets", "traits")
+    __slots__ = ("_inner", "_is_held", "_others", "_ripe", "_tickets", "_turns", "traits")
 
     def __init__(self, inner: Any) -> None:
         super().__init__()
@@ -40,7 +42,14 @@ class EventInbox(Behaviour):
                 "inbox: when_full='block' makes senders wait, but events are stored before they "
                 "are accumulated; use 'reject', 'drop_oldest' or 'drop_newest'"
             )
+        self._turns = self._inner if isinstance(self._inner, Turns) else None
+        if _has_turns_inside(self._inner):
+            raise BadOption(
+                "inbox: af.Turns must be the outermost behaviour, as in "
+                "af.Turns(Debounce(Queue(), 0.5))"
+            )
         self.traits = replace(given, divisible=False, ordered=False, trackable=True)
+        self._is_held: Callable[[], bool] | None = None
         self._others: list[Any] = []
         self._ripe = not given.timed
         self._tickets: dict[int, Item] = {}
@@ -52,11 +61,25 @@ class EventInbox(Behaviour):
     def __len__(self) -> int:
         return len(self._others) + len(self._inner)
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether events wait until the instance has done what it is at."""
+        return self._turns is not None
+
+    def hold_while(self, is_held: Callable[[], bool]) -> None:
+        """Hold events back as long as that is so. Once, before anything is added.
+
+        It is asked again after each run, and after whatever else arrives.
+        """
+        self._is_held = is_held
+        self._ripe = False
+        self.traits = replace(self.traits, timed=True)
+
     def add(self, message: Any) -> None:
         """Accumulate one envelope. Costs what the inner behaviour costs."""
         wrapped = type(message) is Item
         event = event_of(message.message if wrapped else message)
-        if event is None:
+        if event is None or (self._turns is not None and not self._turns.waits(event)):
             self._others.append(message)
         elif not wrapped:
             self._inner.add(event)
@@ -103,6 +126,8 @@ class EventInbox(Behaviour):
     def ready_at(self, now: float) -> float:
         """Pass the time on; what is no event may leave at once."""
         inner = self._inner.ready_at(now)
+        if self._is_held is not None and len(self._inner) and self._is_held():
+            inner = inf
         self._ripe = inner <= now
         return now if self._others else inner
 
@@ -131,3 +156,9 @@ class EventInbox(Behaviour):
     def tally(self) -> Tally:
         """Return the counts of the inner behaviour."""
         return self._inner.tally()
+
+
+def _has_turns_inside(behaviour: Any) -> bool:
+    """Return whether a behaviour that cannot hear of an instance is asked to wait for it."""
+    inner = getattr(behaviour, "_inner", None)
+    return isinstance(inner, Turns) or (inner is not None and _has_turns_inside(inner))

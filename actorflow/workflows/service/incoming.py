@@ -156,6 +156,9 @@ def _in_order(received: list[m.Received]) -> list[m.Received]:
 def _read(
     execution: str, instance: Instance | None, each: Any, now: float, found: Incoming
 ) -> None:
+    if type(each) is TaskEnded and not is_decision(each.task):  # as most are
+        found.received.append(_task_ended(execution, each))
+        return
     match each:
         case Event():
             found.received.append(_event(each, now))
@@ -166,10 +169,8 @@ def _read(
         case TaskStarted():
             work, attempt = work_of(execution, each.task), attempt_of(execution, each.task)
             found.received.append(m.Started(each.at, work, attempt))
-        case TaskEnded() if is_decision(each.task):
-            found.received.append(_decided(each))
         case TaskEnded():
-            found.received.append(_task_ended(execution, each))
+            found.received.append(_decided(each))
         case ChildEnded():
             _child(execution, instance, each, found)
         case _:

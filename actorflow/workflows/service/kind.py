@@ -21,7 +21,7 @@ from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.state import BROKEN_MODES, WorkStatus, WorkType, decode
-from actorflow.workflows.service.inbox import EventInbox
+from actorflow.workflows.service.holding import Holding
 from actorflow.workflows.service.incoming import check_message, control_body, read_batch
 from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.outgoing import outcome_of
@@ -68,6 +68,7 @@ class WorkflowKind:
         language: that the code is written in.
         hand_out: makes the task by which a decision is taken elsewhere; `None` if the decider takes
             all of them here.
+        look: reads an execution; for inboxes that depend on what an instance is at.
 
     """
 
@@ -81,6 +82,7 @@ class WorkflowKind:
         inbox: Callable[[], Any] | None = None,
         language: str = "python",
         hand_out: Callable[[Instance], NewTask] | None = None,
+        look: Callable[[str], ExecutionRow | None] | None = None,
     ) -> None:
         self.cls = cls
         self.workflow = workflow_name(cls)
@@ -90,6 +92,7 @@ class WorkflowKind:
         self._decider = decider
         self._language = language
         self._hand_out = hand_out
+        self._holding = Holding(elsewhere=hand_out is not None, look=look)
         self._inbox = inbox
         self._inboxes: dict[str, Callable[[], Any]] = {}
         self._lock = threading.Lock()
@@ -113,7 +116,9 @@ class WorkflowKind:
     def options(self, execution: str) -> Options:
         """Return the inbox: a queue, or the behaviour that was chosen for events."""
         inbox = self._inboxes.get(execution, self._inbox)
-        return Options() if inbox is None else Options(behaviour=EventInbox(inbox))
+        if inbox is None:
+            return Options()
+        return Options(behaviour=self._holding.inbox(execution, inbox))
 
     # States.
 
@@ -143,7 +148,7 @@ class WorkflowKind:
     @property
     def committed(self) -> Callable[[Change], None] | None:
         """What to call after each commit: nothing while nobody waits inside an execution."""
-        return self.waiters.tell if self.waiters else None
+        return self.waiters.committed if self.waiters else None
 
     # Running.
 
@@ -157,6 +162,8 @@ class WorkflowKind:
             raise
         after: WorkflowState = outcome.state
         ended = after.stored is not None and after.stored.instance.ended
+        if ended:
+            self._holding.forget(context.id)
         self._keep_frames(context.id, after, ended=ended)
         return outcome
 
@@ -184,6 +191,7 @@ class WorkflowKind:
         entry = {"at": context.now, "entries": run.history}
         outcome.history.append(msgspec.Raw(_encode(entry)))
         outcome.state = state.after(stored, instance)
+        self._holding.note(context.id, instance)
         return outcome
 
     def _tells_start(self, status: WorkStatus) -> bool:
@@ -299,6 +307,8 @@ class _Run:
         """Take what has arrived."""
         received = list(incoming.received)
         for each in incoming.received:
+            if type(each) is m.Succeeded:
+                continue  # as most are
             if isinstance(each, m.Retry):
                 received += self._starts((each.work,))
             elif isinstance(each, m.Completed):
@@ -331,7 +341,7 @@ class _Run:
 
     def _receive(self, received: list[m.Received]) -> None:
         sent = self.instance.receive(received, now=self._context.now)
-        if any(isinstance(each, m.Rewind) for each in received):
+        if m.Rewind in map(type, received):
             self.go_on(self.instance)
         self._note(sent)
 
@@ -362,7 +372,8 @@ class _Run:
     def _note(self, sent: list[m.Outgoing]) -> None:
         self.sent += sent
         state = self.instance.state
-        for status in state.statuses[self._works :]:
+        for at in range(self._works, len(state.statuses)):
+            status = state.statuses[at]
             self.history.append(
                 {
                     "type": "scheduled",
@@ -381,6 +392,9 @@ class _Run:
             self.history.append({"branch": key, **branch, "at": state.branches[key].at})
         self._works, self._branches = len(state.statuses), len(state.branches)
         for each in sent:
+            kind = type(each)
+            if kind is m.DecisionJob or kind is m.WorkJob:
+                continue  # as most are
             match each:
                 case m.Published(value=value):
                     self.history.append({"type": "published", "value": value})

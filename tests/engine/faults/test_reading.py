@@ -12,7 +12,7 @@ from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import ExecutionFailed, StoreRefused
 from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer, TaskEnded
-from actorflow.engine.stores.protocol import Change
+from actorflow.engine.stores.protocol import Change, TaskRow, TimerRow
 from tests.engine.kinds import (
     PATIENCE,
     Kept,
@@ -388,3 +388,54 @@ def test_an_answer_waits_with_the_others_for_code_that_can_read_the_state(
     quiet(engine)
     assert state_of(engine, "x") == ["bad", 7]
     assert rows(engine, "tasks") == []
+
+
+def test_a_timer_whose_body_cannot_be_read_holds_up_no_other(
+    reopen: Callable[..., Engine], clock: VirtualClock
+) -> None:
+    engine = reopen()
+    engine.register(script := Script())
+    for name in ("x", "y"):
+        engine.send(name, "begin", kind="script")
+    script.wait(2)
+    quiet(engine)
+    timers = [
+        TimerRow("x", "t", clock.now() + 1.0, b"\xc1"),
+        TimerRow("y", "t", clock.now() + 1.0, bodies.encode("tick")),
+    ]
+    engine.core.writer.submit(Change("x", timers=timers))
+    flush(engine)
+    engine.core.in_writer(engine.core.timers.start)
+    clock.advance(1.0)
+    until(engine, lambda: state_of(engine, "y") == ["begin", "tick"])
+    assert engine.wait("x", PATIENCE).status == "failed"
+    assert rows(engine, "timers") == []
+
+
+def test_a_task_whose_body_cannot_be_read_fails_and_holds_up_no_other(
+    reopen: Callable[..., Engine],
+) -> None:
+    engine = reopen()
+    engine.register(script := Script(_keep_answers))
+    for name in ("x", "y"):
+        engine.send(name, "begin", kind="script")
+    script.wait(2)
+    quiet(engine)
+    tasks = [
+        TaskRow("a", "x", "t", b"\xc1", 0, 0.0, None, None, 0, tell_start=False),
+        TaskRow("b", "y", "t", bodies.encode(7), 0, 0.0, None, None, 0, tell_start=False),
+    ]
+    engine.core.writer.submit(Change("x", tasks=tasks))
+    flush(engine)
+    engine.tasker("t", lambda task: task.body)
+    script.wait(4)
+    quiet(engine)
+    assert state_of(engine, "y") == ["begin", 7]
+    assert state_of(engine, "x") == ["begin", "DecodeError"]
+    assert rows(engine, "tasks") == []
+
+
+def _keep_answers(state: Any, message: Any) -> Any:
+    if isinstance(message, TaskEnded):
+        return [*state, message.error.type if message.error else message.value]
+    return [*state, message]

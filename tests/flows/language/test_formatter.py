@@ -12,7 +12,7 @@ from actorflow.flows.language.parser import MAX_DEPTH, FlowSyntaxError, parse
 from actorflow.flows.language.tree import Tree, same
 from actorflow.runtime.errors import ActorflowError
 from tests.flows.flow_texts import SLASHED, WORDS, any_trees, flow_texts, noise, produced_trees
-from tests.flows.language.test_parser import NESTS
+from tests.flows.language.reading import NESTS
 
 # -- trees survive -------------------------------------------------------------------------------
 

@@ -19,25 +19,17 @@ from actorflow.flows.language.checking import EmptyFlow
 from actorflow.flows.service.exids import ExidMaker
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.testing import VirtualClock
-from tests.engine import chores
+from tests.engine.tasks import chores
 from tests.flows.engines import PATIENCE, Desk
-from tests.servers import store_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from actorflow.engine.kind import Context, Envelope
     from actorflow.flows.service.front import Flows
 
 START = 1_600_000_000.0
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres", "nats"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine]:
-    where = store_for(request, tmp_path / "flows.db")
-    with af.Engine(where, durability="off") as made:
-        yield made
 
 
 # --- ids -----------------------------------------------------------------------------------------

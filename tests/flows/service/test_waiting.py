@@ -12,20 +12,11 @@ from actorflow.engine.errors import EngineClosed, UnknownExecution, WaitTimeout
 from actorflow.flows.service.waiting import PointMissed, steps_of
 from actorflow.runtime.errors import BadOption
 from tests.flows.engines import PATIENCE, Desk
-from tests.servers import store_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
 FLOW = "sequence\n  task 'alice' 'a'\n  task 'bob' 'b'"
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres", "nats"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[af.Engine]:
-    where = store_for(request, tmp_path / "flows.db")
-    with af.Engine(where, durability="off") as made:
-        yield made
 
 
 class _Caller(threading.Thread):

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 
 import actorflow as af
 from tests.runtime.supervision.kit import BOOM, FAIL, counts, ids, names, ref, state
@@ -312,10 +313,9 @@ def test_tree_shows_state_restarts_uptime_and_depth(stage: Stage) -> None:
 
 
 def test_tree_in_rich(stage: Stage) -> None:
-    rich = pytest.importorskip("rich.console")
     supervisor = stage.up(stage.child("a"), af.Child("sub", stage.tree(stage.child("b"))))
     supervisor.terminate_child("a")
-    console = rich.Console(width=100, record=True, file=open_null())
+    console = Console(width=100, record=True, file=open_null())
     console.print(supervisor.tree())
     text = console.export_text()
     assert "'a': stopped" in text

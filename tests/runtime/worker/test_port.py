@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -116,6 +118,21 @@ def test_only_a_worker_without_anything_to_do_retires() -> None:
     assert port.has_ended
     with pytest.raises(af.WorkerStopped):
         port.worker.push(4)
+
+
+def test_a_worker_that_has_retired_goes_without_the_garbage_collector() -> None:
+    port, _crashed = launched(lambda _batch, state: state)
+    port.offer([(1, FakeTicket())])  # in the main thread, which needs a shelter
+    while not port.retire():
+        pass
+    gone = weakref.ref(port.worker.actor)
+    gc.disable()
+    try:
+        del port, _crashed
+        while gone() is not None:  # its lane lets go of it soon
+            pass
+    finally:
+        gc.enable()
 
 
 def test_m6_stopping_a_worker_that_has_retired_returns_at_once() -> None:

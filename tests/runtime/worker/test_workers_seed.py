@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from behaviours import Base, Priority, Queue, Stack, Throttle, Unique
+from behaviours import Base, Priority, Queue, Stack, TableUnique, Throttle, Unique
 from behaviours.base import Traits
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, until_accumulated
 
@@ -215,8 +215,7 @@ def test_o12_unique_replaces_by_the_first_element(probe: Probe) -> None:
 
 
 def test_o13_table_unique_holds_the_same_contract(probe: Probe) -> None:
-    table_unique = pytest.importorskip("behaviours.keys.table").TableUnique
-    worker = probe.spawn(behaviour=table_unique)
+    worker = probe.spawn(behaviour=TableUnique)
     for message in (("msg1", "a"), ("msg2", "b"), ("msg2", "c"), ("msg3", "d")):
         worker.push(message)
     assert [tuple(message) for message in probe.begun()] == [("msg1", "a")]

@@ -12,6 +12,7 @@ import actorflow as af
 from actorflow.engine.errors import ExecutionFailed
 from actorflow.runtime.errors import BadOption
 from actorflow.workflows.errors import InvalidWork, InvalidWorkflow
+from behaviours import Unique
 from tests.engine.kinds import until
 from tests.workflows.agent.orders import ORDER, ended, refused, start, statuses, waits
 from tests.workflows.agent.worker import PATIENCE, Agency, Worker
@@ -109,31 +110,29 @@ def test_r16_a_branch_that_asked_for_it_is_told_of_a_failure(
         {"name": "reserve", "position": "0.1", "raises": True},
     ]
 
-    def replay(properties: Any, output: Any = None) -> Any:
-        """Execute the next branch that is `handle`; return what `execute` has answered."""
-        while (job := agency.job())["action"] != "DecisionScheduled":
-            status = {"status": "failed", "error": error}
-            agency.task(job["uuid"], **(status if job["name"] == "charge" else {**DONE}))
-        reply = None
-        while given := agency.next_branch(job["uuid"]):
+    replies: list[Any] = []
+
+    def decide(uuid: str) -> None:
+        while given := agency.next_branch(uuid):
             finished = {"properties": given["properties"]}
             if given["branch"]["type"] == "handle":
-                reply = agency.execute(job["uuid"], works)
-                if reply["status"] == "failed":
-                    finished = {"properties": properties, "output": output}
-            agency.finish_branch(job["uuid"], finished)
-        return reply
+                replies.append(agency.execute(uuid, works))
+                if replies[-1]["status"] == "failed":
+                    finished = {"properties": {"tried": 1}, "output": "given up"}
+            agency.finish_branch(uuid, finished)
 
-    replies = [replay({"tried": 1}, "given up")]
-    while handle.status == "active":
-        replies.append(replay({"tried": 1}, "given up"))
+    while not ended(handle):
+        job = agency.job(wait=0.05)
+        if job["action"] == "DecisionScheduled":
+            decide(job["uuid"])
+        elif job["action"] == "TaskScheduled" and job["name"] == "charge":
+            agency.task(job["uuid"], status="failed", error=error)
+        elif job["action"] == "TaskScheduled":
+            agency.task(job["uuid"], status="completed", output=3)
     assert replies[0] == {"status": "scheduled"}
     assert replies[-1] == {"status": "failed", "error": error, "properties": {"tried": 0}}
     assert handle.result(PATIENCE) == "given up"
     assert handle.query().properties == {"tried": 1}
-
-
-DONE = {"status": "completed", "output": 3}
 
 
 @af.task(lang="test", retries=2, backoff=1.0)
@@ -476,3 +475,23 @@ def test_bad_declarations_are_named(engine: af.Engine) -> None:
     engine.start(Invoice(7), id="i")
     with pytest.raises(InvalidWorkflow, match="is not here"):
         engine.workflows.check("i", Invoice)
+
+
+def test_an_inbox_acts_while_a_worker_has_the_decision(engine: af.Engine, agency: Agency) -> None:
+    order = engine.workflows.remote(
+        "Order",
+        lang="test",
+        tasks=["charge", "reserve"],
+        inbox=lambda: Unique(key=lambda event: event.name),
+    )
+    handle = engine.start(order(order=7, seen=0), id="o-7")
+    worker = Worker(agency, {"Order": ORDER})
+    decision = agency.job()
+    for number in range(3):
+        handle.send("note", number=number)
+    assert handle.query().state.buffer == []
+    worker.decide(decision)
+    worker.work_until(lambda: handle.query().properties["seen"] == 1)
+    worker.work_until(lambda: waits(handle))
+    branches = [each for each in handle.query().state.branches if each.type == "onEvent"]
+    assert [each.event_input for each in branches] == [{"number": 2}]

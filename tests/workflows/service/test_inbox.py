@@ -179,6 +179,121 @@ def test_interrupt_the_running_one(engine: af.Engine) -> None:
     assert rows(engine, "dead") == rows(engine, "tasks") == []
 
 
+def send_while_it_thinks(agent: Any, *texts: str) -> list[str]:
+    """Send messages while a task of the first one goes on; return what was refused."""
+    agent.send("message", text="hold")
+    assert ENTERED.wait(PATIENCE)
+    refused = []
+    for text in texts:
+        try:
+            agent.send("message", text=text)
+        except Rejected:
+            refused.append(text)
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("inbox", "expected", "refused"),
+    [
+        (Queue, ["a", "b", "c"], []),
+        (lambda: Bounded(Queue(), 1, when_full="reject"), ["a"], ["b", "c"]),
+        (lambda: Bounded(Queue(), 2, when_full="drop_oldest"), ["b", "c"], []),
+        (lambda: Unique(key=lambda event: event.name), ["c"], []),
+        (lambda: Coalesce(key=lambda event: event.name, merge=merged), ["a+b+c"], []),
+        (
+            lambda: Priority(key=lambda event: ord(event.data.get("text", "z")[0])),
+            ["c", "b", "a"],
+            [],
+        ),
+    ],
+    ids=["queue", "reject", "drop oldest", "newest only", "merge", "priority"],
+)
+def test_strategies_act_while_it_thinks_if_it_takes_turns(
+    engine: af.Engine, inbox: Any, expected: list[str], refused: list[str]
+) -> None:
+    turns = af.Turns(inbox, when=lambda event: event.name == "message")
+    agent = engine.start(Thinker(), inbox=turns)
+    wait_for_event(agent)
+    assert send_while_it_thinks(agent, "a", "b", "c") == refused
+    assert agent.query().properties["said"] == []
+    GATE.set()
+    said = [f"{text} answered" for text in ("hold", *expected)]
+    until(engine, lambda: agent.query().properties["said"] == said)
+    agent.send("end")
+    assert agent.result(PATIENCE) == said
+    works = [each.input["text"] for each in agent.query().state.statuses if each.type == "task"]
+    assert works == ["hold", *expected]
+
+
+def test_one_turn_begins_when_the_other_has_ended(engine: af.Engine) -> None:
+    agent = engine.start(Thinker(), inbox=af.Turns(Queue, when=lambda e: e.name == "message"))
+    wait_for_event(agent)
+    send_while_it_thinks(agent, "a", "b")
+
+    def handled() -> list[Any]:
+        branches = agent.query().state.branches
+        return [each.event_name for each in branches if each.type == "onEvent"]
+
+    flush(engine)
+    assert handled() == ["message"]
+    agent.send("other")  # does not wait for its turn
+    until(engine, lambda: handled() == ["message", "other"])
+    assert len(agent.query().running) == 1
+    GATE.set()
+    said = ["hold answered", "a answered", "b answered"]
+    until(engine, lambda: agent.query().properties["said"] == said)
+
+
+def test_a_task_that_has_failed_holds_nothing_back(engine: af.Engine) -> None:
+    class Fragile(af.Workflow[int]):
+        def __init__(self) -> None:
+            self.tried = 0
+
+        def handle(self) -> int:
+            self.wait("end")
+            return self.tried
+
+        def on_event(self, event: af.Event) -> None:
+            if event.name == "message":
+                self.tried += 1
+                self.execute(fails())
+
+    agent = engine.start(Fragile(), inbox=af.Turns(Queue))
+    for _ in range(3):
+        agent.send("message")
+    until(engine, lambda: len(agent.query().failed) == 3)
+    assert agent.query().properties["tried"] == 3
+
+
+@af.task
+def fails() -> None:
+    raise ValueError("no")
+
+
+def test_turns_are_taken_after_a_restart_as_before(reopen: Callable[..., Any]) -> None:
+    engine = reopen()
+    turns = af.Turns(Unique(key=lambda e: e.name), when=lambda event: event.name == "message")
+    agent = engine.start(Thinker(), id="a", inbox=turns)
+    wait_for_event(agent)
+    send_while_it_thinks(agent, "a", "b")
+    engine.close(timeout=0)  # what runs is not waited for
+    ENTERED.clear()
+    engine = reopen()
+    agent = engine.start(Thinker(), id="a", inbox=turns)
+    engine.resume()
+    assert ENTERED.wait(PATIENCE)
+    agent.send("message", text="c")
+    flush(engine)
+    assert agent.query().properties["said"] == []
+    GATE.set()
+    until(engine, lambda: agent.query().properties["said"] == ["hold answered", "c answered"])
+
+
+def test_turns_are_the_outermost_behaviour(engine: af.Engine) -> None:
+    with pytest.raises(af.BadOption, match="must be the outermost"):
+        engine.start(Agent(), inbox=Debounce(af.Turns(Queue()), 1.0))
+
+
 def test_answers_timers_and_controls_do_not_wait_for_it(
     engine: af.Engine, clock: VirtualClock
 ) -> None:
@@ -266,8 +381,9 @@ def restored(each: Any) -> Any:
         lambda: Debounce(Queue(), 1.0),
         lambda: Expire(Queue(), 5.0),
         NewestFirst,
+        lambda: af.Turns(Queue()),
     ],
-    ids=["queue", "unique", "drop oldest", "reject", "debounce", "expire", "own"],
+    ids=["queue", "unique", "drop oldest", "reject", "debounce", "expire", "own", "turns"],
 )
 def test_it_is_a_behaviour(inner: Any) -> None:
     check_behaviour(lambda: EventInbox(inner), messages=envelopes(), unpack=taken, max_examples=50)

@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 from contextlib import suppress
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from actorflow.engine.errors import StoreBroken, StoreBusy, StoreFull, StoreRefused
@@ -16,10 +17,22 @@ from actorflow.engine.errors import StoreBroken, StoreBusy, StoreFull, StoreRefu
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FileLock", "sync_folder"]
+__all__ = ["FileLock", "Note", "sync_folder"]
 
 _WIDTH = 40  # of the text in a lock file
-_OPEN, _LOGGED, _CLOSED = "open", "logged", "closed"
+
+
+class Note(StrEnum):
+    """What an owner has left for the next one."""
+
+    OPEN = "open"
+    """It has not closed the store, whose log must be there."""
+    LOGGED = "logged"
+    """It has closed the store while somebody read it, so the log must be there."""
+    CLOSING = "closing"
+    """It was closing the store: the log is there, or has been moved into the file."""
+    CLOSED = "closed"
+
 
 if sys.platform == "win32":
     import msvcrt
@@ -87,9 +100,9 @@ class FileLock:
             )
             raise StoreBusy(msg) from None
         _, note = self._read()
-        self.left_open = note == _OPEN
+        self.left_open = note == Note.OPEN
         """Whether the last owner ended without closing it."""
-        self.needs_log = note in {_OPEN, _LOGGED}
+        self.needs_log = note in {Note.OPEN, Note.LOGGED}
         """Whether the log of the last owner must be there."""
         self._note = note
         self._write()
@@ -108,9 +121,8 @@ class FileLock:
             if sync:
                 os.fsync(self._number)
 
-    def mark(self, *, is_open: bool, has_log: bool, sync: bool = True) -> None:
+    def mark(self, note: Note, *, sync: bool = True) -> None:
         """Note for the next owner what it has to expect. Synced, it outlives a power cut."""
-        note = _OPEN if is_open else _LOGGED if has_log else _CLOSED
         if note != self._note:
             self._note = note
             self._write(sync=sync)

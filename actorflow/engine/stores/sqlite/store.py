@@ -29,7 +29,7 @@ from actorflow.engine.stores.protocol import (
 )
 from actorflow.engine.stores.sqlite.file import StoreFile
 from actorflow.engine.stores.sqlite.filling import fill
-from actorflow.engine.stores.sqlite.lock import FileLock
+from actorflow.engine.stores.sqlite.lock import FileLock, Note
 from actorflow.engine.stores.sqlite.reading import Readers
 from actorflow.engine.stores.sqlite.schema import CHUNK, ORDER, SELECTED, WRONG_PARTS, listed
 from actorflow.engine.stores.sqlite.writing import EPOCH, Writer
@@ -133,7 +133,7 @@ class SqliteStore:
         connection.execute(f"PRAGMA cache_size = -{_CACHE}")
         writer = Writer(connection)
         writer.reserve()  # so there is a log from here on
-        self._lock.mark(is_open=True, has_log=True, sync=synced)
+        self._lock.mark(Note.OPEN, sync=synced)
         connection.execute(f"PRAGMA synchronous = {_DURABILITY[self._durability]}")
         self._writer = writer
         self._readers.open()
@@ -167,15 +167,17 @@ class SqliteStore:
         self._unusable = f"{self.path} is closed"
         synced = self._durability != "off"
         closed = False
+        pages = moved = 0
         with suppress(sqlite3.Error):  # then the next owner skips the numbers, and wants the log
             writer.give_back()
             _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            # A reader that looks at an older moment keeps the log from being moved.
-            lock.mark(is_open=False, has_log=pages != moved, sync=synced)
+            # A reader that looks at an older moment keeps the log from being moved. If it leaves
+            # before the connection is closed, that moves the log.
+            lock.mark(Note.CLOSED if pages == moved else Note.CLOSING, sync=synced)
             closed = True
         connection.close()
-        if closed and not self._file.has_log:  # that reader is done: closing has moved the log
-            lock.mark(is_open=False, has_log=False, sync=synced)
+        if closed and pages != moved:
+            lock.mark(Note.LOGGED if self._file.has_log else Note.CLOSED, sync=synced)
         lock.release()
 
     def _disown(self) -> None:

@@ -13,8 +13,8 @@ from pykka import messages
 
 from actorflow.runtime.actor.lifespan import Lifespan
 from actorflow.runtime.actor.ref import Ref
-from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import BadJob
+from actorflow.runtime.exits import Stop
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker.pair.machine import (

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from _thread import allocate_lock
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.runtime.errors import BadBehaviour
@@ -81,10 +82,15 @@ class Shape(NamedTuple):
 
 _TURNS: dict[type[Behaviour], bool] = {Queue: False, Stack: True}
 _SHAPES: dict[tuple[type[Behaviour], Any], Shape] = {}
+_LATEST: dict[type[Behaviour], tuple[Any, Shape]] = {}
+"""The traits last seen of each class and what they mean: hashing traits takes long."""
 
 
 def _shape(behaviour: Behaviour) -> Shape:
     kind, traits = type(behaviour), behaviour.traits
+    latest = _LATEST.get(kind)
+    if latest is not None and latest[0] is traits:
+        return latest[1]
     found = _SHAPES.get((kind, traits))
     if found is None:
         displaces = traits.blocks or traits.shrinks or traits.bounded or traits.expires
@@ -101,6 +107,7 @@ def _shape(behaviour: Behaviour) -> Shape:
             divides=kind is Chunk,
             turns=_TURNS.get(kind),
         )
+    _LATEST[kind] = traits, found
     return found
 
 
@@ -252,6 +259,13 @@ class Accumulation:
 
         Return their tickets with the places of the messages, the last one first. O(n).
         """
+        if len(payload) == 1:  # as almost always when somebody waits
+            item = payload[0]
+            if type(item) is not Item:
+                return None
+            payload[0] = item.message
+            del self.marks[:1]  # type: ignore[union-attr]
+            return list(zip(repeat(0), item.tickets))
         places = [at for at, message in enumerate(payload) if type(message) is Item]
         if not places:
             return None

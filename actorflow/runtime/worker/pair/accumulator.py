@@ -186,7 +186,7 @@ class Accumulator:
         if self._owner == get_ident():
             take_back(self, pushed)
             raise self._deadlock()
-        if self._takes_messages():
+        if self.mode is None and self.exit_reason is None:
             if self.settings.is_real or not self.core.shape.timed:
                 self._since = self.settings.clock.now()
                 self.settings.lane.claim(self.idle)
@@ -335,11 +335,16 @@ class Accumulator:
         payload = raw[: min(count, portion)]
         if not payload:
             return None
-        del raw[: len(payload)]
+        size = len(payload)
+        del raw[:size]
         if core.shape.turns:
             payload.reverse()
         # Marks come before their items: looked at after the cut, none is missed.
-        return self._batch(payload, core.unwrap(payload) if core.marks else None)
+        tickets = core.unwrap(payload) if core.marks else None
+        core.folded += size  # `_batch`, inlined
+        core.in_flight += size
+        core.batches += 1
+        return Batch(payload, size, tickets, _SIZE if size == portion else _IDLE)
 
     def _batch(self, payload: list[Any], tickets: list[tuple[int, Ticket]] | None) -> Batch:
         """Count messages that leave a line, and return them as a batch. Under the lock."""
@@ -555,6 +560,7 @@ class Accumulator:
         """Forget what refers back to this pair, which has retired."""
         self.value = self.handle = self.actor_ref = None
         self.__dict__.pop("_life", None)
+        self.__dict__.pop("_intake", None)
 
     def _forked(self) -> None:
         """Mark the pair as dead in a forked child. In its only thread."""

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from actorflow.runtime.actor.answers import reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import is_stop
-from actorflow.runtime.actor.stopping import Stop
 from actorflow.runtime.errors import BadJob
-from actorflow.runtime.exits import Crash, Normal
+from actorflow.runtime.exits import Crash, Normal, Stop
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.job.answers import Answers
@@ -85,7 +84,8 @@ def _perform(
                 outcome.then(partial(_resolved, pair, seat, generation, task))
                 return
             outcome = _result_of(pair, outcome)  # no need to leave the loop
-        if not _is_state(pair, seat, outcome):
+        plain = outcome is None and seat.parts is None and not pair.settings.verbose
+        if not plain and not _is_state(pair, seat, outcome):
             task = _settle(pair, seat, generation, task, outcome)
             continue
         batch, task = task, pair.done(seat, generation, task, outcome)

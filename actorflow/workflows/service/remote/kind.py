@@ -17,6 +17,7 @@ from actorflow.workflows.service.names import decision_id, decision_tasker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actorflow.engine.stores.protocol import ExecutionRow
     from actorflow.workflows.instance.instance import Instance
     from actorflow.workflows.workflow import Workflow
 
@@ -34,7 +35,9 @@ class _Elsewhere:
 
 
 def remote_kind(
-    cls: type[RemoteWorkflow[Any]], inbox: Callable[[], Any] | None = None
+    cls: type[RemoteWorkflow[Any]],
+    inbox: Callable[[], Any] | None = None,
+    look: Callable[[str], ExecutionRow | None] | None = None,
 ) -> WorkflowKind:
     """Return the kind of a workflow whose code is elsewhere."""
     return WorkflowKind(
@@ -43,6 +46,7 @@ def remote_kind(
         inbox=inbox,
         language=cls._actorflow_lang,
         hand_out=_decision,
+        look=look,
     )
 
 

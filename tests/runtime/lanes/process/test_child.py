@@ -6,6 +6,8 @@ import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -149,3 +151,12 @@ def test_sigint_is_for_the_parent(parent: Parent) -> None:
     assert parent.result() is None
     parent.call(2, crewing.double, 2)
     assert parent.result() == 4
+
+
+def test_what_a_process_needs_to_start_does_not_import_asyncio() -> None:
+    """It takes longer to import than most of the rest, and only jobs that are `async` need it."""
+    script = "import sys, actorflow.runtime.lanes.process.child.nursery; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert "asyncio" not in done.stdout.split()

@@ -16,8 +16,8 @@ from psycopg import errors
 from psycopg.pq import ConnStatus, ExecStatus, Format, TransactionStatus
 from psycopg.waiting import Ready, Wait
 
-from actorflow.cluster.postgres.arrays import Column
 from actorflow.cluster.postgres.schema import qualified
+from actorflow.cluster.postgres.writing.arrays import Column
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence

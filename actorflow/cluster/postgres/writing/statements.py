@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from actorflow.cluster.postgres.arrays import Blobs, Booleans, Floats, Longs, Texts
+from actorflow.cluster.postgres.writing.arrays import Blobs, Booleans, Floats, Longs, Texts
 from actorflow.engine.stores.protocol import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from actorflow.cluster.postgres.planning import Plan
+    from actorflow.cluster.postgres.writing.planning import Plan
 
 __all__ = ["MESSAGES", "Mark", "column_list", "statements"]
 

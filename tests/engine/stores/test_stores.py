@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Store
 
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 class Later:
@@ -292,7 +292,8 @@ def test_each_promise_is_on_the_page_with_the_test_that_holds_it() -> None:
     named = set(re.findall(r"`((?:[a-z]+_){2,}[a-z]+)`", page))
     assert cases - named == {"a_subscription_can_be_ended"}
     tests = {name for name in named if name.startswith("test_")}
-    text = (ROOT / "tests" / "engine" / "test_stores_sqlite.py").read_text(encoding="utf-8")
+    files = sorted((ROOT / "tests/engine/stores").glob("test_sqlite*.py"))
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
     assert [name for name in tests if f"def {name}(" not in text] == []
     assert named - cases - tests <= {"verify_store"}
 

@@ -21,7 +21,7 @@ from actorflow.runtime.errors import BadOption
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 PATIENCE = 50.0
 
 SHELF = '''
@@ -195,3 +195,22 @@ def test_nobody_looks_for_packages_where_there_is_no_url(tmp_path: Path) -> None
         check=True,
     )
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("name", ["psycopg", "nats"])
+def test_a_store_whose_extra_is_not_installed_says_what_to_install(name: str) -> None:
+    url = {"psycopg": "postgresql://me@db/orders", "nats": "nats://one/orders"}[name]
+    script = (
+        f"import sys; sys.modules[{name!r}] = None; import actorflow as af\n"
+        f"try: af.Engine({url!r})\n"
+        "except af.BadOption as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert done.stdout.endswith("Install what it needs: pip install 'actorflow[cluster]'\n")

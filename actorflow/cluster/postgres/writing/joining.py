@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import tuple_row
 
-from actorflow.cluster.postgres.arrays import register_arrays
 from actorflow.cluster.postgres.connections import explain
-from actorflow.cluster.postgres.facts import read_facts
 from actorflow.cluster.postgres.notices import notices_of
-from actorflow.cluster.postgres.planning import plan_changes
 from actorflow.cluster.postgres.schema import COLUMNS, qualified
-from actorflow.cluster.postgres.statements import MESSAGES, statements
-from actorflow.cluster.postgres.writing import is_to_be_repeated
+from actorflow.cluster.postgres.writing.arrays import register_arrays
+from actorflow.cluster.postgres.writing.facts import read_facts
+from actorflow.cluster.postgres.writing.planning import plan_changes
+from actorflow.cluster.postgres.writing.statements import MESSAGES, statements
+from actorflow.cluster.postgres.writing.writer import is_to_be_repeated
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.stores.protocol import ExecutionRow
 from actorflow.engine.stores.validation import validate_ids
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actorflow.cluster.postgres.connections import Address
-    from actorflow.cluster.postgres.planning import Plan
+    from actorflow.cluster.postgres.writing.planning import Plan
     from actorflow.engine.stores.protocol import Change
 
 __all__ = ["commit_within", "execution_within"]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from actorflow.engine.errors import StoreBroken, StoreBusy
-from actorflow.engine.stores.sqlite.lock import FileLock
+from actorflow.engine.stores.sqlite.lock import FileLock, Note
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 PATIENCE = 50.0
 
 
@@ -34,12 +34,13 @@ def test_the_next_owner_is_told_whether_it_was_closed(tmp_path: Path) -> None:
     lock = FileLock(tmp_path / "s.db")
     assert not lock.left_open
     assert not lock.needs_log
-    for is_open, has_log, note in (
-        (True, True, "open"),
-        (False, True, "logged"),
-        (False, False, "closed"),
+    for note, is_open, has_log in (
+        (Note.OPEN, True, True),
+        (Note.LOGGED, False, True),
+        (Note.CLOSING, False, False),
+        (Note.CLOSED, False, False),
     ):
-        lock.mark(is_open=is_open, has_log=has_log)
+        lock.mark(note)
         lock.release()
         lock = FileLock(tmp_path / "s.db")
         assert (lock.left_open, lock.needs_log) == (is_open, has_log)

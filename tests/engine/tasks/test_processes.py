@@ -17,15 +17,15 @@ from actorflow.engine.engine import Engine
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.supervision.spec import Backoff
-from tests.engine import chores
 from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of, until
+from tests.engine.tasks import chores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actorflow.testing import VirtualClock
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 SOON = Backoff(initial=1.0, maximum=1.0)
 
 
@@ -275,7 +275,7 @@ EXIT = """
 import sys
 from actorflow.engine.engine import Engine
 from actorflow.engine.kind import NewTask, Outcome
-from tests.engine import chores
+from tests.engine.tasks import chores
 from tests.engine.kinds import Script
 from pathlib import Path
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import errors
 
-from actorflow.cluster.postgres.arrays import Texts
 from actorflow.cluster.postgres.connections import explain
-from actorflow.cluster.postgres.facts import read_facts
-from actorflow.cluster.postgres.pipelining import Pipe, ids_of
-from actorflow.cluster.postgres.planning import NeedFacts, plan_changes
 from actorflow.cluster.postgres.schema import qualified
-from actorflow.cluster.postgres.statements import MESSAGES, Mark, statements
+from actorflow.cluster.postgres.writing.arrays import Texts
+from actorflow.cluster.postgres.writing.facts import read_facts
+from actorflow.cluster.postgres.writing.pipelining import Pipe, ids_of
+from actorflow.cluster.postgres.writing.planning import NeedFacts, plan_changes
+from actorflow.cluster.postgres.writing.statements import MESSAGES, Mark, statements
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.stores.protocol import NEVER_RUN
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from actorflow.cluster.postgres.connections import Address
-    from actorflow.cluster.postgres.planning import Plan
+    from actorflow.cluster.postgres.writing.planning import Plan
     from actorflow.engine.stores.protocol import Change
 
 __all__ = ["Writer", "is_to_be_repeated"]

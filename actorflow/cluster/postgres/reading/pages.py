@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from actorflow.cluster.postgres.arrays import Longs, Texts
 from actorflow.cluster.postgres.schema import COLUMNS, qualified
+from actorflow.cluster.postgres.writing.arrays import Longs, Texts
 from actorflow.engine.stores.protocol import (
     Counts,
     DeadRow,

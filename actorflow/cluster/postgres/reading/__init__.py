@@ -1,0 +1,1 @@
+"""Reading: pages, snapshots and the state of a cluster, in any thread."""

@@ -1,0 +1,1 @@
+"""Writing: changes are planned without a database, and written as one transaction."""

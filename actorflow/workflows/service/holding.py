@@ -1,0 +1,61 @@
+"""Which instances are busy, for inboxes that hold events back meanwhile."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from actorflow.workflows.instance.instance import Instance
+from actorflow.workflows.service.inbox import EventInbox
+from actorflow.workflows.service.stored import read_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.engine.stores.protocol import ExecutionRow
+
+__all__ = ["Holding"]
+
+
+class Holding:
+    """The inboxes of the instances of one class. In whatever thread the engine has.
+
+    Args:
+        elsewhere: decisions are taken elsewhere, so that events must wait for their end here.
+        look: reads an execution, to know what its instance is at when it comes to life.
+
+    """
+
+    def __init__(
+        self, *, elsewhere: bool, look: Callable[[str], ExecutionRow | None] | None
+    ) -> None:
+        self._elsewhere = elsewhere
+        self._look = look
+        self._takes_turns: dict[str, bool] = {}
+        self._busy: set[str] = set()
+
+    def inbox(self, execution: str, factory: Callable[[], Any]) -> EventInbox:
+        """Return a new inbox for an instance."""
+        made = EventInbox(factory)
+        if made.takes_turns or self._elsewhere:
+            self._takes_turns[execution] = made.takes_turns
+            row = None if self._look is None else self._look(execution)
+            if row is not None and row.state is not None:
+                self.note(execution, Instance(read_row(row).instance))
+            made.hold_while(partial(self._busy.__contains__, execution))
+        return made
+
+    def note(self, execution: str, instance: Instance) -> None:
+        """Note what an instance is at, after each of its runs."""
+        takes_turns = self._takes_turns.get(execution)
+        if takes_turns is None:
+            return
+        if instance.state.decision_ongoing or (takes_turns and instance.at_work):
+            self._busy.add(execution)
+        else:
+            self._busy.discard(execution)
+
+    def forget(self, execution: str) -> None:
+        """Forget an instance that has ended."""
+        self._takes_turns.pop(execution, None)
+        self._busy.discard(execution)

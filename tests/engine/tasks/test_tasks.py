@@ -1,0 +1,289 @@
+"""Tasks: handed out, done, held, tried again, cancelled, and found again."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actorflow.engine.engine import Engine
+from actorflow.engine.errors import TaskWithdrawn
+from actorflow.engine.kind import Outcome, TaskEnded
+from actorflow.engine.tasks.tasker import HOLD, Task
+from actorflow.runtime.errors import BadJob, BadOption
+from actorflow.runtime.supervision.spec import Backoff
+from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of, until
+from tests.engine.tasks.asking import ask, asking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actorflow.testing import VirtualClock
+
+
+def test_a_task_is_done_and_its_result_is_a_message(engine: Engine, script: Script) -> None:
+    seen: list[Task] = []
+
+    def do(task: Task) -> Any:
+        seen.append(task)
+        return f"did {task.body}"
+
+    engine.tasker("t", do)
+    ask(engine, "a")
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == ["did a"]
+    assert [(task.id, task.execution, task.attempt) for task in seen] == [("a", "x", 1)]
+    assert rows(engine, "tasks") == []
+    assert engine.statistics().tasks_done == 1
+
+
+def test_a_held_task_is_answered_later_and_only_once(engine: Engine, script: Script) -> None:
+    held = threading.Event()
+
+    def do(task: Task) -> Any:
+        held.set()
+        return HOLD
+
+    engine.tasker("t", do)
+    ask(engine, "a", "b")
+    assert held.wait(PATIENCE)
+    assert engine.return_task("a", 1)
+    assert not engine.return_task("a", 2)
+    assert engine.fail_task("b", ValueError("no"))
+    assert not engine.fail_task("b", ValueError("no"))
+    assert not engine.return_task("unknown", 2)
+    script.wait(3)
+    quiet(engine)
+    assert state_of(engine, "x") == [
+        1,
+        {"kind": "ValueError", "message": "no", "outcome": "failed"},
+    ]
+
+
+def test_a_task_that_fails_is_tried_again_with_longer_waits(
+    engine: Engine, script: Script, clock: VirtualClock
+) -> None:
+    attempts: list[tuple[float, int]] = []
+    tried = threading.Semaphore(0)
+
+    def do(task: Task) -> Any:
+        attempts.append((clock.now(), task.attempt))
+        tried.release()
+        if task.attempt < 4:
+            raise ValueError(str(task.attempt))
+        return "done"
+
+    engine.tasker("t", do, retries=3, backoff=Backoff(initial=1.0, factor=2.0, maximum=60.0))
+    ask(engine, "a")
+    for delay in (1.0, 2.0, 4.0):
+        assert tried.acquire(timeout=PATIENCE)
+        until(engine, lambda: clock.next_time() is not None)
+        assert rows(engine, "tasks")[0].due == clock.now() + delay
+        clock.advance(delay)
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == ["done"]
+    assert attempts == [(1_000.0, 1), (1_001.0, 2), (1_003.0, 3), (1_007.0, 4)]
+    assert engine.statistics().tasks_retried == 3
+
+
+def test_jitter_takes_a_part_off_the_wait(
+    engine: Engine, script: Script, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.5)
+
+    def do(task: Task) -> Any:
+        raise ValueError
+
+    engine.tasker("t", do, retries=1, backoff=Backoff(initial=10.0, maximum=10.0, jitter=0.2))
+    ask(engine, "a")
+    until(engine, lambda: clock.next_time() is not None)
+    assert clock.next_time() == 1_009.0
+
+
+def test_the_last_failure_is_told_to_the_execution(engine: Engine, script: Script) -> None:
+    def do(task: Task) -> Any:
+        raise ValueError("never")
+
+    engine.tasker("t", do)
+    ask(engine, "a")
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == [
+        {"kind": "ValueError", "message": "never", "outcome": "failed"}
+    ]
+
+
+def test_a_result_that_cannot_be_stored_is_a_failure(engine: Engine, script: Script) -> None:
+    engine.tasker("t", lambda task: object(), retries=5)
+    ask(engine, "a")
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x")[0]["kind"] == "NotStorable"
+
+
+def test_tasks_wait_for_a_tasker_that_is_not_there(engine: Engine, script: Script) -> None:
+    ask(engine, "a", "b", of="later")
+    script.wait(1)
+    quiet(engine)
+    assert len(rows(engine, "tasks")) == 2
+    engine.tasker("later", lambda task: task.id)
+    script.wait(3)
+    quiet(engine)
+    assert sorted(state_of(engine, "x")) == ["a", "b"]
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+def test_m22_an_error_without_a_text_is_a_failure_like_any_other(
+    engine: Engine, script: Script
+) -> None:
+    def do(task: Task) -> Any:
+        if task.id == "a":
+            raise Unspeakable
+        return task.id
+
+    engine.tasker("t", do)
+    ask(engine, "a", "b")
+    script.wait(3)
+    quiet(engine)
+    found = state_of(engine, "x")
+    assert found[0]["kind"] == "Unspeakable"
+    assert found[1] == "b"
+
+
+def test_a_task_that_has_not_begun_when_the_engine_is_closed_begins_with_the_next(
+    reopen: Callable[..., Engine], caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = reopen()
+    engine.register(Script(asking))
+    begun, go = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def hang(task: Task) -> Any:
+        begun.set()
+        assert go.wait(PATIENCE)
+        done.append(task.id)
+
+    engine.tasker("t", hang)
+    ask(engine, "a", "b", "c")
+    assert begun.wait(PATIENCE)
+    engine.close(timeout=0.05)
+    assert "tasks were left running" in caplog.text
+    assert "['a']" in caplog.text
+    engine = reopen()
+    script = Script(asking)
+    engine.register(script)
+    engine.tasker("t", lambda task: f"again {task.id}")
+    engine.resume()
+    script.wait(3)
+    go.set()
+    quiet(engine)
+    assert sorted(state_of(engine, "x")) == ["again a", "again b", "again c"]
+    assert done in (["a"], [])
+
+
+def test_a_cancelled_task_is_told_and_its_answer_refused(engine: Engine, script: Script) -> None:
+    held, cancelled = threading.Event(), threading.Event()
+    told: list[str] = []
+
+    def do(task: Task) -> Any:
+        held.set()
+        return HOLD
+
+    def on_cancel(task: Task) -> None:
+        told.append(task.id)
+        cancelled.set()
+
+    engine.tasker("t", do, on_cancel=on_cancel)
+    ask(engine, "a")
+    assert held.wait(PATIENCE)
+    engine.send("x", ["a"])
+    assert cancelled.wait(PATIENCE)
+    assert told == ["a"]
+    assert not engine.return_task("a", 1)
+    assert rows(engine, "tasks") == []
+
+
+def test_tasks_go_on_with_the_next_engine(reopen: Callable[..., Engine]) -> None:
+    engine = reopen()
+    engine.register(Script(asking))
+    held = threading.Event()
+
+    def hold(task: Task) -> Any:
+        held.set()
+        return HOLD
+
+    engine.tasker("t", hold)
+    ask(engine, "a")
+    assert held.wait(PATIENCE)
+    engine = reopen()
+    script = Script(asking)
+    engine.register(script)
+    engine.tasker("t", lambda task: f"again {task.id}")
+    engine.resume()
+    script.wait(1)
+    quiet(engine)
+    assert state_of(engine, "x") == ["again a"]
+
+
+def double(task: Task) -> Any:
+    return task.body * 2
+
+
+def test_bad_taskers_are_refused(engine: Engine) -> None:
+    engine.tasker("t", double)
+    calls: list[tuple[Callable[[], Any], type[Exception]]] = [
+        (lambda: engine.tasker("t", double), BadOption),
+        (lambda: engine.tasker("a", 7), BadJob),  # type: ignore[arg-type]
+        (lambda: engine.tasker("a", "ftp://x"), BadOption),
+        (lambda: engine.tasker("a", double, concurrency=0), BadOption),
+        (lambda: engine.tasker("a", double, timeout=-1.0), BadOption),
+        (lambda: engine.tasker("a", double, executor="moon"), BadOption),
+    ]
+    for call, error in calls:
+        with pytest.raises(error):
+            call()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["queued", "without a tasker"])
+def test_tasks_that_have_not_begun_can_be_taken_back(known: bool) -> None:  # noqa: FBT001
+    entered, go = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def do(task: Task) -> str:
+        entered.set()
+        assert go.wait(PATIENCE)
+        done.append(task.id)
+        return task.id
+
+    def step(state: Any, message: Any) -> Any:
+        if isinstance(message, TaskEnded):
+            return [*state, message.error.type if message.error else message.value]
+        if message == "withdraw":
+            return Outcome(state=state, withdrawn_tasks=["a", "b", "c", "gone"])
+        return asking(state, message)
+
+    script = Script(step)
+    with Engine() as engine:
+        engine.register(script)
+        if known:
+            engine.tasker("t", do)
+        ask(engine, "a", "b", "c")
+        assert not known or entered.wait(PATIENCE)
+        engine.send("x", "withdraw")
+        script.wait(4 if known else 5)
+        go.set()
+        script.wait(5)
+        quiet(engine)
+        gone = TaskWithdrawn.__name__
+        assert state_of(engine, "x") == ([gone, gone, "a"] if known else [gone] * 3)
+        assert done == (["a"] if known else [])
+        assert rows(engine, "tasks") == []
