@@ -73,7 +73,7 @@ class Pooler:
         self._sockets.append(server.socket)
         names = b"user\0postgres\0database\0postgres\0\0"
         server.socket.sendall(struct.pack("!II", 8 + len(names), _VERSION) + names)
-        greeting = []
+        greeting: list[tuple[bytes, bytes]] = []
         while not greeting or greeting[-1][0] != b"Z":
             greeting += server.read()
         self._greeting = b"".join(frame for _, frame in greeting)

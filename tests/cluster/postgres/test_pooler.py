@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from tests.cluster.pooler import Pooler
+from tests.cluster.postgres.pooler import Pooler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
