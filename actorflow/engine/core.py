@@ -434,8 +434,6 @@ class Core:
             self.timers.added(change.timers)
         if change.finished_tasks:
             self.board.finished(change.finished_tasks)
-        if change.withdrawn_tasks:
-            self.board.withdraw(change.withdrawn_tasks)
         if change.clear:
             self.board.cancel_all(name)
             self.watches.forget(name)
@@ -443,6 +441,8 @@ class Core:
             self.watches.change(change)
         if change.tasks:
             self.board.hand_out(change.tasks)
+        if change.withdrawn_tasks:
+            self.board.withdraw(change.withdrawn_tasks)
         failpoint("dispatch.inside")
         if change.rows:
             self.host.deliver_rows(change.rows)

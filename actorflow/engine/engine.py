@@ -176,7 +176,8 @@ class Engine:
                 counts as failed; its place goes to others.
             behaviour, throttle: as for `spawn`, of `Task` objects: rate, order, bounds.
             executor: `"pool"`, or `"process"` to call it in other processes, where a task whose
-                time is up is killed; give a function at the top of a module then.
+                time is up is killed; give a function at the top of a module then. An
+                `af.Processes(renew_after=100, setup=...)` is the same with other values.
             kills: of processes: kill one whose task is not wanted any more, at once.
             on_cancel: called with a task that is not wanted any more.
         """

@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actorflow.testing import flow_golden, workflow_golden
+from actorflow.testing.golden import flows, workflows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 KINDS: dict[str, Callable[[Path], tuple[int, list[str]]]] = {
-    "flows": flow_golden.check_file,
-    "workflows": workflow_golden.check_file,
+    "flows": flows.check_file,
+    "workflows": workflows.check_file,
 }
 """Each kind of golden data and the check of a file: number passed, and a text per failure."""
 

@@ -24,6 +24,6 @@ def test_a_quick_run_writes_its_section(tmp_path: Path, postgres: Postgres, only
     text = page.read_text(encoding="utf-8")
     assert "mine" in text
     assert text.count("## Engines on Postgres and NATS") == 1
-    assert "| two-step workflows/s on Postgres / DBOS |" in text
+    assert "| two-step workflows, 8 starters, on Postgres, a second / DBOS |" in text
     assert only in text
     assert "error" not in text

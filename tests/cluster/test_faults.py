@@ -9,7 +9,6 @@ import sys
 import tempfile
 import threading
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from tests.servers import start_nats
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.servers import Nats, Postgres
+    from tests.servers import Postgres
 
 FLOW = """
 sequence
@@ -34,16 +33,6 @@ sequence
   sleep '0.3s'
   task 'alice'
 """
-
-
-@pytest.fixture(params=["postgres", "nats"])
-def store_url(request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Return what names a store that is empty, on each carrier in turn."""
-    if request.param == "nats":
-        broker: Nats = request.getfixturevalue("nats")
-        return broker.new_url
-    server: Postgres = request.getfixturevalue("postgres")
-    return partial(server.empty_url, "faults")
 
 
 def port_of(url: str) -> int:

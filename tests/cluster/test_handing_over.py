@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from time import monotonic, sleep
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 import actorflow as af
 from actorflow.engine.stores.opening import open_store
+from tests.cluster.processes import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from actorflow.engine.stores.protocol import SharedStore
-    from tests.servers import Nats, Postgres
 
 PATIENCE = 60.0
 
 
-@pytest.fixture(params=["postgres", "nats"])
-def store_url(request: pytest.FixtureRequest) -> str:
-    """Return what names a store that is empty, on each carrier in turn."""
-    if request.param == "nats":
-        broker: Nats = request.getfixturevalue("nats")
-        return broker.new_url(lease=6)
-    server: Postgres = request.getfixturevalue("postgres")
-    return server.empty_url("handing_over", lease=6)
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for what the threads of the engines do."""
-    end = monotonic() + PATIENCE
-    while not condition():
-        assert monotonic() < end, what
-        sleep(0.01)
+@pytest.fixture
+def store_url(store_url: Callable[..., str]) -> str:
+    """Return what names a store that is empty, with leases of 6 s."""
+    return store_url(lease=6)
 
 
 def store_of(engine: af.Engine) -> SharedStore:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actorflow.engine.kind import Context, Envelope
-    from tests.servers import Nats, Postgres
 
 PATIENCE = 60.0
 
@@ -57,16 +55,6 @@ class Errand:
 def run(engine: Engine, name: str, tasker: str = "alice") -> None:
     """Start an errand."""
     engine.send(name, tasker, kind="errand")
-
-
-@pytest.fixture(params=["postgres", "nats"])
-def store_url(request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Return what names a store that is empty, on each carrier in turn."""
-    if request.param == "nats":
-        broker: Nats = request.getfixturevalue("nats")
-        return broker.new_url
-    server: Postgres = request.getfixturevalue("postgres")
-    return partial(server.empty_url, "lending")
 
 
 @pytest.fixture

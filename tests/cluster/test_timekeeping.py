@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from time import time
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.servers import Nats, Postgres
-
 
 FLOW = """
 sequence
@@ -27,16 +24,6 @@ sequence
   sleep '2s'
   task 'alice'
 """
-
-
-@pytest.fixture(params=["postgres", "nats"])
-def store_url(request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Return what names a store that is empty, on each carrier in turn."""
-    if request.param == "nats":
-        broker: Nats = request.getfixturevalue("nats")
-        return broker.new_url
-    server: Postgres = request.getfixturevalue("postgres")
-    return partial(server.empty_url, "timekeeping")
 
 
 @given(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actorflow.cluster.nats.server import NatsServer
-    from tests.servers import Nats, Postgres
 
 FLOW = """
 sequence
@@ -38,16 +36,6 @@ def url_of(server: PostgresServer | NatsServer) -> str:
     """Return the address of the store on it."""
     path = "" if isinstance(server, PostgresServer) else "/x"
     return f"{server.url}{path}?lease=2"
-
-
-@pytest.fixture(params=["postgres", "nats"])
-def store_url(request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Return what names a store that is empty, on each carrier in turn."""
-    if request.param == "nats":
-        broker: Nats = request.getfixturevalue("nats")
-        return broker.new_url
-    server: Postgres = request.getfixturevalue("postgres")
-    return partial(server.empty_url, "workers")
 
 
 @pytest.mark.timeout(180)

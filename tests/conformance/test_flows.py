@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from actorflow.testing import conform, flow_golden
+from actorflow.testing import conform
+from actorflow.testing.golden import flows as golden_flows
 
 ROOT = Path(__file__).parent.parent.parent
 SHARED = ROOT.parent / "shared" / "conformance" / "flows"
@@ -18,17 +19,17 @@ FILES = sorted(path for path in DATA.glob("*.json") if path.name != "parse_cases
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_golden_flow(path: Path) -> None:
-    assert str(flow_golden.GoldenFlow(path).check() or "") == ""
+    assert str(golden_flows.GoldenFlow(path).check() or "") == ""
 
 
 def test_golden_parse_cases() -> None:
-    passed, failures = flow_golden.check_parse_cases(DATA / "parse_cases.json")
+    passed, failures = golden_flows.check_parse_cases(DATA / "parse_cases.json")
     assert failures == []
     assert passed > 100
 
 
 def test_the_seed_is_reproduced_run_by_run() -> None:
-    driver = flow_golden.GoldenFlow(DATA / "seed_2017_routed.json").drive()
+    driver = golden_flows.GoldenFlow(DATA / "seed_2017_routed.json").drive()
     assert [len(outcome.messages) for outcome in driver.outcomes] == [12, 14, 5]
     assert [len(outcome.state.nodes) for outcome in driver.outcomes] == [2, 2, 1]
     assert driver.state.counters == {"runs": 3, "msgs": 31, "omsgs": 0}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from actorflow.testing import conform, workflow_golden
+from actorflow.testing import conform
+from actorflow.testing.golden import workflows as golden_workflows
 
 ROOT = Path(__file__).parent.parent.parent
 SHARED = ROOT.parent / "shared" / "conformance" / "workflows"
@@ -16,10 +17,10 @@ DATA = SHARED if SHARED.is_dir() else Path(__file__).parent / "data" / "workflow
 FILES = sorted(DATA.glob("*.json"))
 
 
-@pytest.mark.parametrize("decider", workflow_golden.DECIDERS)
+@pytest.mark.parametrize("decider", golden_workflows.DECIDERS)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_golden_history(path: Path, decider: str) -> None:
-    golden = workflow_golden.GoldenWorkflow(path, workflow_golden.DECIDERS[decider])
+    golden = golden_workflows.GoldenWorkflow(path, golden_workflows.DECIDERS[decider])
     assert str(golden.check() or "") == ""
 
 
@@ -83,7 +84,7 @@ def test_properties_that_python_has_methods_for_are_fine(
 ) -> None:
     path = golden / "18_empty_parallel_and_noop.json"
     path.write_text(path.read_text().replace('"x"', '"now"'))
-    assert "now" in workflow_golden.property_names(json.loads(path.read_text())["workflow"])
+    assert "now" in golden_workflows.property_names(json.loads(path.read_text())["workflow"])
     assert conform.main(["workflows", str(golden)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 0 failed"
 
@@ -93,7 +94,7 @@ def test_the_error_of_a_failed_work_is_compared(tmp_path: Path) -> None:
     data = json.loads((DATA / "10_failure_onFailure_retry.json").read_text())
     data["steps"][4]["state"]["statuses"][0]["error"]["message"] = "bang"
     path.write_text(json.dumps(data))
-    found = workflow_golden.check_history(path) or ""
+    found = golden_workflows.check_history(path) or ""
     assert "step 4 (failed) state statuses[0] error message" in found
 
 
@@ -116,12 +117,12 @@ def test_the_text_of_a_failure_is_left_open(tmp_path: Path) -> None:
             }
         )
     )
-    assert workflow_golden.check_history(path) is None
+    assert golden_workflows.check_history(path) is None
     data = json.loads(path.read_text())
     data["steps"][1]["decisions"]["status"] = "modified"
     data["steps"][1]["state"] = state
     path.write_text(json.dumps(data))
-    assert "step 1 (decide) decisions" in (workflow_golden.check_history(path) or "")
+    assert "step 1 (decide) decisions" in (golden_workflows.check_history(path) or "")
 
 
 def test_the_command_survives_a_broken_file(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import actorflow as af
 from actorflow.application import Engine
 from actorflow.engine.errors import Cancelled, KindMismatch, TaskWithdrawn
 from actorflow.engine.kind import Context, Failure, Message, Status, TaskEnded
@@ -31,6 +32,7 @@ from tests.plans.jobs import (
     large,
     note,
     one,
+    pid,
     plus,
     size_of,
     talk,
@@ -318,6 +320,18 @@ def test_a8_nothing_is_begun_after_a_failure_has_stopped_the_plan(
     assert result["runs"] == "go"
     assert set(result.skipped) - {"next"} == set(late)
     assert list(tmp_path.glob("late-*")) == []
+
+
+def test_t15_the_processes_of_durable_plans_are_renewed(engine: Engine) -> None:
+    engine.plans.workers(1, executor=af.Processes(renew_after=2))
+    plan = Plan()
+    jobs: list[Any] = []
+    for _ in range(6):
+        jobs.append(plan.job(pid, *jobs[-1:]))
+    result = engine.start(plan).result(timeout=50)
+    pids = [result[job] for job in jobs]
+    assert pids[::2] == pids[1::2]
+    assert len(set(pids)) == 3
 
 
 def test_what_a_durable_job_prints_and_warns_of_is_in_its_record(

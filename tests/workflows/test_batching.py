@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorflow.testing.workflow_golden import DECIDERS, state_of
+from actorflow.testing.golden.workflows import DECIDERS, state_of
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance import state as stored
 from actorflow.workflows.instance.instance import Instance
@@ -18,7 +18,7 @@ from actorflow.workflows.instance.state import UNSET, WorkType
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.testing.workflow_golden import Decides
+    from actorflow.testing.golden.workflows import Decides
 
 Json = Any
 

@@ -74,16 +74,22 @@ def deliver(run: Run, message: Sent) -> None:
     run.decide()
 
 
-def fork_of(run: Run, workflow: Json, work: str, now: float, decider: str) -> Run:
-    state = forked(run.instance.state, work, "Generated")
+def fork_and_reference(
+    workflow: Json, choices: list[int], pick: int, decider: str
+) -> tuple[Run, Run]:
+    """Return a fork of a run from before some work, and a run that never went further."""
+    run, messages = one_by_one(workflow, choices)
+    work = picked(run, pick)
+    before, _ = up_to(workflow, messages, work.index)
+    state = forked(run.instance.state, work.work, "Generated")
     assert violations(state) == []
-    state.decision_triggered_at = now
+    state.decision_triggered_at = before.now
     fork = Run(workflow, decider)
     fork.instance = Instance(state)
-    fork.deliver([m.Restore(now)], now)
+    fork.deliver([m.Restore(before.now)], before.now)
     fork.decide()
     assert violations(fork.instance.state) == []
-    return fork
+    return fork, before
 
 
 @pytest.mark.parametrize("decider", ["scripted", "live"])
@@ -91,10 +97,7 @@ def fork_of(run: Run, workflow: Json, work: str, now: float, decider: str) -> Ru
 def test_a_fork_equals_one_that_never_went_further(
     decider: str, workflow: Json, choices: list[int], pick: int
 ) -> None:
-    run, messages = one_by_one(workflow, choices)
-    work = picked(run, pick)
-    before, _ = up_to(workflow, messages, work.index)
-    fork = fork_of(run, workflow, work.work, before.now, decider)
+    fork, before = fork_and_reference(workflow, choices, pick, decider)
     assert fork.exact == before.exact
     fork.close()
 
@@ -104,10 +107,7 @@ def test_a_fork_equals_one_that_never_went_further(
 def test_a_fork_does_the_same_works_with_waits(
     decider: str, workflow: Json, choices: list[int], pick: int
 ) -> None:
-    run, messages = one_by_one(workflow, choices)
-    work = picked(run, pick)
-    before, _ = up_to(workflow, messages, work.index)
-    fork = fork_of(run, workflow, work.work, before.now, decider)
+    fork, before = fork_and_reference(workflow, choices, pick, decider)
     assert fork.works == before.works
     waits = {(each.work, each.event) for each in fork.instance.state.waits}
     assert waits == {(each.work, each.event) for each in before.instance.state.waits}

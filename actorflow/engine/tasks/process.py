@@ -23,18 +23,26 @@ from actorflow.runtime.worker.process.lane import repeat_output
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actorflow.runtime.worker.process.options import Processes
+
 __all__ = ["ProcessTasker"]
 
 
 class ProcessTasker:
     """Calls a function in other processes: one that can be imported there. Thread-safe.
 
+    Args:
+        name: of the tasker.
+        do: the function.
+        places: how many processes there are at the same time.
+        given: how they are started, renewed and limited.
+
     Raises:
         BadJob: it cannot be sent to another process.
 
     """
 
-    def __init__(self, name: str, do: Callable[[Task], Any], places: int) -> None:
+    def __init__(self, name: str, do: Callable[[Task], Any], places: int, given: Processes) -> None:
         try:
             # By name only: another process may do the task, long after this one has ended.
             self._errand = _Errand(name, pickle.dumps(do))
@@ -47,7 +55,8 @@ class ProcessTasker:
         self._name = name
         self._closed = False
         # Without a reserve: there is a process for each place.
-        self._crew = Crew(places, prefetch=0, name=f"tasker-{name}")
+        self._crew = Crew(places, prefetch=0, name=f"tasker-{name}", **given.crew_options())
+        self._given = given
 
     def begin(self, task: Task, ended: Callable[[BaseException | None, Any], None]) -> None:
         """Run a task in another process; `ended(error, result)` is called once.
@@ -69,7 +78,11 @@ class ProcessTasker:
                 ended(None if what.error is None else self._error(task, what), what.result)
 
         fields = task.id, task.execution, task.tasker, task.body, task.attempt
-        call = Call((task.id, task.attempt), pack(self._errand, fields), heartbeat=task.heartbeat)
+        payload, name = pack(self._errand, fields), (task.id, task.attempt)
+        given = self._given
+        call = Call(
+            name, payload, timeout=given.timeout, memory=given.memory, heartbeat=task.heartbeat
+        )
         self._crew.submit(call, report)
 
     def _error(self, task: Task, ended: Ended) -> BaseException:

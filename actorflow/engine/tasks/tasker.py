@@ -19,6 +19,7 @@ from actorflow.runtime.log import log
 from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.runtime.worker.port import Port
+from actorflow.runtime.worker.process.options import Processes
 from actorflow.runtime.worker.spec import spawn
 from behaviours import Chunk, Queue
 from behaviours.arguments import choice, count, seconds
@@ -238,6 +239,12 @@ async def _finish(coroutine: Any) -> None:
         log.error("on_cancel failed", exc_info=error)
 
 
+def _done() -> Deferred:
+    place = Deferred()
+    place.resolve()
+    return place
+
+
 class Tasker:
     """A function that does tasks. See `Engine.tasker` for the options.
 
@@ -256,7 +263,7 @@ class Tasker:
         timeout: float | None = None,
         on_cancel: Callable[[Task], Any] | None = None,
         behaviour: Any = None,
-        executor: str = "pool",
+        executor: str | Processes = "pool",
         kills: bool = False,
         passes_on: bool = False,
         **options: Any,
@@ -268,16 +275,17 @@ class Tasker:
         self.retries = count(retries, "retries", "retries=3", least=0, error=BadOption)
         if timeout is not None:
             seconds(timeout, "timeout", "timeout=60.0", zero=False, error=BadOption)
-        choice(executor, "executor", ("pool", "process"), error=BadOption)
+        chosen = executor if isinstance(executor, Processes) else None
+        choice("process" if chosen else executor, "executor", ("pool", "process"), error=BadOption)
         self.board = board
         self.backoff = backoff or Backoff(initial=1.0, maximum=300.0, jitter=0.1)
         self.processes: Any = None
-        if executor == "process":
+        if chosen is not None or executor == "process":
             from actorflow.engine.tasks.process import ProcessTasker  # noqa: PLC0415 - loads processes
 
             places = options.get("concurrency", 1)
             count(places, "concurrency", "concurrency=4", error=BadOption)
-            self.processes = ProcessTasker(name, given, places)
+            self.processes = ProcessTasker(name, given, places, chosen or Processes())
         self.do = given
         self.timeout = timeout
         self._on_cancel = on_cancel
@@ -320,9 +328,10 @@ class Tasker:
         The worker gets a token for each, and looks which task is the most urgent when it starts
         one: a plain line costs a fraction of a `Priority`.
         """
+        for row in rows:
+            heappush(self._urgent, (-row.priority, next(self._number), row))
         try:
-            for row in rows:
-                heappush(self._urgent, (-row.priority, next(self._number), row))
+            for _ in rows:
                 self._worker.push(None)
         except WorkerStopped:
             return  # the engine is being closed: the tasks are in the store
@@ -377,7 +386,13 @@ class Tasker:
 
     def _start_most_urgent(self, _token: Any, state: None) -> Deferred:
         """Start the task that is next by its priority; in order of arrival among equals."""
-        return self._start(self._task(heappop(self._urgent)[-1]), state)
+        row = heappop(self._urgent)[-1]
+        try:
+            task = self._task(row)
+        except ValueError as error:  # its body cannot be read; the others go on
+            self.board.attempt_failed(row, error, final=True)
+            return _done()
+        return self._start(task, state)
 
     def _start(self, batch: Any, _state: None) -> Deferred:
         """Start the tasks of a batch: one, unless the behaviour cannot be divided."""

@@ -60,7 +60,7 @@ class Plans:
 
         Args:
             workers: how many there are at the same time, at most; one for each core by default.
-            **options: of `engine.tasker`, with `executor="process"`.
+            **options: of `engine.tasker`; `executor=af.Processes(renew_after=100)` renews them.
 
         Raises:
             BadOption: they were chosen already, or a plan was started before.

@@ -119,7 +119,7 @@ class Instance:
 
     @property
     def status(self) -> Callable[[str], WorkStatus | None]:
-        """Returns a work by its name, `<branch_key>/<position>`."""
+        """Look up a work by its name, `<branch_key>/<position>`."""
         return self._works.get
 
     def properties_at(self, index: int) -> dict[str, Any]:

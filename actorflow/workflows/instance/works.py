@@ -29,7 +29,7 @@ class Works:
         self._changes = changes
         self._by_name = {status.work: status for status in state.statuses}
         self.get: Callable[[str], WorkStatus | None] = self._by_name.get
-        """Returns a work by its name, `<branch_key>/<position>`."""
+        """Look up a work by its name, `<branch_key>/<position>`."""
         self._of_branch: dict[int, list[WorkStatus]] = {}
         for status in state.statuses:
             self._of_branch.setdefault(status.branch_key, []).append(status)

@@ -48,7 +48,7 @@ class EventInbox(Behaviour):
                 "inbox: af.Turns must be the outermost behaviour, as in "
                 "af.Turns(Debounce(Queue(), 0.5))"
             )
-        self.traits = replace(given, divisible=False, ordered=False, trackable=True)
+        self.traits = replace(given, divisible=False, ordered=False, trackable=True, patient=False)
         self._is_held: Callable[[], bool] | None = None
         self._others: list[Any] = []
         self._ripe = not given.timed

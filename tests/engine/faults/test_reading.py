@@ -13,6 +13,7 @@ from actorflow.engine.engine import Engine
 from actorflow.engine.errors import ExecutionFailed, StoreRefused
 from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer, TaskEnded
 from actorflow.engine.stores.protocol import Change, TaskRow, TimerRow
+from behaviours import Queue
 from tests.engine.kinds import (
     PATIENCE,
     Kept,
@@ -412,8 +413,9 @@ def test_a_timer_whose_body_cannot_be_read_holds_up_no_other(
     assert rows(engine, "timers") == []
 
 
+@pytest.mark.parametrize("options", [{}, {"behaviour": Queue}], ids=["by priority", "a queue"])
 def test_a_task_whose_body_cannot_be_read_fails_and_holds_up_no_other(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., Engine], options: dict[str, Any]
 ) -> None:
     engine = reopen()
     engine.register(script := Script(_keep_answers))
@@ -427,7 +429,7 @@ def test_a_task_whose_body_cannot_be_read_fails_and_holds_up_no_other(
     ]
     engine.core.writer.submit(Change("x", tasks=tasks))
     flush(engine)
-    engine.tasker("t", lambda task: task.body)
+    engine.tasker("t", lambda task: task.body, **options)
     script.wait(4)
     quiet(engine)
     assert state_of(engine, "y") == ["begin", 7]

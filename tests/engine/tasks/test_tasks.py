@@ -9,7 +9,7 @@ import pytest
 
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import TaskWithdrawn
-from actorflow.engine.kind import Outcome, TaskEnded
+from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.tasks.tasker import HOLD, Task
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.runtime.supervision.spec import Backoff
@@ -286,4 +286,24 @@ def test_tasks_that_have_not_begun_can_be_taken_back(known: bool) -> None:  # no
         gone = TaskWithdrawn.__name__
         assert state_of(engine, "x") == ([gone, gone, "a"] if known else [gone] * 3)
         assert done == (["a"] if known else [])
+        assert rows(engine, "tasks") == []
+
+
+def test_a_task_that_is_taken_back_with_its_own_commit_never_begins() -> None:
+    done: list[str] = []
+
+    def step(state: Any, message: Any) -> Any:
+        if message == "both":
+            tasks = [NewTask(name, "t", name) for name in ("a", "b")]
+            return Outcome(state=state, tasks=tasks, withdrawn_tasks=["a"])
+        return asking(state, message)
+
+    script = Script(step)
+    with Engine() as engine:
+        engine.register(script)
+        engine.tasker("t", lambda task: done.append(task.id))
+        engine.send("x", "both", kind="script")
+        script.wait(3)
+        quiet(engine)
+        assert done == ["b"]
         assert rows(engine, "tasks") == []

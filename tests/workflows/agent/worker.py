@@ -17,7 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from actorflow.testing.workflow_notation import NotationRaised, Scope, interpret
+from actorflow.testing.golden.notation import NotationRaised, Scope, interpret
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -116,21 +116,10 @@ class ProcessLane:
                 raise WorkerStopped(msg)
             if self._crew is None:
                 name, _, concurrency, given, clock = self._given
-                options = {option: getattr(given, option) for option in _CREW}
+                options = given.crew_options()
                 # Without a reserve: as many batches as processes are in flight at most.
                 self._crew = Crew(concurrency, name=name, prefetch=0, clock=clock, **options)
             return self._crew
-
-
-_CREW = (
-    "launcher",
-    "setup",
-    "renew_after",
-    "renew_after_seconds",
-    "max_rss",
-    "idle_stop",
-    "launches_max",
-)
 
 
 def repeat_output(ended: Ended) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,3 +55,18 @@ class Processes:
             launches_max=self.launches_max,
         )
         Call(0, Packed(b""), timeout=self.timeout, memory=self.memory).check()
+
+    def crew_options(self) -> dict[str, Any]:
+        """Return what applies to the processes, not to each call."""
+        return {name: getattr(self, name) for name in _CREW}
+
+
+_CREW = (
+    "launcher",
+    "setup",
+    "renew_after",
+    "renew_after_seconds",
+    "max_rss",
+    "idle_stop",
+    "launches_max",
+)

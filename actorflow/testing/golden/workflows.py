@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from actorflow.testing.golden_values import Difference
-from actorflow.testing.workflow_described import LiveDecider
-from actorflow.testing.workflow_notation import NotationRaised, Scope, interpret, work_call
+from actorflow.testing.golden.described import LiveDecider
+from actorflow.testing.golden.notation import NotationRaised, Scope, interpret, work_call
+from actorflow.testing.golden.values import Difference
 from actorflow.workflows.agent.answers import read_answer
 from actorflow.workflows.agent.cursor import DecisionCursor
 from actorflow.workflows.frames.properties import RESERVED

@@ -9,7 +9,7 @@ from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.language.parser import parse
 from actorflow.flows.service.library import Library
 from actorflow.testing.flow_driver import FlowDriver, Seen
-from actorflow.testing.golden_values import (
+from actorflow.testing.golden.values import (
     RECORDED_FLOW_ERROR,
     Difference,
     comparable,

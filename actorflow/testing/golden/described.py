@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.testing.workflow_notation import Call, Scope, interpret, work_call
+from actorflow.testing.golden.notation import Call, Scope, interpret, work_call
 from actorflow.workflows.decider import METHODS, Decider
 from actorflow.workflows.frames.frame import frame_of
 from actorflow.workflows.frames.work import Work

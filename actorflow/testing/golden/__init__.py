@@ -1,0 +1,1 @@
+"""Golden data: recorded flows and workflows, taken again step by step and compared."""
