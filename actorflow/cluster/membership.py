@@ -94,14 +94,15 @@ class Membership:
             ActorflowError: the register cannot be reached.
 
         """
-        answers = 0
-        while answers < _FIRST and not self._owned:
+        answers, wants = 0, True
+        while wants and answers < _FIRST and not self._owned:
             with self._lock:
                 step = self._member.step(monotonic())
             for action in step.actions:
                 if isinstance(action, Register):
                     self._receive(Registered(action.number, self._asked(action.request)))
                     answers += 1
+                    wants = self._member.hurries(monotonic())  # something is free
             self._stopped.wait(_FRESH)
         self._thread.start()
 
