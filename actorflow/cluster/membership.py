@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Carrier", "Membership"]
 
-_FIRST = 0.15  # seconds in which a new member takes what is free, before it goes on by itself
+_FIRST = 2  # answers of the register: one says what is free, the next what was taken
 _FRESH = 0.02  # seconds for which an answer about what is owned is used again
 _LOG_EVERY = 60.0  # seconds between two lines about a store that cannot be reached
 
@@ -94,13 +94,15 @@ class Membership:
             ActorflowError: the register cannot be reached.
 
         """
-        end = monotonic() + _FIRST
-        while monotonic() < end and not self._owned:  # the first answer says what is free
+        answers, wants = 0, True
+        while wants and answers < _FIRST and not self._owned:
             with self._lock:
                 step = self._member.step(monotonic())
             for action in step.actions:
                 if isinstance(action, Register):
                     self._receive(Registered(action.number, self._asked(action.request)))
+                    answers += 1
+                    wants = self._member.hurries(monotonic())  # something is free
             self._stopped.wait(_FRESH)
         self._thread.start()
 

@@ -96,6 +96,10 @@ class Leases:
         """Check in as soon as possible."""
         self._next = min(self._next, now)
 
+    def hurries(self, now: float) -> bool:
+        """Return whether it checks in as soon as possible."""
+        return self._next <= now
+
     def _check_in_time(self) -> float:
         if self.left:
             return inf

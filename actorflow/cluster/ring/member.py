@@ -348,6 +348,10 @@ class Member:
         self._leases.taskers = names
         return changed
 
+    def hurries(self, now: float) -> bool:
+        """Return whether it checks in as soon as it may: to take or release something."""
+        return self._leases.hurries(now)
+
     def busy_with(self, tasks: int) -> None:
         """Say how many tasks this worker has, for the next check-in."""
         self._leases.busy = tasks
