@@ -119,9 +119,9 @@ class Ownership:
                 self._core.board.look(borrowed=True)
         except StoreRefused as error:  # what there was to look at is still there
             log.warning("the store cannot be read; looking again", error=str(error))
-            SYSTEM.call_at(
-                SYSTEM.now() + _LATER, partial(self.woken, None if everything else tuple(names))
-            )
+            for due, executions in ((everything, None), (names, tuple(names)), (tasks, ())):
+                if due:
+                    SYSTEM.call_at(SYSTEM.now() + _LATER, partial(self.woken, executions))
 
     def _look_at_all(self, names: set[str], *, everything: bool) -> None:
         core = self._core
