@@ -42,6 +42,13 @@ settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local")
 )
 
+# --- interrupts ----------------------------------------------------------------------------------
+
+# A shell without job control starts what runs in its background deaf to Ctrl-C, which programs
+# inherit: those of the tests would be, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # --- the watchdog --------------------------------------------------------------------------------
 
 AGAIN_AFTER = 5.0
