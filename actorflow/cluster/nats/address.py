@@ -6,6 +6,7 @@ import re
 from math import inf
 from urllib.parse import parse_qsl, urlsplit
 
+from actorflow.cluster.nats.contexts import read_context
 from actorflow.runtime.errors import BadOption
 
 __all__ = ["Address"]
@@ -21,7 +22,8 @@ class Address:
     Ours are `replicas` (of a stream that is created), `partitions` (likewise), `lease` (seconds
     after which a worker that is silent counts as dead) and `timeout` (seconds for which a commit
     tries to reach the servers). The servers' are `creds` and `nkey` (files), `tls_ca`, `tls_cert`
-    and `tls_key` (files).
+    and `tls_key` (files). All of the servers' may come from a context of the `nats` command line
+    instead: `nats:///orders?context=production`.
 
     >>> address = Address("nats://me:secret@one:4222,two/orders?replicas=3")
     >>> address.name, address.servers, address.shown
@@ -38,22 +40,28 @@ class Address:
         self.shown = f"nats://{hosts}{parts.path}"
         """For messages: without the password."""
         self.name = parts.path.removeprefix("/")
-        if not hosts or not _NAME.fullmatch(self.name):
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        context = options.pop("context", None)
+        if bool(hosts) == (context is not None) or not _NAME.fullmatch(self.name):
             msg = (
-                f"{self.shown}: the URL of a store on NATS names servers and the store, as in "
-                "nats://localhost:4222/orders"
+                f"{self.shown}: the URL of a store on NATS names the store and either servers or a "
+                "context, as in nats://localhost:4222/orders or nats:///orders?context=production"
             )
             raise BadOption(msg)
         self.servers = [f"nats://{user}{at}{host}" for host in hosts.split(",")]
         given = dict(_OURS)
         self.files: dict[str, str] = {}
-        for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        if context is not None:
+            found = read_context(context)
+            self.servers, self.files = found.servers, dict(found.files)
+            self.shown = f"nats:///{self.name}?context={context}"
+        for key, value in options.items():
             if key in given:
                 given[key] = value
             elif key in _CREDENTIALS:
                 self.files[key] = value
             else:
-                known = ", ".join((*_OURS, *_CREDENTIALS))
+                known = ", ".join((*_OURS, *_CREDENTIALS, "context"))
                 msg = f"{self.shown}: {key!r} in the URL is unknown; there are {known}"
                 raise BadOption(msg)
         self.lease = _number(given, "lease", float)
