@@ -243,7 +243,7 @@ def test_a_store_is_read_from_its_snapshot_and_the_log_is_shortened(
 # --- faults --------------------------------------------------------------------------------------
 
 
-def test_a_commit_that_is_larger_than_a_message_is_all_there(
+def test_c25_a_commit_that_is_larger_than_a_message_is_all_there(
     new_url: Callable[..., str], opened: Callable[..., NatsStore]
 ) -> None:
     url = new_url()
@@ -255,7 +255,7 @@ def test_a_commit_that_is_larger_than_a_message_is_all_there(
     assert [row.body for row in again.pending(execution="y").rows] == [b"x"]
 
 
-def test_a_record_that_is_published_twice_counts_once(
+def test_c25_a_record_that_is_published_twice_counts_once(
     new_url: Callable[..., str], opened: Callable[..., NatsStore]
 ) -> None:
     url = new_url()
