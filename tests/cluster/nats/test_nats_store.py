@@ -349,9 +349,9 @@ def test_a_server_without_jetstream_is_refused() -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("nats://localhost:4222", "names servers and the store"),
-        ("nats://localhost:4222/a.b", "names servers and the store"),
-        ("nats:///orders", "names servers and the store"),
+        ("nats://localhost:4222", "names the store and either servers"),
+        ("nats://localhost:4222/a.b", "names the store and either servers"),
+        ("nats:///orders", "names the store and either servers"),
         ("nats://localhost/orders?colour=red", "'colour' in the URL is unknown"),
         ("nats://localhost/orders?lease=soon", "lease='soon' in the URL"),
         ("nats://localhost/orders?replicas=0", "replicas='0' in the URL"),
