@@ -57,9 +57,9 @@ def test_c22_engines_behind_a_pooler_find_what_nobody_tells_them(
             engine.resume()
         client = stack.enter_context(af.Engine(url, worker=False))
         ref = client.worker("ledger", lambda batch, state: state + len(batch), state=0)
-        exids = [client.launch(FLOW, payload={"n": 0}) for _ in range(20)]
-        for number in range(5):
+        exids = [client.launch(FLOW, payload={"n": 0}) for _ in range(6)]
+        for number in range(2):
             ref.push_block("x", timeout=PATIENCE)
             assert ref.state() == number + 1
-        assert [client.result(exid, timeout=PATIENCE)["n"] for exid in exids] == [2] * 20
+        assert [client.result(exid, timeout=PATIENCE)["n"] for exid in exids] == [2] * 6
     assert pooler.clients > 3, "there were as many connections as clients"
