@@ -40,7 +40,6 @@ from actorflow.engine.stores.protocol import (  # noqa: E402
 )
 from benchmarks import cluster_loads as loads  # noqa: E402
 from benchmarks.engine_peers import version  # noqa: E402
-from benchmarks.machine import busy, describe  # noqa: E402
 from benchmarks.tables import put_between_markers  # noqa: E402
 from benchmarks.turns import (  # noqa: E402
     Case,
@@ -48,11 +47,10 @@ from benchmarks.turns import (  # noqa: E402
     Found,
     Goal,
     answer,
-    goal_lines,
     measure,
     median,
     over,
-    section_lines,
+    page,
 )
 
 if TYPE_CHECKING:
@@ -356,15 +354,8 @@ def goals(found: Found) -> list[Goal]:
 
 def as_markdown(found: Found) -> str:
     """Return the results as a section of RESULTS.md."""
-    lines = ["## Engines on Postgres and NATS", ""]
-    lines += [f"- {name}: {value}" for name, value in describe().items()]
-    lines.append(f"- {loads.DBOS}: {version('dbos') or 'not installed, left out'}")
-    load = busy()
-    if load is not None:
-        text = f"The machine was busy with something else (load {load:.1f}): a sketch, to be run"
-        lines += ["", f"{text} again when it is quiet."]
-    lines += ["", METHOD, "", *goal_lines(goals(found)), *section_lines(found)]
-    return "\n".join(lines)
+    peers = {loads.DBOS: version("dbos")}
+    return page("Engines on Postgres and NATS", peers, METHOD, goals(found), found)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -28,7 +28,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from benchmarks import engine_peers as peers  # noqa: E402
-from benchmarks.machine import busy, describe, resident  # noqa: E402
+from benchmarks.machine import resident  # noqa: E402
 from benchmarks.tables import put_between_markers  # noqa: E402
 from benchmarks.turns import (  # noqa: E402
     Case,
@@ -36,11 +36,10 @@ from benchmarks.turns import (  # noqa: E402
     Found,
     Goal,
     answer,
-    goal_lines,
     measure,
     median,
     over,
-    section_lines,
+    page,
 )
 
 MESSAGE = {"order": 7, "text": "hello"}
@@ -415,18 +414,8 @@ def goals(found: Found) -> list[Goal]:
 
 def as_markdown(found: Found) -> str:
     """Return the results as a section of RESULTS.md."""
-    lines = ["## Engine", ""]
-    lines += [f"- {name}: {value}" for name, value in describe().items()]
-    for label, (package, _) in peers.PEERS.items():
-        lines.append(f"- {label}: {peers.version(package) or 'not installed, left out'}")
-    load = busy()
-    if load is not None:
-        text = f"The machine was busy with something else (load {load:.1f}): a sketch, to be run"
-        lines += ["", f"{text} again when it is quiet."]
-    lines += ["", METHOD, ""]
-    lines += goal_lines(goals(found))
-    lines += section_lines(found)
-    return "\n".join(lines)
+    versions = {label: peers.version(package) for label, (package, _) in peers.PEERS.items()}
+    return page("Engine", versions, METHOD, goals(found), found)
 
 
 def main() -> None:

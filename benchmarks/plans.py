@@ -37,11 +37,10 @@ from benchmarks.turns import (  # noqa: E402
     Found,
     Goal,
     answer,
-    goal_lines,
     measure,
     median,
     over,
-    section_lines,
+    page,
 )
 
 OURS = "actorflow"
@@ -344,16 +343,8 @@ def goals(found: Found) -> list[Goal]:
 
 def as_markdown(found: Found) -> str:
     """Return the results as a section of RESULTS.md."""
-    lines = ["## Plans", ""]
-    lines += [f"- {name}: {value}" for name, value in describe().items()]
-    for label, (package, _) in peers.PEERS.items():
-        lines.append(f"- {label}: {peers.version(package) or 'not installed, left out'}")
-    load = busy()
-    if load is not None:
-        text = f"The machine was busy with something else (load {load:.1f}): a sketch, to be run"
-        lines += ["", f"{text} again when it is quiet."]
-    lines += ["", METHOD, "", *goal_lines(goals(found)), *section_lines(found)]
-    return "\n".join(lines)
+    versions = {label: peers.version(package) for label, (package, _) in peers.PEERS.items()}
+    return page("Plans", versions, METHOD, goals(found), found)
 
 
 def as_tables(found: Found) -> str:

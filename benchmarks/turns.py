@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks.machine import busy, describe
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -27,6 +29,7 @@ __all__ = [
     "measure",
     "median",
     "over",
+    "page",
     "section_lines",
 ]
 
@@ -126,6 +129,19 @@ def median(found: Found, section: str, label: str, figure: str) -> float | None:
 def over(ours: float | None, theirs: float | None) -> float | None:
     """Return a ratio, if both were measured."""
     return None if ours is None or not theirs else ours / theirs
+
+
+def page(
+    title: str, peers: Mapping[str, str | None], method: str, goals: Iterable[Goal], found: Found
+) -> str:
+    """Return a section of RESULTS.md: the machine, the peers' versions, goals and medians."""
+    lines = [f"## {title}", ""]
+    lines += [f"- {name}: {value}" for name, value in describe().items()]
+    lines += [f"- {name}: {value or 'not installed, left out'}" for name, value in peers.items()]
+    if (load := busy()) is not None:
+        text = f"The machine was busy with something else (load {load:.1f}): a sketch, to be run"
+        lines += ["", f"{text} again when it is quiet."]
+    return "\n".join([*lines, "", method, "", *goal_lines(goals), *section_lines(found)])
 
 
 def goal_lines(goals: Iterable[Goal]) -> list[str]:

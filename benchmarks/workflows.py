@@ -28,7 +28,7 @@ if str(ROOT) not in sys.path:
 import actorflow as af  # noqa: E402
 from benchmarks import workflow_loads as loads  # noqa: E402
 from benchmarks.engine_peers import bare_commits, version  # noqa: E402
-from benchmarks.machine import busy, describe, resident  # noqa: E402
+from benchmarks.machine import resident  # noqa: E402
 from benchmarks.tables import put_between_markers  # noqa: E402
 from benchmarks.turns import (  # noqa: E402
     Case,
@@ -36,11 +36,10 @@ from benchmarks.turns import (  # noqa: E402
     Found,
     Goal,
     answer,
-    goal_lines,
     measure,
     median,
     over,
-    section_lines,
+    page,
 )
 
 OURS, DBOS = "actorflow", "DBOS"
@@ -231,15 +230,7 @@ def goals(found: Found) -> list[Goal]:
 
 def as_markdown(found: Found) -> str:
     """Return the results as a section of RESULTS.md."""
-    lines = ["## Workflows", ""]
-    lines += [f"- {name}: {value}" for name, value in describe().items()]
-    lines.append(f"- {DBOS}: {version('dbos') or 'not installed, left out'}")
-    load = busy()
-    if load is not None:
-        text = f"The machine was busy with something else (load {load:.1f}): a sketch, to be run"
-        lines += ["", f"{text} again when it is quiet."]
-    lines += ["", METHOD, "", *goal_lines(goals(found)), *section_lines(found)]
-    return "\n".join(lines)
+    return page("Workflows", {DBOS: version("dbos")}, METHOD, goals(found), found)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

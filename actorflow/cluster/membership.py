@@ -132,7 +132,7 @@ class Membership:
         self._tell(Fenced(partition))
 
     def serve(self, taskers: Collection[str], busy: int) -> None:
-        """Tell the others which taskers are here, and how many tasks they have."""
+        """Announce which taskers are here, and how many tasks they have."""
         with self._lock:
             changed = self._member.serve(taskers)
             self._member.busy_with(busy)

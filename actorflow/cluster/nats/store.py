@@ -348,7 +348,7 @@ class NatsStore(MemoryStore):
         return self._membership.time.now()
 
     def serve(self, taskers: Collection[str], busy: int) -> None:
-        """Tell the others which taskers are here, and how many tasks they have."""
+        """Announce which taskers are here, and how many tasks they have."""
         self._membership.serve(taskers, busy)
 
     def peers(self) -> Sequence[Peer]:

@@ -225,7 +225,7 @@ class PostgresStore:
             self._notify(follow_notice(self._token, execution))
 
     def _notify(self, notice: str) -> None:
-        """Tell the others something that may be lost."""
+        """Send the others a notice, which may be lost."""
         with suppress(StoreRefused):
             self._readers.read(_NOTIFY, (self.address.schema, notice))
 
@@ -234,7 +234,7 @@ class PostgresStore:
         return self._membership.time.now()
 
     def serve(self, taskers: Collection[str], busy: int) -> None:
-        """Tell the others which taskers are here, and how many tasks they have."""
+        """Announce which taskers are here, and how many tasks they have."""
         self._membership.serve(taskers, busy)
 
     def peers(self) -> Sequence[Peer]:
@@ -304,7 +304,7 @@ class PostgresStore:
             wake(names)
 
     def _answer_follower(self, execution: str) -> None:
-        """Tell of the commits of an execution from now on, and that there may have been one."""
+        """Announce commits of an execution from now on, and that there may have been one."""
         if partition_of(execution, self.traits.partitions) not in self.owned():
             return
         self._followed.add(execution)

@@ -77,7 +77,7 @@ class Ownership:
         return self._store.inherited(partition_of(execution, self._partitions))
 
     def follow(self, execution: str) -> None:
-        """Hear of the next commits of an execution, also of one that another engine owns.
+        """Ask for news of the next commits of an execution, also of one that another engine owns.
 
         Called before whatever is waited for is asked for, so that nothing is missed.
         """

@@ -523,7 +523,7 @@ class SharedStore(Store, Protocol):
         """Return the time of the store's clock as far as it is known, by which timers are due."""
 
     def serve(self, taskers: Collection[str], busy: int) -> None:
-        """Tell the others which taskers are here, and how many tasks they have."""
+        """Announce which taskers are here, and how many tasks they have."""
 
     def peers(self) -> Sequence[Peer]:
         """Return those who share the store and are alive, this process included if it is."""

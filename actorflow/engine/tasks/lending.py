@@ -145,7 +145,7 @@ class Lending:
     # Whoever gets a task.
 
     def announce(self) -> None:
-        """Tell the others which taskers are here, and how many tasks they have."""
+        """Announce which taskers are here, and how many tasks they have."""
         self._store.serve(self._board.names(), len(self._board))
 
     def borrow(self) -> None:
