@@ -202,12 +202,11 @@ class Accumulation:
             length = min(length, count * shape.width)
         if not length:
             return
-        messages = raw[:length]
+        messages = raw[shape.width - 1 : length : shape.width]
+        times: list[float] | None = raw[:length:2] if shape.stamped else None
         del raw[:length]
         self.folded += length // shape.width
-        times: list[float] | None = None
-        if shape.stamped:
-            times, messages = messages[::2], messages[1::2]
+        if times is not None:
             # Producers read the clock before they append, so neighbours may be out of order.
             # What is in order already, as almost all of it is, is sorted in one fast pass.
             times.sort()

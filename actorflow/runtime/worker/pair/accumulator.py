@@ -93,6 +93,7 @@ class Accumulator:
     _backlog: Backlog | None = None
     _every: tuple[Seat, ...] = ()
     _exclusive: bool = False
+    _counting: Any = ()  # a list where time plays a role
 
     def __init__(self, settings: Settings, behaviour: Behaviour, state: Any) -> None:
         self.settings = settings
@@ -128,6 +129,8 @@ class Accumulator:
         self._timing: Timing | None = None
         self._ring_at = FOLD_AT * self.core.shape.width if self.core.shape.folds else NEVER
         """The length of `raw` at which a push makes the accumulator look, or fold."""
+        if self.core.shape.timed:  # not empty while pushes have to compare that length at all
+            self._counting = [None] * self.core.shape.folds
         # A pair that runs one batch at a time is its own seat.
         self.first: Task | None = None
         self.batch: Batch | None = None
