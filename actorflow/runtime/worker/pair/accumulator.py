@@ -29,7 +29,7 @@ from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker.metrics import Backlog, Timing
 from actorflow.runtime.worker.pair import runner
-from actorflow.runtime.worker.pair.accumulation import FOLD_AT, LONG, NEVER, Accumulation
+from actorflow.runtime.worker.pair.accumulation import FOLD_AT, LONG, NEVER, QUEUE, Accumulation
 from actorflow.runtime.worker.pair.idleness import Idleness
 from actorflow.runtime.worker.pair.intake import Intake, refuse_late, take_back
 from actorflow.runtime.worker.pair.life import Life
@@ -186,17 +186,18 @@ class Accumulator:
             WouldDeadlock: user code of the behaviour pushes to its own worker.
 
         """
-        if self._owner == get_ident():
+        if self._owner and self._owner == get_ident():
             take_back(self, pushed)
             raise self._deadlock()
         if self.mode is None and self.exit_reason is None:
             if self.settings.is_real or not self.core.shape.timed:
-                self._since = self.settings.clock.now()
+                now = self.settings.now
+                self._since = now()
                 self.settings.lane.claim(self.idle)
             else:
                 SHELTER.run(self._wake_timed)
-            if self._takes_messages():
-                return
+        if self.mode is None and self.exit_reason is None:
+            return
         if SHELTER.run(refuse_late, self, pushed):
             raise self.life.dead_error()
 
@@ -299,7 +300,8 @@ class Accumulator:
                 count, self._lead = self._lead, 1
                 batch = self._cut(count)
                 if batch is not None:
-                    self._begin_line(self, batch, self.settings.clock.now())
+                    now = self.settings.now
+                    self._begin_line(self, batch, now())
                     self.idle.clear()
                     return batch
             effects = Effects()
@@ -335,10 +337,10 @@ class Accumulator:
         """
         core = self.core
         raw, portion = core.raw, core.portion
-        payload = raw[: min(count, portion)]
-        if not payload:
-            return None
+        payload = raw[: count if count < portion else portion]  # noqa: FURB136 - `min` takes longer
         size = len(payload)
+        if not size:
+            return None
         del raw[:size]
         if core.shape.turns:
             payload.reverse()
@@ -380,7 +382,8 @@ class Accumulator:
         caller does not contend with this thread for the interpreter.
         """
         task: Task | None
-        end = self.settings.clock.now()
+        now = self.settings.now
+        end = now()
         with self.lock:
             if generation != self.generation:
                 return None  # it was cut off meanwhile, and all have been told
@@ -397,8 +400,8 @@ class Accumulator:
                 not self._line
                 or self.state is not RUNNING
                 or self.mail
-                or len(core.behaviour)
-                or (len(raw) > LONG and not self._plain)
+                or (core.behaviour is not QUEUE and len(core.behaviour))
+                or (not self._plain and len(raw) > LONG)
             ):
                 if core.shape.observed:
                     core.behaviour.observe(batch.size, end - seat.span[2])
