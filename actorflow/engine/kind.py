@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.engine.envelopes import (
     ChildEnded,
+    ChildResumed,
     Envelope,
     Failure,
     Message,
@@ -29,6 +30,7 @@ __all__ = [
     "ENDED",
     "Addition",
     "ChildEnded",
+    "ChildResumed",
     "Context",
     "Envelope",
     "Failure",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from actorflow.engine import bodies
-from actorflow.engine.envelopes import ChildEnded, Message, encode_failure, pack
+from actorflow.engine.envelopes import ChildEnded, ChildResumed, Message, encode_failure, pack
 from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.ownership import MOVED
@@ -115,11 +115,15 @@ def change_of(live: Live, outcome: Outcome) -> Change:
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
-    if change.status != Status.ACTIVE and live.parent is not None:
-        change.messages = [
-            *change.messages,
-            message_to_parent(live.parent, name, change.status, outcome.result, outcome.error),
-        ]
+    if live.parent is not None:
+        if change.status != Status.ACTIVE:
+            told = message_to_parent(
+                live.parent, name, change.status, outcome.result, outcome.error
+            )
+            change.messages = [*change.messages, told]
+        elif live.status == Status.FAILED:
+            told = NewMessage(live.parent, *pack(ChildResumed(None, 0.0, name)))
+            change.messages = [*change.messages, told]
     return change
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.workflows.instance.state import COMPLETIONS, WorkState, WorkStatus, WorkType
+from actorflow.workflows.instance.state import (
+    COMPLETIONS,
+    UNSET,
+    WorkState,
+    WorkStatus,
+    WorkType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,9 +89,12 @@ class Works:
         return any(status.work in self._blocking for status in self.of_branch(key))
 
     def stuck(self) -> WorkStatus | None:
-        """Return a failed work of a branch that waits for failed works only."""
+        """Return a failed work of a branch that waits for failed works only.
+
+        A sub-workflow with an error counts: it waits for a fix.
+        """
         for work in self._blocking:
-            if self._by_name[work].status is WorkState.FAILED:
+            if self._by_name[work].error is not UNSET:
                 break
         else:  # as a rule
             return None
@@ -94,7 +103,7 @@ class Works:
             status = self._by_name[work]
             awaited.setdefault(status.branch_key, []).append(status)
         for _, statuses in sorted(awaited.items()):
-            if all(status.status is WorkState.FAILED for status in statuses):
+            if all(status.error is not UNSET for status in statuses):
                 return min(statuses, key=lambda status: status.position)
         return None
 
