@@ -23,7 +23,7 @@ from actorflow.engine.stores.opening import open_store
 from actorflow.engine.stores.protocol import new_row
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
 from behaviours import Queue
 from behaviours.arguments import count, flag, seconds
 
@@ -353,6 +353,8 @@ class Engine:
             EngineClosed: the engine was closed before.
 
         """
+        if timeout is not None:
+            check_timeout(timeout)
         ticket = ThreadTicket()
         told = None
         try:
@@ -368,6 +370,8 @@ class Engine:
 
     async def await_(self, execution: str, timeout: float | None = None) -> Execution:
         """Like `wait`, from a task of any event loop."""
+        if timeout is not None:
+            check_timeout(timeout)
         ticket = AsyncTicket()
         told = None
         try:

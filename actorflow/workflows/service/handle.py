@@ -11,8 +11,8 @@ from actorflow.engine import bodies
 from actorflow.engine.errors import ExecutionEnded, WaitTimeout
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Status
-from actorflow.runtime.errors import near
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.runtime.errors import BadOption, near
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
 from actorflow.workflows.frames.values import freeze
 from actorflow.workflows.instance.rewinding import forked
 from actorflow.workflows.instance.state import WorkType
@@ -131,9 +131,11 @@ class WorkflowHandle(Generic[R_co]):
             timeout: seconds that the next one may take.
 
         Raises:
+            BadOption: the offset is negative or no number.
             WaitTimeout: the next value does not come in time.
 
         """
+        _check_offset(offset, timeout)
         reader = _Reader(self._core.store, self.id)
         while True:
             ticket = ThreadTicket()
@@ -155,6 +157,7 @@ class WorkflowHandle(Generic[R_co]):
 
     async def afollow(self, offset: int = 0, timeout: float | None = None) -> AsyncIterator[Any]:
         """Like `follow`."""
+        _check_offset(offset, timeout)
         reader = _Reader(self._core.store, self.id)
         while True:
             ticket = AsyncTicket()
@@ -220,6 +223,8 @@ class WorkflowHandle(Generic[R_co]):
             WaitTimeout: not in time; it may be answered yet.
 
         """
+        if timeout is not None:
+            check_timeout(timeout)
         name, given = _event(event, data)
         asked = uuid.uuid4().hex if id is None else check_id(id, "an event")
         reader = _Reader(self._core.store, self.id)
@@ -277,7 +282,15 @@ class WorkflowHandle(Generic[R_co]):
         self._do("resume")
 
     def retry(self, work: str | None = None) -> None:
-        """Do a work again that has failed: one of `query().failed`, or all of these."""
+        """Do a work again that has failed: one of `query().failed`, or all of these.
+
+        Raises:
+            LookupError: there is no such work.
+            ExecutionEnded: it has ended.
+
+        """
+        if work is not None:
+            self._find(work)
         self._do("retry", work)
 
     def rewind(self, work: str) -> None:
@@ -341,7 +354,13 @@ class WorkflowHandle(Generic[R_co]):
 
         It has ended when this returns. Its sub-workflows are cancelled, too, its tasks are told,
         and those in other processes are killed.
+
+        Raises:
+            LookupError: there is no such work.
+
         """
+        if work is not None:
+            self._find(work)
         try:
             self._do("kill" if work is None else "cancel", work)
         except ExecutionEnded:
@@ -444,10 +463,27 @@ class _Reader:
                 return
 
 
+def _check_offset(offset: Any, timeout: Any) -> None:
+    """Validate the arguments of `follow`.
+
+    Raises:
+        BadOption: one of them is wrong.
+
+    """
+    if type(offset) is not int or offset < 0:
+        msg = f"offset={offset!r:.40} must be how many values to leave out: 0 or more"
+        raise BadOption(msg)
+    if timeout is not None:
+        check_timeout(timeout)
+
+
 def _event(event: Any, data: dict[str, Any]) -> tuple[str, Any]:
     if isinstance(event, str):
         return event, freeze(data, Any, f"the data of the event {event!r}")
     cls = type(event)
+    if cls.__module__ == "builtins":
+        msg = f"{event!r:.80} is no event: send its name, or an object of a class of yours"
+        raise TypeError(msg)
     if data:
         msg = f"{event!r:.80} has its own data: leave out {', '.join(data)}"
         raise TypeError(msg)

@@ -226,7 +226,8 @@ def check_message(body: Any) -> None:
 
     """
     if type(body) is dict:
-        if type(body.get("event")) is str or type(body.get("start")) is dict:
+        event = body.get("event")
+        if (type(event) is str and event) or type(body.get("start")) is dict:
             return
         verb = body.get("do")
         if type(verb) is str and (verb in _CONTROLS or verb in _ON_WORKS or verb == GO_ON["do"]):
