@@ -13,13 +13,13 @@ from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Status
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
-from actorflow.workflows.frames.values import freeze
 from actorflow.workflows.instance.rewinding import forked
 from actorflow.workflows.instance.state import WorkType
 from actorflow.workflows.service.incoming import control_body, event_body, fork_body
 from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.recording import record_of
 from actorflow.workflows.service.stored import read_row
+from actorflow.workflows.wait import written_event
 from actorflow.workflows.workflow import read_result
 
 if TYPE_CHECKING:
@@ -192,12 +192,12 @@ class WorkflowHandle(Generic[R_co]):
             NotStorable: the data is no plain data.
 
         """
-        name, given = _event(event, data)
+        name, given = written_event(event, data)
         self._engine.send(self.id, event_body(name, given), key=self._key(id))
 
     async def asend(self, event: Any, /, *, id: str | None = None, **data: Any) -> None:  # noqa: A002
         """Like `send`."""
-        name, given = _event(event, data)
+        name, given = written_event(event, data)
         await self._engine.asend(self.id, event_body(name, given), key=self._key(id))
 
     def ask(
@@ -225,7 +225,7 @@ class WorkflowHandle(Generic[R_co]):
         """
         if timeout is not None:
             check_timeout(timeout)
-        name, given = _event(event, data)
+        name, given = written_event(event, data)
         asked = uuid.uuid4().hex if id is None else check_id(id, "an event")
         reader = _Reader(self._core.store, self.id)
         self._core.ownership.follow(self.id)
@@ -475,16 +475,3 @@ def _check_offset(offset: Any, timeout: Any) -> None:
         raise BadOption(msg)
     if timeout is not None:
         check_timeout(timeout)
-
-
-def _event(event: Any, data: dict[str, Any]) -> tuple[str, Any]:
-    if isinstance(event, str):
-        return event, freeze(data, Any, f"the data of the event {event!r}")
-    cls = type(event)
-    if cls.__module__ == "builtins":
-        msg = f"{event!r:.80} is no event: send its name, or an object of a class of yours"
-        raise TypeError(msg)
-    if data:
-        msg = f"{event!r:.80} has its own data: leave out {', '.join(data)}"
-        raise TypeError(msg)
-    return cls.__name__, freeze(event, cls, f"the event {cls.__name__}")

@@ -130,7 +130,8 @@ def _begin(
     if status.status is WorkState.CANCELLED:
         return  # in this very run
     if job.type is WorkType.FLOW:
-        outcome.children.append(NewChild(name, kind_name(job.name), start_body(job.input)))
+        properties = {} if job.input is None else job.input
+        outcome.children.append(NewChild(name, kind_name(job.name), start_body(properties)))
     elif status.dispatched:
         body = {"tasker": job.name, **task_body(job.work, job.input)}
         outcome.children.append(NewChild(name, DISPATCHED, body))
