@@ -91,12 +91,16 @@ class Engine:
             store.close()
             msg = f"worker=False: {type(store).__name__} is for one engine, so nobody would work"
             raise BadOption(msg)
-        self.core = Core(store, clock=clock, max_live=max_live, retention=retention)
-        """The inside, for those who build a kind of execution with verbs of its own."""
-        self.core.passive = not worker
-        self._workers = WorkerKind()
-        self.core.register(self._workers)
-        self.core.register(CronKind())
+        try:
+            self.core = Core(store, clock=clock, max_live=max_live, retention=retention)
+            """The inside, for those who build a kind of execution with verbs of its own."""
+            self.core.passive = not worker
+            self._workers = WorkerKind()
+            self.core.register(self._workers)
+            self.core.register(CronKind())
+        except BaseException:
+            store.close()
+            raise
         self.schedules = Schedules(self.core)
         """What happens by the clock."""
         self.upkeep = Upkeep(self.core)

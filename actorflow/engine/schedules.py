@@ -157,8 +157,10 @@ class Schedule:
             BadOption: the interval is none, or has more than 100,000 occurrences.
 
         """
-        given = isinstance(begin, (int, float)) and isinstance(end, (int, float))
-        if not given or not 0 <= begin <= end < float("inf"):
+        given: tuple[Any, Any] = begin, end
+        if not all(isinstance(each, (int, float)) for each in given) or not (
+            0 <= begin <= end < float("inf")
+        ):
             msg = (
                 f"backfill({begin!r:.40}, {end!r:.40}) is no interval: give two moments in seconds "
                 "since the epoch, the earlier first"

@@ -345,7 +345,7 @@ class WorkflowHarness(Generic[R]):
         return freeze(value, Any, "the stub's result") if task is None else task.write(value)
 
 
-def _name(key: Task[..., Any] | type[Workflow[Any]] | str) -> str:
+def _name(key: Any) -> str:
     if isinstance(key, str):
         return key
     if isinstance(key, Task):

@@ -123,13 +123,12 @@ def test_what_is_published_and_tagged() -> None:
 
 
 def test_a_work_that_has_failed_is_named_and_can_be_retried() -> None:
-    answers = iter([ValueError("declined"), 40])
+    declined = ["card"]
 
     def answer(order: str) -> int:
-        given = next(answers)
-        if isinstance(given, Exception):
-            raise given
-        return given
+        if declined:
+            raise ValueError(declined.pop())
+        return 40
 
     with WorkflowHarness(Order("o-1"), stubs={charge: answer, "reserve": "r"}) as order:
         with pytest.raises(ExecutionFailed, match=r"waits for charge \(0/0.0\), which failed"):

@@ -116,15 +116,17 @@ def change_of(live: Live, outcome: Outcome) -> Change:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
     if live.parent is not None:
-        if change.status != Status.ACTIVE:
-            told = message_to_parent(
-                live.parent, name, change.status, outcome.result, outcome.error
-            )
-            change.messages = [*change.messages, told]
-        elif live.status == Status.FAILED:
-            told = NewMessage(live.parent, *pack(ChildResumed(None, 0.0, name)))
-            change.messages = [*change.messages, told]
+        change.messages = [*change.messages, *_to_parent(live, live.parent, outcome)]
     return change
+
+
+def _to_parent(live: Live, parent: str, outcome: Outcome) -> list[NewMessage]:
+    """Return what a parent has to know of its child: that it has ended, failed, or goes on."""
+    if outcome.status != Status.ACTIVE:
+        return [message_to_parent(parent, live.id, outcome.status, outcome.result, outcome.error)]
+    if live.status == Status.FAILED:
+        return [NewMessage(parent, *pack(ChildResumed(None, 0.0, live.id)))]
+    return []
 
 
 def _moment(timer: SetTimer) -> float:

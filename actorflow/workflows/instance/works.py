@@ -73,9 +73,9 @@ class Works:
 
     @property
     def going_on(self) -> bool:
-        """Whether a branch waits for a work that is no wait and has not ended. O(awaited works)."""
+        """Whether a branch waits for a task or sub-workflow that goes on. O(awaited works)."""
         return any(
-            status.type is not WorkType.WAIT and not self.is_over(status)
+            status.type is not WorkType.WAIT and status.error is UNSET and not self.is_over(status)
             for status in map(self._by_name.__getitem__, self._blocking)
         )
 

@@ -71,7 +71,9 @@ def test_r20_the_failure_of_a_child_is_said_by_its_parent_until_the_child_goes_o
     engine: af.Engine,
 ) -> None:
     top = engine.start(Top(), id="t")
-    with pytest.raises(ExecutionFailed, match=r"the sub-workflow Middle \(t/0/0.0\) failed: the ") as e:
+    with pytest.raises(
+        ExecutionFailed, match=r"the sub-workflow Middle \(t/0/0.0\) failed: the "
+    ) as e:
         top.result(PATIENCE)
     assert "the sub-workflow Broken (t/0/0.0/0/0.0) failed: not yet" in str(e.value)
     assert "resume it after a fix" in str(e.value)
@@ -112,9 +114,7 @@ def test_r20_a_parent_is_active_again_when_its_child_is(engine: af.Engine) -> No
 
 def test_r16_the_failure_of_a_child_is_raised_where_the_code_wants_it(engine: af.Engine) -> None:
     catches = engine.start(Catches(), id="c")
-    assert catches.result(PATIENCE) == (
-        "caught Broken (0/0.0) failed with RuntimeError: not yet"
-    )
+    assert catches.result(PATIENCE) == ("caught Broken (0/0.0) failed with RuntimeError: not yet")
     assert catches.query().properties["failures"] == ["Broken RuntimeError"]
     Broken.fixed = True  # too late for the parent, which has gone on
     child = engine.workflows.get(Broken, "c/0/0.0")
