@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.errors import EngineClosed, StoreRefused
 from actorflow.engine.execution.admission import Admission
 from actorflow.engine.execution.entries import Append, Request, group
+from actorflow.engine.execution.unawaited import Unawaited
 from actorflow.engine.stores.protocol import Change, NewDead
-from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import StopTimeout, WorkerStopped
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.port import Port
@@ -42,8 +42,6 @@ AGAIN = 1.0
 
 _LARGEST = 10_000  # entries in one transaction
 _GATHER = 0.001  # seconds that a commit waits at most for callers who may have more
-_SOON = 0.003  # seconds that a commit may wait for others if nobody waits for it
-_MERGE = 0.001  # seconds after which it goes with the next commit of others
 
 
 class Writer:
@@ -61,9 +59,6 @@ class Writer:
         self._clock = core.clock
         self._again: list[Request] = []
         self._alarm: Any = None
-        self._soon: list[Request] = []
-        self._soon_set = False
-        self._soon_due = 0.0
         self._expected = 0  # entries after the last commit, if all who were told come back
         self._wanted = 0  # entries that the writer waits for
         self._bell = allocate_lock()
@@ -75,6 +70,7 @@ class Writer:
         self.awaited: dict[Any, None] = {}
         """Tickets of callers that wait for a change or a call."""
         self._busy = allocate_lock()
+        self._unawaited = Unawaited(self._busy.locked, lambda: self.call(_nothing))
         self._flight: deque[tuple[Future[None], list[Change], Callable[[Any], None]]] = deque()
         self.refusal: tuple[float, Exception] | None = None
         """When and why the store last refused a commit, if it has not taken one since."""
@@ -136,24 +132,11 @@ class Writer:
             if then is not None:
                 then(change, EngineClosed("the engine has been closed"))
 
-    def submit_soon(self, change: Change, then: Callable[[Change, Exception | None], None]) -> None:
-        """Commit a change that nobody waits for: with the next commit, or soon. Insists.
-
-        Where callers wait for one commit after the other, a commit of its own would only delay
-        them.
-        """
-        self._soon.append(Request(change, then, insist=True))
-        if not self._soon_set:
-            self._soon_set = True
-            self._soon_due = perf_counter() + _MERGE
-            SYSTEM.call_at(SYSTEM.now() + _SOON, self._on_soon)
-
-    def _on_soon(self) -> None:
-        """Commit what has waited long enough. In the clock's thread."""
-        self._soon_set = False
-        self._soon_due = 0.0
-        if self._soon:
-            self.call(_nothing)
+    def submit_unawaited(
+        self, change: Change, then: Callable[[Change, Exception | None], None]
+    ) -> None:
+        """Commit a change that nobody waits for: with the next commit, or soon. Insists."""
+        self._unawaited.add(Request(change, then, insist=True))
 
     def call(self, function: Callable[[], None]) -> bool:
         """Call a function in the writer's thread, after the commit that is under way.
@@ -174,7 +157,7 @@ class Writer:
     @property
     def waiting(self) -> int:
         """Entries that are not being committed yet."""
-        return len(self._worker) + len(self._again) + len(self._soon)
+        return len(self._worker) + len(self._again) + len(self._unawaited)
 
     def stop_insisting(self) -> None:
         """Try what was refused once more, then notify its owners."""
@@ -217,10 +200,8 @@ class Writer:
         if self._again:
             batch = [*self._again, *batch]
             self._again = []
-        if self._soon and (perf_counter() >= self._soon_due or not _is_appends(batch)):
-            count = len(self._soon)
-            batch = [*self._soon[:count], *batch]
-            del self._soon[:count]
+        if self._unawaited:
+            batch = [*self._unawaited.take(all_of_them=not _is_appends(batch)), *batch]
         self._expected = 0
         begin = perf_counter()
         part: list[Append | Request] = []
