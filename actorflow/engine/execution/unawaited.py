@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Unawaited"]
 
-_MERGE = 0.001  # seconds after which they go with the next commit of others
-_ALONE = 0.003  # seconds after which they have a commit of their own
+_MERGE = 0.002  # seconds after which they go with the next commit of others
+_ALONE = 0.006  # seconds after which they have a commit of their own
 
 
 class Unawaited:

@@ -41,6 +41,8 @@ AGAIN = 1.0
 """Seconds after which a commit or a read that the store refused is tried again."""
 
 _LARGEST = 10_000  # entries in one transaction
+_LONG_ENOUGH = 1.0  # seconds that a caller must have who makes a commit itself
+_MUCH_LESS = 10  # times that the last commit must have been shorter
 _GATHER = 0.001  # seconds that a commit waits at most for callers who may have more
 
 
@@ -61,6 +63,7 @@ class Writer:
         self._alarm: Any = None
         self._expected = 0  # entries after the last commit, if all who were told come back
         self._wanted = 0  # entries that the writer waits for
+        self._took = 0.0  # seconds that the last batch took
         self._bell = allocate_lock()
         self._bell.acquire()
         self.expects_more = False
@@ -84,11 +87,19 @@ class Writer:
 
     # Thread-safe.
 
-    def append(self, entry: Append, *, may_block: bool = False) -> None:
-        """Store messages from outside and deliver them. O(1), or a commit with `may_block`."""
+    def append(self, entry: Append, patience: float = 0.0) -> None:
+        """Store messages from outside and deliver them. O(1).
+
+        A caller that has `patience`, seconds that it would wait, makes the commit itself if the
+        writer is idle and a commit takes much less: no other thread has to be woken.
+        """
         self._unstored[entry] = None
         try:
-            if may_block and self._worker.is_idle:
+            if (
+                patience >= _LONG_ENOUGH
+                and self._worker.is_idle
+                and self._took * _MUCH_LESS < patience
+            ):
                 self._port.help(entry)
             else:
                 self._worker.push(entry)
@@ -220,9 +231,11 @@ class Writer:
             self._call(entry)
         if part:
             self._write_part(part)
-        self._settle_flight(self._store.traits.in_flight - 1)
+        if self._flight:
+            self._settle_flight(self._store.traits.in_flight - 1)
+        self._took = perf_counter() - begin
         if self._expected:
-            self._gather(perf_counter() - begin)
+            self._gather(self._took)
 
     def _call(self, function: Any) -> None:
         try:
@@ -245,12 +258,9 @@ class Writer:
     def _write_part(self, entries: list[Append | Request]) -> None:
         """Commit entries together, and settle each."""
         now = self._clock.now()
-        made = {
-            new.id: new.kind
-            for _, changes, _ in self._flight
-            for change in changes
-            for new in change.creates
-        }
+        made: dict[str, str] = {}
+        for _, changes, _ in self._flight:
+            made.update((new.id, new.kind) for change in changes for new in change.creates)
         try:
             admission = Admission(self._core, entries, made, now)
         except Exception as error:  # noqa: BLE001 - the store cannot be read now
@@ -259,8 +269,11 @@ class Writer:
             return
         for append, why in admission.rejected:
             self._reject(append, why, admission.accepted)
-        groups = group(admission.accepted, now)
+        groups = group(admission.accepted, now, creates=not admission.all_live)
         largest = self._store.traits.max_batch
+        if len(groups) <= largest:
+            self._write_groups(groups, admission.fetched)
+            return
         for at in range(0, len(groups), largest):
             self._write_groups(groups[at : at + largest], admission.fetched)
 
