@@ -54,6 +54,8 @@ class Proxy:
             near.close()
             return
         self._sockets.append(far)
+        for each in (near, far):
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for pair in ((near, far), (far, near)):
             threading.Thread(target=self._pump, args=pair, daemon=True).start()
 

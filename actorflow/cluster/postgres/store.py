@@ -62,15 +62,16 @@ PARTITIONS = 64
 """Of a store that is created."""
 
 _NOTIFY = b"SELECT pg_notify(%s, %s)"
+# Materialized: a join may run a subquery again for each row, and then its limit is none.
 _PURGED = """
-DELETE FROM {s}.executions WHERE id IN (
+WITH old AS MATERIALIZED (
   SELECT id FROM {s}.executions WHERE ended < %s ORDER BY ended LIMIT %s FOR UPDATE SKIP LOCKED
-) RETURNING id
+) DELETE FROM {s}.executions AS e USING old WHERE e.id = old.id RETURNING e.id
 """
 _PURGED_KEYS = """
-DELETE FROM {s}.keys WHERE (execution, key) IN (
+WITH old AS MATERIALIZED (
   SELECT execution, key FROM {s}.keys WHERE at < %s ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED
-)
+) DELETE FROM {s}.keys AS k USING old WHERE k.execution = old.execution AND k.key = old.key
 """
 _OF_EXECUTIONS = (
     "parts", "messages", "timers", "tasks", "watches", "history", "dead", "tags",
