@@ -49,13 +49,13 @@ class Proxy:
         self._sockets.append(near)
         self._open.wait()
         try:
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             far = socket.create_connection(self._target)
+            far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
             near.close()
             return
         self._sockets.append(far)
-        for each in (near, far):
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for pair in ((near, far), (far, near)):
             threading.Thread(target=self._pump, args=pair, daemon=True).start()
 

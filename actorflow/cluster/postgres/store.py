@@ -61,6 +61,8 @@ __all__ = ["PARTITIONS", "PostgresStore", "from_url"]
 PARTITIONS = 64
 """Of a store that is created."""
 
+_CLOSING = 5.0  # seconds for a store that is closed to release what it owns
+
 _NOTIFY = b"SELECT pg_notify(%s, %s)"
 # Materialized: a join may run a subquery again for each row, and then its limit is none.
 _PURGED = """
@@ -421,11 +423,20 @@ class PostgresStore:
     # Ending.
 
     def close(self) -> None:
-        """Close the store."""
+        """Close the store. A server that does not answer is waited for for some seconds."""
         try:
             self._readers.require_open()
         except StoreRefused:  # closed before, or the parent's
             return
+        patience = threading.Timer(_CLOSING, self.address.abandon)
+        patience.daemon = True
+        patience.start()
+        try:
+            self._close()
+        finally:
+            patience.cancel()
+
+    def _close(self) -> None:
         self._listener.close(lambda: self.hint(self.name))
         self._membership.stop()
         self._release()
