@@ -254,7 +254,10 @@ class Kind(Protocol):
 
     - `version` (1): of the states. `upgrade(data, version) -> bytes` makes a state of this version
       from an older one. A state of a newer version waits for newer code.
-    - `knows(execution)`: whether there is code for this one; until then its messages wait.
+    - `knows(execution)`: whether there is code for this one; until then its messages wait. `run`
+      may find that out, too, and raise `CodeElsewhere`.
+    - `code`: names the code, for workers of one cluster whose code differs during a deploy: see
+      `Ownership.has_code`.
     - `quick(execution)`: whether its `options` and its behaviour run no code of a user, so that the
       engine need not call them in a lane.
     - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default. A

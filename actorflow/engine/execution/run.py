@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import ChildEnded, ChildResumed, Message, encode_failure, pack
-from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
+from actorflow.engine.errors import CodeElsewhere, ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.ownership import MOVED
 from actorflow.engine.execution.writer import AGAIN
@@ -295,6 +295,9 @@ class Run:
                 outcome.then(self._resume)
                 return
             self._conclude(outcome)
+        except CodeElsewhere as error:
+            live.loaded = False
+            self._set_aside(error)
         except BaseException as error:
             live.loaded = False  # it may have changed the state in place
             raise RunFailed(error) from error
@@ -426,6 +429,14 @@ class Run:
             self._done(RunFailed(_mismatch(refusal.execution)))
         elif live.port is not None:  # somebody else has written: run on the newer state
             live.port.submit(self)
+
+    def _set_aside(self, error: CodeElsewhere) -> None:
+        """Leave everything to code that knows the execution. Thread-safe."""
+        live = self.live
+        for ticket in self.tickets:
+            live.lost(ticket, WorkerStopped(str(error)))
+        live.core.writer.call(partial(live.core.host.set_aside, live, error))
+        self._done()
 
     def _give_away(self) -> None:
         """Leave everything to the engine that has the execution now. Thread-safe."""
