@@ -274,7 +274,7 @@ class Accumulation:
         for at in reversed(places):
             item = payload[at]
             payload[at] = item.message
-            tickets += [(at, ticket) for ticket in item.tickets]
+            tickets += zip(repeat(at), item.tickets)
         return tickets
 
     def offer(self, message: Any, ticket: Ticket | None = None, now: float = 0.0) -> None:
