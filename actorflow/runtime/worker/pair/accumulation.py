@@ -270,7 +270,7 @@ class Accumulation:
         if not places:
             return None
         del self.marks[: len(places)]  # type: ignore[union-attr]
-        tickets = []
+        tickets: list[tuple[int, Ticket]] = []
         for at in reversed(places):
             item = payload[at]
             payload[at] = item.message
