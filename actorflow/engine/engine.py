@@ -24,7 +24,7 @@ from actorflow.engine.stores.opening import open_store
 from actorflow.engine.stores.protocol import new_row
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
 from behaviours import Queue
 from behaviours.arguments import count, flag, seconds
 
@@ -92,12 +92,16 @@ class Engine:
             store.close()
             msg = f"worker=False: {type(store).__name__} is for one engine, so nobody would work"
             raise BadOption(msg)
-        self.core = Core(store, clock=clock, max_live=max_live, retention=retention)
-        """The inside, for those who build a kind of execution with verbs of its own."""
-        self.core.passive = not worker
-        self._workers = WorkerKind()
-        self.core.register(self._workers)
-        self.core.register(CronKind())
+        try:
+            self.core = Core(store, clock=clock, max_live=max_live, retention=retention)
+            """The inside, for those who build a kind of execution with verbs of its own."""
+            self.core.passive = not worker
+            self._workers = WorkerKind()
+            self.core.register(self._workers)
+            self.core.register(CronKind())
+        except BaseException:
+            store.close()
+            raise
         self.schedules = Schedules(self.core)
         """What happens by the clock."""
         self.upkeep = Upkeep(self.core)
@@ -361,6 +365,8 @@ class Engine:
             EngineClosed: the engine was closed before.
 
         """
+        if timeout is not None:
+            check_timeout(timeout)
         ticket = ThreadTicket()
         told = None
         try:
@@ -376,6 +382,8 @@ class Engine:
 
     async def await_(self, execution: str, timeout: float | None = None) -> Execution:
         """Like `wait`, from a task of any event loop."""
+        if timeout is not None:
+            check_timeout(timeout)
         ticket = AsyncTicket()
         told = None
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.engine.envelopes import (
     ChildEnded,
+    ChildResumed,
     Envelope,
     Failure,
     Message,
@@ -29,6 +30,7 @@ __all__ = [
     "ENDED",
     "Addition",
     "ChildEnded",
+    "ChildResumed",
     "Context",
     "Envelope",
     "Failure",
@@ -262,6 +264,8 @@ class Kind(Protocol):
     - `check_message(body)`: raises if the body can be no message to any execution of this kind;
       called before a message is stored, in the thread that sends it.
     - `committed(change)`: called in a lane after each commit of a run.
+    - `ended(execution)`: called in a lane after an execution that is in memory was ended from
+      outside, without a run. What its inbox holds back then becomes dead letters.
     - `waiters`: a `Waiters` of those who wait for the next commit of an execution; they are told of
       commits of other engines, too.
     """

@@ -10,7 +10,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.envelopes import Message, encode_failure, failure_of, pack, unpack
+from actorflow.engine.envelopes import (
+    Message,
+    TimerFired,
+    encode_failure,
+    failure_of,
+    pack,
+    unpack,
+)
 from actorflow.engine.errors import EngineClosed, text_of
 from actorflow.engine.execution.run import (
     AlreadyThere,
@@ -378,6 +385,16 @@ class Live:
         for _, error in refused:
             self.give_up(ticket, error)
         return True
+
+    def nudge(self) -> None:
+        """Make the inbox look again at what it holds back. Thread-safe."""
+        nothing = TimerFired(None, 0.0, "", 0.0)
+        pairs: list[tuple[Any, Ticket]] = [(nothing, Ticket(self, None, nothing))]
+        if self._door is None:
+            self._offer(pairs, ())
+        else:
+            self._door.append((pairs, ()))
+            self._enter()
 
     # Messages that are not processed.
 

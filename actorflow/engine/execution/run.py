@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from actorflow.engine import bodies
-from actorflow.engine.envelopes import ChildEnded, Message, encode_failure, pack
+from actorflow.engine.envelopes import ChildEnded, ChildResumed, Message, encode_failure, pack
 from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.ownership import MOVED
@@ -115,12 +115,18 @@ def change_of(live: Live, outcome: Outcome) -> Change:
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
-    if change.status != Status.ACTIVE and live.parent is not None:
-        change.messages = [
-            *change.messages,
-            message_to_parent(live.parent, name, change.status, outcome.result, outcome.error),
-        ]
+    if live.parent is not None:
+        change.messages = [*change.messages, *_to_parent(live, live.parent, outcome)]
     return change
+
+
+def _to_parent(live: Live, parent: str, outcome: Outcome) -> list[NewMessage]:
+    """Return what a parent has to know of its child: that it has ended, failed, or goes on."""
+    if outcome.status != Status.ACTIVE:
+        return [message_to_parent(parent, live.id, outcome.status, outcome.result, outcome.error)]
+    if live.status == Status.FAILED:
+        return [NewMessage(parent, *pack(ChildResumed(None, 0.0, live.id)))]
+    return []
 
 
 def _moment(timer: SetTimer) -> float:

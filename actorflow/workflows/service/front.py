@@ -264,9 +264,9 @@ class Workflows:
         if not isinstance(workflow, Workflow):
             raise InvalidWorkflow(f"{workflow!r:.80} is no workflow: start(Order('o-1'))")
         self._core.refuse_if_closed()
-        name = check_id(
-            given or f"{workflow_name(type(workflow))}-{uuid.uuid4().hex}", "a workflow"
-        )
+        if given is None:
+            given = f"{workflow_name(type(workflow))}-{uuid.uuid4().hex}"
+        name = check_id(given, "a workflow")
         body = start_body(capture(workflow), inbox=inbox is not None)
         factory = _factory(inbox)
         kind = self._register_class(type(workflow))

@@ -227,6 +227,14 @@ class WorkflowKind:
                 oldest, _ = self._frames.popitem(last=False)
                 self._decider.forget(oldest)
 
+    def ended(self, execution: str) -> None:
+        """Forget an instance that was killed."""
+        self._holding.forget(execution)
+        self._inboxes.pop(execution, None)
+        with self._lock:
+            if self._frames.pop(execution, None) is not None:
+                self._decider.forget(execution)
+
     def give_up_frames(self) -> None:
         """Give up the frames of all instances of which no decision is being taken."""
         while self._frames:

@@ -125,7 +125,8 @@ def test_backfill_starts_each_past_occurrence_once(engine: af.Engine, clock: Vir
     schedule.backfill(60_000.0, 60_000.0 + 250 * MINUTE)
     until(engine, lambda: len(started(engine)) == 255)
     assert rows(engine, "dead") == []
-    for begin, end in ((2.0, 1.0), (0.0, float("inf")), (0.0, 1e9)):
+    wrong: Any = ((2.0, 1.0), (0.0, float("inf")), (0.0, 1e9), ("0", 1.0), (None, 1.0))
+    for begin, end in wrong:
         with pytest.raises(af.BadOption, match="backfill"):
             schedule.backfill(begin, end)
 
