@@ -372,13 +372,12 @@ class Run:
 
     def _is_awaited(self, change: Change) -> bool:
         """Return whether a caller, or anything to be dispatched, waits for this commit."""
-        return bool(
-            change.messages
-            or change.timers
-            or change.tasks
-            or change.status != Status.ACTIVE
-            or any(ticket.waiter is not None for ticket in self.tickets)
-        )
+        if change.messages or change.timers or change.tasks or change.status != Status.ACTIVE:
+            return True
+        for ticket in self.tickets:  # noqa: SIM110 - `any` would make a call for each
+            if ticket.waiter is not None:
+                return True
+        return False
 
     # The writer's thread.
 
