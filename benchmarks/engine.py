@@ -27,10 +27,9 @@ ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from benchmarks import engine_peers as peers  # noqa: E402
-from benchmarks.machine import resident  # noqa: E402
-from benchmarks.tables import put_between_markers  # noqa: E402
-from benchmarks.turns import (  # noqa: E402
+from benchmarks.harness.machine import resident  # noqa: E402
+from benchmarks.harness.tables import put_between_markers  # noqa: E402
+from benchmarks.harness.turns import (  # noqa: E402
     Case,
     Figures,
     Found,
@@ -41,6 +40,7 @@ from benchmarks.turns import (  # noqa: E402
     over,
     page,
 )
+from benchmarks.peers import engine as peers  # noqa: E402
 
 MESSAGE = {"order": 7, "text": "hello"}
 _LONG = 300.0
@@ -199,6 +199,7 @@ def population(folder: Path, _subject: str, count: int) -> Figures:  # noqa: C90
         for number in range(count):
             engine.core.append(f"execution-{number}", "counter", (MESSAGE,))
         assert done.wait(_LONG)
+        engine.core.in_writer(lambda: None)  # what has run is committed, and its waiting room empty
 
     with Engine(folder / "engine.db", durability="normal") as engine:
         engine.register(Kind())
