@@ -13,7 +13,6 @@ drain that sees no mark need not look for items.
 
 from __future__ import annotations
 
-import sys
 from _thread import allocate_lock
 from dataclasses import dataclass
 from itertools import repeat
@@ -41,7 +40,8 @@ A bound can be exceeded by what is raw: at most `4 * FOLD_AT` messages, and for 
 it pushes in one call. What is handed to the job, and what `push_ack` accepts, is within the bound.
 """
 
-NEVER = sys.maxsize
+NEVER = 2**30 - 1
+"""More messages than there can be. Python compares numbers up to this one fastest."""
 LONG = 1_024
 """Raw messages from which small batches are not cut: each cut moves all that come after."""
 
@@ -253,7 +253,7 @@ class Accumulation:
     def _own(self) -> None:
         """Take a line of its own instead of the shared one, before something is put in."""
         if self.behaviour is QUEUE or self.behaviour is STACK:
-            self.behaviour = adapt(type(self.behaviour))
+            self.behaviour = type(self.behaviour)()  # unclaimed, but nobody else knows it
 
     def _unmark(self, messages: list[Any]) -> list[Item]:
         """Return the items among these messages, and remove their marks."""

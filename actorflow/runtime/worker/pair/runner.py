@@ -111,8 +111,9 @@ def call(pair: Accumulator, batch: Batch) -> Any:
     payload = batch.payload
     if pair.settings.reruns and type(payload) is list:
         payload = payload[:]  # it may be run again, and a job may empty it before it raises
+    handle: Any = pair.handle
     try:
-        return pair.handle(payload, pair.value)  # type: ignore[misc]
+        return handle(payload, pair.value)
     except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
         return _Raised(error)
 
