@@ -33,6 +33,7 @@ from actorflow.engine.stores.protocol import (
 )
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
+from actorflow.runtime.lanes.relay import RELAY
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.job.deferred import Deferred
 
@@ -280,6 +281,7 @@ class Run:
             parent=live.parent,
             watches=core.watches.of(live.kind.name) if core.watches else (),
         )
+        RELAY.busy()
         try:
             outcome = live.kind.run(context, live.state, self.batch)
             if type(outcome) is not Outcome and inspect.isawaitable(outcome):
@@ -288,6 +290,7 @@ class Run:
             if type(outcome) is Deferred:
                 outcome.then(self._resume)
                 return
+            RELAY.free()
             self._conclude(outcome)
         except BaseException as error:
             live.loaded = False  # it may have changed the state in place

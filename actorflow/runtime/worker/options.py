@@ -13,6 +13,7 @@ from actorflow.runtime.clock import SYSTEM, Clock
 from actorflow.runtime.errors import BadJob, BadOption, near, refuse_unhashable
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.lanes.relay import Relay
 from actorflow.runtime.lanes.thread import ThreadLane
 from actorflow.runtime.worker.job.failure import Breaker, Drop, FailurePolicy, failure_policy
 from actorflow.runtime.worker.job.jobs import Kind, kind_of
@@ -157,7 +158,7 @@ class Settings:
         """The lane, if the job runs in worker processes."""
         self.asynchronous = kind.asynchronous and self.remote is None
         self.lane = self.remote or _lane(options["executor"], kind, self.name)
-        by_itself = isinstance(options["executor"], str) or self.remote is not None
+        by_itself = isinstance(options["executor"], (str, Relay)) or self.remote is not None
         self.is_real = self.clock is SYSTEM and by_itself
         """Whether time passes, and the lane runs, by themselves."""
         self.help = bool(options["help"])
