@@ -291,7 +291,7 @@ class Frame:
     def _wait_for(self, asked: _Asked) -> None:
         if self.loop is None:
             # A coroutine goes through its past work by work; a sync method is past it here.
-            asked.missing -= sum(self.session.is_complete(name) for name in asked.names)
+            asked.missing -= sum(map(self.session.is_complete, asked.names))
         for name in asked.names:
             self._asked[name] = asked
 

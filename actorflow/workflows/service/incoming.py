@@ -15,7 +15,7 @@ from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.state import WorkState, WorkType, encode
 from actorflow.workflows.interrupt import SentEvent
-from actorflow.workflows.service.names import attempt_of, decision_of, is_decision, work_of
+from actorflow.workflows.service.names import decision_of, is_decision, work_and_attempt
 from actorflow.workflows.wait import Event
 
 if TYPE_CHECKING:
@@ -130,9 +130,11 @@ def read_batch(
 
     """
     found = Incoming()
+    through_inbox = False
     for each in batch:
         _read(execution, instance, each, now, found)
-    if any(isinstance(each, Event) for each in batch):
+        through_inbox = through_inbox or isinstance(each, Event)
+    if through_inbox:
         found.received = _in_order(found.received)
     return found
 
@@ -167,7 +169,7 @@ def _read(
         case TimerFired():
             found.received.append(_fired(each))
         case TaskStarted():
-            work, attempt = work_of(execution, each.task), attempt_of(execution, each.task)
+            work, attempt = work_and_attempt(execution, each.task)
             found.received.append(m.Started(each.at, work, attempt))
         case TaskEnded():
             found.received.append(_decided(each))
@@ -193,7 +195,7 @@ def _decided(ended: TaskEnded) -> m.Received:
 
 
 def _task_ended(execution: str, ended: TaskEnded) -> m.Received:
-    work, attempt = work_of(execution, ended.task), attempt_of(execution, ended.task)
+    work, attempt = work_and_attempt(execution, ended.task)
     if ended.ok:
         return m.Succeeded(ended.at, work, ended.value, attempt)
     return m.Failed(ended.at, work, _error(ended.error, ended.outcome), attempt)
@@ -278,7 +280,7 @@ def _on_works(instance: Instance | None, verb: str, work: Any, at: float, found:
 
 
 def _child(execution: str, instance: Instance | None, ended: ChildEnded, found: Incoming) -> None:
-    work, attempt = work_of(execution, ended.child), attempt_of(execution, ended.child)
+    work, attempt = work_and_attempt(execution, ended.child)
     status = None if instance is None else instance.status(work)
     if ended.status == "done":
         found.received.append(m.Succeeded(ended.at, work, ended.result, attempt))
