@@ -165,20 +165,23 @@ class DecisionSession:
                 return change.values
         return self._instance.properties_at(index)
 
-    def finish(self, properties: dict[str, Any], output: Any = UNSET) -> None:
-        """Leave a branch, at its end or where it waits.
+    def finish(self, properties: dict[str, Any], output: Any = UNSET) -> dict[str, Any] | None:
+        """Leave a branch, at its end or where it waits; return the properties that count.
 
-        The properties count only if new code ran: a replay that stops where the last one did would
-        put back old ones.
+        These are the ones given, or equal ones of before. `None`: no new code ran, and a replay
+        that stops where the last one did must not put back old ones.
         """
+        counts = None
         if self.fresh:
-            before = self._properties_at(self._index)
-            if not same(before, properties):
+            counts = self._properties_at(self._index)
+            if not same(counts, properties):
+                counts = properties
                 change = m.UpdateProperties(self._index + 1, properties)
                 self._changes.append(change)
                 self.decisions.append(change)
         if output is not UNSET:
             self.decisions.append(m.SetOutput(self._executions[self._index], output))
+        return counts
 
     def end(self, cursor: BranchCursor) -> None:
         """Note that the code of a branch has come to its end.

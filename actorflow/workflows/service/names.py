@@ -15,8 +15,8 @@ __all__ = [
     "is_decision",
     "kind_name",
     "timer_id",
-    "work_id",
     "work_and_attempt",
+    "work_id",
 ]
 
 DISPATCHED = "dispatched"
