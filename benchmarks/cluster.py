@@ -38,10 +38,8 @@ from actorflow.engine.stores.protocol import (  # noqa: E402
     NewMessage,
     TimerRow,
 )
-from benchmarks import cluster_loads as loads  # noqa: E402
-from benchmarks.engine_peers import version  # noqa: E402
-from benchmarks.tables import put_between_markers  # noqa: E402
-from benchmarks.turns import (  # noqa: E402
+from benchmarks.harness.tables import put_between_markers  # noqa: E402
+from benchmarks.harness.turns import (  # noqa: E402
     Case,
     Figures,
     Found,
@@ -52,6 +50,8 @@ from benchmarks.turns import (  # noqa: E402
     over,
     page,
 )
+from benchmarks.loads import cluster as loads  # noqa: E402
+from benchmarks.peers.engine import version  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -27,10 +27,9 @@ ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from benchmarks import engine_peers as peers  # noqa: E402
-from benchmarks.machine import resident  # noqa: E402
-from benchmarks.tables import put_between_markers  # noqa: E402
-from benchmarks.turns import (  # noqa: E402
+from benchmarks.harness.machine import resident  # noqa: E402
+from benchmarks.harness.tables import put_between_markers  # noqa: E402
+from benchmarks.harness.turns import (  # noqa: E402
     Case,
     Figures,
     Found,
@@ -41,6 +40,7 @@ from benchmarks.turns import (  # noqa: E402
     over,
     page,
 )
+from benchmarks.peers import engine as peers  # noqa: E402
 
 MESSAGE = {"order": 7, "text": "hello"}
 _LONG = 300.0

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 import actorflow as af
 from actorflow.flows.language.parser import parse
 from benchmarks.flows_core import PUSHES, measure, push_flow
-from benchmarks.machine import describe, resident
-from benchmarks.tables import piped, put_between_markers
+from benchmarks.harness.machine import describe, resident
+from benchmarks.harness.tables import piped, put_between_markers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.tables import Rows
+    from benchmarks.harness.tables import Rows
 
 SEQUENCE = "sequence\n  task 'alice' 'stage a'\n  task 'bob' 'stage b'"
 ROUNDS = 3

@@ -21,13 +21,13 @@ from actorflow.lab.models.notation import seconds_text
 from actorflow.lab.models.traffic import Constant, Poisson, Zipf
 from actorflow.lab.run.measure import measure
 from actorflow.lab.run.simulate import simulate
-from benchmarks.machine import describe
-from benchmarks.tables import piped, plain, put_between_markers
+from benchmarks.harness.machine import describe
+from benchmarks.harness.tables import piped, plain, put_between_markers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.tables import Rows
+    from benchmarks.harness.tables import Rows
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -28,10 +28,9 @@ ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from benchmarks import plans_peers as peers  # noqa: E402
-from benchmarks.machine import busy, describe  # noqa: E402
-from benchmarks.tables import Rows, piped, put_between_markers  # noqa: E402
-from benchmarks.turns import (  # noqa: E402
+from benchmarks.harness.machine import busy, describe  # noqa: E402
+from benchmarks.harness.tables import Rows, piped, put_between_markers  # noqa: E402
+from benchmarks.harness.turns import (  # noqa: E402
     Case,
     Figures,
     Found,
@@ -42,6 +41,7 @@ from benchmarks.turns import (  # noqa: E402
     over,
     page,
 )
+from benchmarks.peers import plans as peers  # noqa: E402
 
 OURS = "actorflow"
 WORKERS = 2

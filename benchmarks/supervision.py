@@ -19,8 +19,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import actorflow as af
-from benchmarks.machine import busy, describe, processors
-from benchmarks.tables import put_between_markers
+from benchmarks.harness.machine import busy, describe, processors
+from benchmarks.harness.tables import put_between_markers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

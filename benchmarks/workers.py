@@ -17,17 +17,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.cases import FULL, LOADS, QUICK, missing, sections
-from benchmarks.goals import wanted
-from benchmarks.machine import busy, describe, processors
-from benchmarks.measure import Case, measure, run_case
-from benchmarks.report import as_json, as_markdown, as_text, errors
-from benchmarks.tables import put_between_markers
+from benchmarks.harness.cases import FULL, LOADS, QUICK, missing, sections
+from benchmarks.harness.goals import wanted
+from benchmarks.harness.machine import busy, describe, processors
+from benchmarks.harness.measure import Case, measure, run_case
+from benchmarks.harness.report import as_json, as_markdown, as_text, errors
+from benchmarks.harness.tables import put_between_markers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.measure import Section
+    from benchmarks.harness.measure import Section
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -26,11 +26,9 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 import actorflow as af  # noqa: E402
-from benchmarks import workflow_loads as loads  # noqa: E402
-from benchmarks.engine_peers import bare_commits, version  # noqa: E402
-from benchmarks.machine import resident  # noqa: E402
-from benchmarks.tables import put_between_markers  # noqa: E402
-from benchmarks.turns import (  # noqa: E402
+from benchmarks.harness.machine import resident  # noqa: E402
+from benchmarks.harness.tables import put_between_markers  # noqa: E402
+from benchmarks.harness.turns import (  # noqa: E402
     Case,
     Figures,
     Found,
@@ -41,6 +39,8 @@ from benchmarks.turns import (  # noqa: E402
     over,
     page,
 )
+from benchmarks.loads import workflows as loads  # noqa: E402
+from benchmarks.peers.engine import bare_commits, version  # noqa: E402
 
 OURS, DBOS = "actorflow", "DBOS"
 SUBJECTS = {OURS: loads.actorflow, DBOS: loads.dbos}

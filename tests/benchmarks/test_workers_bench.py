@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks import report, workers
-from benchmarks.calls import has_peer
-from benchmarks.cases import FULL, QUICK, missing, sections
-from benchmarks.goals import goals, promises, wanted
-from benchmarks.loads import BEHAVIOURS, available
-from benchmarks.measure import Case, Result, Section, measure, ratio
-from benchmarks.tables import put_between_markers
+from benchmarks import workers
+from benchmarks.harness import report
+from benchmarks.harness.cases import FULL, QUICK, missing, sections
+from benchmarks.harness.goals import goals, promises, wanted
+from benchmarks.harness.measure import Case, Result, Section, measure, ratio
+from benchmarks.harness.tables import put_between_markers
+from benchmarks.loads.calls import has_peer
+from benchmarks.loads.throughput import BEHAVIOURS, available
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks import turns, workflows
+from benchmarks import workflows
+from benchmarks.harness import turns
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -193,12 +193,15 @@ def test_no_class_has_more_than_forty_public_attributes_of_its_own() -> None:
 
 
 DOZEN = 12
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def test_no_room_has_more_than_a_dozen_modules() -> None:
     large = {}
-    for package in (runtime, behaviours):
-        for folder in (Path(package.__path__[0]), *Path(package.__path__[0]).rglob("*/")):
+    here = Path(__file__).parent
+    rooms = (Path(runtime.__path__[0]), Path(behaviours.__path__[0]), here, BENCHMARKS)
+    for room in rooms:
+        for folder in (room, *room.rglob("*/")):
             modules = [each for each in folder.glob("*.py") if each.stem != "__init__"]
             if len(modules) > DOZEN:
                 large[str(folder)] = len(modules)

@@ -14,8 +14,8 @@ import pytest
 import actorflow as af
 from actorflow.testing import ManualLane
 from tests.runtime.actor.actors import Echo, Gate
-from tests.runtime.worker.interleave import Paused
 from tests.runtime.worker.probe import PATIENCE, Caller, until
+from tests.runtime.worker.storms.interleave import Paused
 
 # Races.
 

@@ -16,8 +16,8 @@ from actorflow.runtime.actor.mailbox import Mailbox
 from actorflow.testing import ManualLane
 from tests.runtime.actor.actors import Echo
 from tests.runtime.actor.interrupt import every_place
-from tests.runtime.worker.interleave import Paused
 from tests.runtime.worker.probe import PATIENCE
+from tests.runtime.worker.storms.interleave import Paused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import actorflow as af
 from actorflow.runtime.registry import ROSTER
+from tests.runtime.supervision.family.naive import Node, Spec, World, below
 from tests.runtime.supervision.kit import BOOM, FAIL, RESTARTS, Stage
-from tests.runtime.supervision.naive import Node, Spec, World, below
 
 PICK = st.integers(0, 1_000)
 

@@ -16,8 +16,8 @@ import actorflow as af
 from actorflow.runtime.worker.job.dead_letters import DeadLetters
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Bounded, Chunk, Linger, Queue, Unique
-from tests.runtime.worker.law import check_law
 from tests.runtime.worker.probe import Caller, Probe, ended, until
+from tests.runtime.worker.statistics.law import check_law
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,8 +13,8 @@ Interrupts. KeyboardInterrupt can strike the main thread between any two bytecod
 thread changes shared state only by single C calls (append to a list, hand a token over); all that
 takes more, and all that calls user code, runs in a lane's thread or in the shelter.
 
-The commonest transitions are inlined in `begin` and `done`; tests/runtime/worker/test_inlined.py
-proves them equal to the table.
+The commonest transitions are inlined in `begin` and `done`;
+tests/runtime/worker/pair/test_inlined.py proves them equal to the table.
 """
 
 from __future__ import annotations

@@ -1,0 +1,165 @@
+"""Cases that take turns, each in a process of its own, and what came of them.
+
+So whatever else the machine does falls on all of them, and no case inherits threads or memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from benchmarks.harness.machine import busy, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = [
+    "Case",
+    "Figures",
+    "Found",
+    "Goal",
+    "answer",
+    "goal_lines",
+    "measure",
+    "median",
+    "over",
+    "page",
+    "section_lines",
+]
+
+ROOT = Path(__file__).parents[2]
+_PATIENCE = 900.0
+
+Figures = dict[str, float]
+Found = dict[str, dict[str, list[Figures]]]
+"""By section and label, the figures of each round."""
+
+
+class Case(NamedTuple):
+    """Something to measure."""
+
+    section: str
+    label: str
+    load: str
+    options: Mapping[str, Any]
+    once: bool = False
+    """It takes long, and is not repeated in each round."""
+
+
+class Goal(NamedTuple):
+    """What is meant to be reached; `None` stands for what was not measured."""
+
+    name: str
+    limit: str
+    value: float | None
+    met: bool | None
+
+    @classmethod
+    def of(cls, name: str, limit: str, value: float | None, holds: Callable[[float], bool]) -> Goal:
+        """Return a goal with its verdict."""
+        return cls(name, limit, value, None if value is None else holds(value))
+
+    @property
+    def verdict(self) -> str:
+        """Whether it was reached."""
+        return "-" if self.met is None else "met" if self.met else "MISSED"
+
+    @property
+    def reached(self) -> str:
+        """The value as a text."""
+        return "-" if self.value is None else f"{self.value:,.2f}"
+
+
+def answer(text: str, loads: Mapping[str, Callable[..., Figures]]) -> None:
+    """Measure the case that a command line names, print its figures, and end the process."""
+    load, label, options, folder = json.loads(text)
+    print(json.dumps(loads[load](Path(folder), label, **options)))
+    sys.stdout.flush()
+    os._exit(0)  # peers leave threads running
+
+
+def _run(script: str, case: Case) -> Figures:
+    given = [case.load, case.label, dict(case.options)]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(  # noqa: S603 - our own interpreter on our own file
+            [sys.executable, script, "--case", json.dumps([*given, folder])],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+    if done.returncode:
+        return {"error": float("nan"), done.stderr.strip().splitlines()[-1][:120]: 0.0}
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def measure(script: str, chosen: Iterable[Case], rounds: int) -> Found:
+    """Run the cases in turn, for a number of rounds."""
+    found: Found = {}
+    chosen = list(chosen)
+    for round_ in range(rounds):
+        for case in chosen:
+            if round_ and case.once:
+                continue
+            figures = _run(script, case)
+            found.setdefault(case.section, {}).setdefault(case.label, []).append(figures)
+            text = ", ".join(f"{name} {value:,.2f}" for name, value in figures.items())
+            print(f"{case.section:32} {case.label:22} {text}", flush=True)
+    return found
+
+
+def median(found: Found, section: str, label: str, figure: str) -> float | None:
+    """Return the median of the rounds."""
+    values = [
+        each[figure]
+        for each in found.get(section, {}).get(label, [])
+        if each.get(figure) is not None
+    ]
+    return statistics.median(values) if values else None
+
+
+def over(ours: float | None, theirs: float | None) -> float | None:
+    """Return a ratio, if both were measured."""
+    return None if ours is None or not theirs else ours / theirs
+
+
+def page(
+    title: str, peers: Mapping[str, str | None], method: str, goals: Iterable[Goal], found: Found
+) -> str:
+    """Return a section of RESULTS.md: the machine, the peers' versions, goals and medians."""
+    lines = [f"## {title}", ""]
+    lines += [f"- {name}: {value}" for name, value in describe().items()]
+    lines += [f"- {name}: {value or 'not installed, left out'}" for name, value in peers.items()]
+    if (load := busy()) is not None:
+        text = f"The machine was busy with something else (load {load:.1f}): a sketch, to be run"
+        lines += ["", f"{text} again when it is quiet."]
+    return "\n".join([*lines, "", method, "", *goal_lines(goals), *section_lines(found)])
+
+
+def goal_lines(goals: Iterable[Goal]) -> list[str]:
+    """Return the goals as a table in Markdown."""
+    lines = ["| goal | limit | reached |  |", "| --- | ---: | ---: | --- |"]
+    return lines + [f"| {each.name} | {each.limit} | {each.reached} | {each.verdict} |"
+                    for each in goals]  # fmt: skip
+
+
+def section_lines(found: Found) -> list[str]:
+    """Return the medians of all sections as tables in Markdown."""
+    lines: list[str] = []
+    for section, rows in found.items():
+        names = list(dict.fromkeys(name for each in rows.values() for name in each[0]))
+        lines += ["", f"### {section}", "", f"| case | {' | '.join(names)} |"]
+        lines.append("| --- |" + " ---: |" * len(names))
+        for label in rows:
+            cells = [median(found, section, label, name) for name in names]
+            shown = ["-" if cell is None else f"{cell:,.2f}" for cell in cells]
+            lines.append(f"| {label} | {' | '.join(shown)} |")
+    return lines
