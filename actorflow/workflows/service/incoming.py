@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from actorflow.engine.envelopes import ChildEnded, Message, TaskEnded, TaskStarted, TimerFired
 from actorflow.workflows.agent.answers import read_answer
@@ -90,27 +89,25 @@ def event_of(envelope: Any) -> SentEvent | None:
     return SentEvent(body["event"], body.get("data"), envelope.at, body.get("id"))
 
 
-@dataclass(slots=True)
-class Start:
+class Start(Struct):
     """How an instance begins."""
 
     at: float
     properties: dict[str, Any]
     inbox: bool = False
-    tags: dict[str, Any] = field(default_factory=dict)
+    tags: dict[str, Any] = {}
     fork: dict[str, Any] | None = None
     """Of which instance it is a fork (`of`), before which `work`, and its `state`."""
 
 
-@dataclass(slots=True)
-class Incoming:
+class Incoming(Struct):
     """A batch, read."""
 
     start: Start | None = None
-    received: list[m.Received] = field(default_factory=list)
-    cancelled: list[str] = field(default_factory=list)
+    received: list[m.Received] = []
+    cancelled: list[str] = []
     """Works that somebody wants stopped."""
-    notes: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[dict[str, Any]] = []
     """For the history."""
 
 

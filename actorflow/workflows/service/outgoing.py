@@ -140,8 +140,8 @@ def _begin(
         body = {"tasker": job.name, **task_body(job.work, job.input)}
         outcome.children.append(NewChild(name, DISPATCHED, body))
     else:
-        body = Raw(_encode(task_body(job.work, job.input)))  # its input was found to be plain data
-        outcome.tasks.append(NewTask(name, job.name, body, tell_start=tells_start(status)))
+        data = _encode(task_body(job.work, job.input))  # the input is known to be plain data
+        outcome.tasks.append(NewTask(name, job.name, Raw(data), tell_start=tells_start(status)))
 
 
 def _stop(instance: Instance, cancel: m.CancelWork, outcome: Outcome) -> None:
