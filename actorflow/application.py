@@ -95,30 +95,34 @@ class Engine(BareEngine):
             clock=clock,
             worker=worker,
         )
-        self.flows = Flows(self, max_messages=max_messages, history=history)
-        """The verbs of flows."""
-        self.workflows = Workflows(self)
-        """The verbs of workflows."""
-        self.plans = Plans(self)
-        """The verbs of durable plans."""
-        if control is not False:
-            try:
+        try:
+            self.flows = Flows(self, max_messages=max_messages, history=history)
+            """The verbs of flows."""
+            self.workflows = Workflows(self)
+            """The verbs of workflows."""
+            self.plans = Plans(self)
+            """The verbs of durable plans."""
+            if control is not False:
                 self._controls = _open_controls(self, control, token)
-            except BaseException:
-                self.close()
-                raise
+        except BaseException:
+            self.close()
+            raise
 
     def close(self, timeout: float = 5.0) -> None:
         """Finish what is running, commit it, and close the store; see `engine.Engine.close`.
 
         The control sockets are closed first, after what was asked through them is answered.
         """
-        self.workflows.agent.close()
+        made = vars(self)  # an interrupt may have come before all of it was
+        if "workflows" in made:
+            self.workflows.agent.close()
         while self._controls:
             self._controls.pop().close()
         super().close(timeout)
-        self.workflows.close()
-        self.plans.close()
+        if "workflows" in made:
+            self.workflows.close()
+        if "plans" in made:
+            self.plans.close()
 
     def serve_agent(
         self, *, host: str = "127.0.0.1", port: int = 4001, token: str | None = None

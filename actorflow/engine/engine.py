@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.clock import WALL
@@ -23,7 +24,7 @@ from actorflow.engine.stores.opening import open_store
 from actorflow.engine.stores.protocol import new_row
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
 from behaviours import Queue
 from behaviours.arguments import count, flag, seconds
 
@@ -91,12 +92,16 @@ class Engine:
             store.close()
             msg = f"worker=False: {type(store).__name__} is for one engine, so nobody would work"
             raise BadOption(msg)
-        self.core = Core(store, clock=clock, max_live=max_live, retention=retention)
-        """The inside, for those who build a kind of execution with verbs of its own."""
-        self.core.passive = not worker
-        self._workers = WorkerKind()
-        self.core.register(self._workers)
-        self.core.register(CronKind())
+        try:
+            self.core = Core(store, clock=clock, max_live=max_live, retention=retention)
+            """The inside, for those who build a kind of execution with verbs of its own."""
+            self.core.passive = not worker
+            self._workers = WorkerKind()
+            self.core.register(self._workers)
+            self.core.register(CronKind())
+        except BaseException:
+            store.close()
+            raise
         self.schedules = Schedules(self.core)
         """What happens by the clock."""
         self.upkeep = Upkeep(self.core)
@@ -306,7 +311,7 @@ class Engine:
             self.core.joining.send(connection, execution, body, kind, key)
             return
         stored = ThreadTicket()
-        self._send(execution, body, kind, key, stored)
+        self._send(execution, body, kind, key, stored, patience=inf)
         try:
             self.core.wait_for(stored, None, body)
         except UnknownExecution:  # finding those like it takes a while, and is done here
@@ -335,14 +340,21 @@ class Engine:
             raise await asyncio.to_thread(unknown_execution, self.core.store, execution) from None
 
     def _send(
-        self, execution: str, body: Any, kind: str | None, key: str | None, stored: Any
+        self,
+        execution: str,
+        body: Any,
+        kind: str | None,
+        key: str | None,
+        stored: Any,
+        *,
+        patience: float = 0.0,
     ) -> None:
         check_id(execution, "an execution")
         if kind is not None:
             check_id(kind, "a kind")
         self.core.refuse_if_closed()
         self.core.check_message(execution, kind, body)
-        self.core.append(execution, kind, (body,), stored=stored, key=key)
+        self.core.append(execution, kind, (body,), stored=stored, key=key, patience=patience)
 
     def wait(self, execution: str, timeout: float | None = None) -> Execution:
         """Wait until an execution is done, failed or cancelled.
@@ -353,6 +365,8 @@ class Engine:
             EngineClosed: the engine was closed before.
 
         """
+        if timeout is not None:
+            check_timeout(timeout)
         ticket = ThreadTicket()
         told = None
         try:
@@ -368,6 +382,8 @@ class Engine:
 
     async def await_(self, execution: str, timeout: float | None = None) -> Execution:
         """Like `wait`, from a task of any event loop."""
+        if timeout is not None:
+            check_timeout(timeout)
         ticket = AsyncTicket()
         told = None
         try:

@@ -17,6 +17,7 @@ from actorflow.engine.errors import text_of
 
 __all__ = [
     "ChildEnded",
+    "ChildResumed",
     "Envelope",
     "EnvelopeType",
     "Failure",
@@ -74,6 +75,7 @@ class EnvelopeType(StrEnum):
     STARTED = "started"
     ENDED = "ended"
     CHILD = "child"
+    RESUMED = "resumed"
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -134,7 +136,15 @@ class ChildEnded(msgspec.Struct, frozen=True):
     error: Failure | None = None
 
 
-Envelope: TypeAlias = Message | TimerFired | TaskStarted | TaskEnded | ChildEnded
+class ChildResumed(msgspec.Struct, frozen=True):
+    """A child that had failed is active again."""
+
+    id: MessageId
+    at: float
+    child: str
+
+
+Envelope: TypeAlias = Message | TimerFired | TaskStarted | TaskEnded | ChildEnded | ChildResumed
 
 _encode = bodies.encode
 _CLASSES: dict[str, Any] = {
@@ -142,6 +152,7 @@ _CLASSES: dict[str, Any] = {
     EnvelopeType.STARTED: TaskStarted,
     EnvelopeType.ENDED: TaskEnded,
     EnvelopeType.CHILD: ChildEnded,
+    EnvelopeType.RESUMED: ChildResumed,
 }
 _TYPES = {cls: str(name) for name, cls in _CLASSES.items()}
 _DECODERS = {str(name): msgspec.msgpack.Decoder(dict[str, Any]) for name in _CLASSES}

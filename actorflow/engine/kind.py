@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from actorflow.engine.envelopes import (
     ChildEnded,
+    ChildResumed,
     Envelope,
     Failure,
     Message,
@@ -31,6 +32,7 @@ __all__ = [
     "ENDED",
     "Addition",
     "ChildEnded",
+    "ChildResumed",
     "Context",
     "Envelope",
     "Failure",
@@ -248,7 +250,10 @@ class Kind(Protocol):
 
     - `version` (1): of the states. `upgrade(data, version) -> bytes` makes a state of this version
       from an older one. A state of a newer version waits for newer code.
-    - `knows(execution)`: whether there is code for this one; until then its messages wait.
+    - `knows(execution)`: whether there is code for this one; until then its messages wait. `run`
+      may find that out, too, and raise `CodeElsewhere`.
+    - `code`: names the code, for workers of one cluster whose code differs during a deploy: see
+      `Ownership.has_code`.
     - `quick(execution)`: whether its `options` and its behaviour run no code of a user, so that the
       engine need not call them in a lane.
     - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default. A
@@ -258,6 +263,8 @@ class Kind(Protocol):
     - `check_message(body)`: raises if the body can be no message to any execution of this kind;
       called before a message is stored, in the thread that sends it.
     - `committed(change)`: called in a lane after each commit of a run.
+    - `ended(execution)`: called in a lane after an execution that is in memory was ended from
+      outside, without a run. What its inbox holds back then becomes dead letters.
     - `waiters`: a `Waiters` of those who wait for the next commit of an execution; they are told of
       commits of other engines, too.
     """

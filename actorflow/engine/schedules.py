@@ -157,8 +157,14 @@ class Schedule:
             BadOption: the interval is none, or has more than 100,000 occurrences.
 
         """
-        if not 0 <= begin <= end < float("inf"):
-            msg = f"backfill({begin}, {end}) is no interval: give two moments, the earlier first"
+        given: tuple[Any, Any] = begin, end
+        if not all(isinstance(each, (int, float)) for each in given) or not (
+            0 <= begin <= end < float("inf")
+        ):
+            msg = (
+                f"backfill({begin!r:.40}, {end!r:.40}) is no interval: give two moments in seconds "
+                "since the epoch, the earlier first"
+            )
             raise BadOption(msg)
         count = sum(1 for _ in islice(occurrences(self._state(), begin, end), MOST + 1))
         if count > MOST:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from actorflow.engine.errors import Cancelled, ExecutionFailed
 from actorflow.engine.kind import Failure
 from actorflow.workflows.decider import Decider
+from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.frames.properties import capture
 from actorflow.workflows.frames.values import freeze
 from actorflow.workflows.instance import messages as m
@@ -21,6 +22,7 @@ from actorflow.workflows.instance import state as stored
 from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.state import UNSET, DecisionMode, WorkState, WorkStatus, WorkType
 from actorflow.workflows.task import Task
+from actorflow.workflows.wait import written_event
 from actorflow.workflows.workflow import Workflow, read_result, workflow_name
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class WorkflowHarness(Generic[R]):
         id: str = "instance",  # noqa: A002 - as for start
         start: float = _START,
     ) -> None:
+        if not isinstance(workflow, Workflow):
+            raise InvalidWorkflow(f"{workflow!r:.80} is no workflow: give Order('o-1')")
         self._cls = type(workflow)
         self._stubs = {_name(key): value for key, value in (stubs or {}).items()}
         self._tasks = {key.name: key for key in stubs or () if isinstance(key, Task)}
@@ -114,7 +118,7 @@ class WorkflowHarness(Generic[R]):
         """What `handle` has returned.
 
         Raises:
-            ExecutionFailed: its code has raised.
+            ExecutionFailed: its code has raised, or it waits for a work that has failed.
             Cancelled: it was killed.
             LookupError: it goes on; the message says what it waits for.
 
@@ -126,6 +130,12 @@ class WorkflowHarness(Generic[R]):
         if error is not None:
             failure = Failure(error["name"], error["message"], error["stacktrace"])
             msg = f"the workflow has failed: {failure}\n{failure.traceback}"
+            raise ExecutionFailed(msg, failure)
+        stuck = self._instance.stuck_on()
+        if stuck is not None and self.mode is DecisionMode.RUN:
+            error = stuck.error or {}
+            failure = Failure(str(error.get("name")), str(error.get("message", "")))
+            msg = f"the workflow waits for {stuck.name} ({stuck.work}), which failed: {failure}"
             raise ExecutionFailed(msg, failure)
         if self.mode is DecisionMode.KILLED:
             msg = "the workflow was killed"
@@ -155,15 +165,17 @@ class WorkflowHarness(Generic[R]):
         ]
 
     def _scheduled(self) -> list[WorkStatus]:
-        statuses = self._instance.state.statuses
-        return [each for each in statuses if each.status is WorkState.SCHEDULED]
+        return [each for each in self._statuses() if each.status is WorkState.SCHEDULED]
+
+    def _statuses(self) -> list[WorkStatus]:
+        return self._instance.state.statuses
 
     # What happens.
 
-    def send(self, event: str, /, **data: Any) -> None:
-        """Send an event."""
-        given = freeze(data, Any, f"the data of the event {event!r}")
-        self._receive(m.Event(self._now, event, given))
+    def send(self, event: Any, /, **data: Any) -> None:
+        """Send an event: its name and its data, or an object whose class names it."""
+        name, given = written_event(event, data)
+        self._receive(m.Event(self._now, name, given))
 
     def succeed(self, name: Task[..., Any] | type[Workflow[Any]] | str, output: Any = None) -> None:
         """Answer the oldest open work of a name, with plain data."""
@@ -177,13 +189,35 @@ class WorkflowHarness(Generic[R]):
     def advance(
         self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
-        """Move time on; what becomes due happens in order, each at its time."""
+        """Move time on; what becomes due happens in order, each at its time.
+
+        Raises:
+            ValueError: it would go back.
+
+        """
         by = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        if by < timedelta(0):
+            msg = f"time cannot go back by {-by}: advance by 0 or more"
+            raise ValueError(msg)
         end = self._now + by.total_seconds()
         while (due := self._next_due()) is not None and due[0] <= end:
             self._now = max(self._now, due[0])
             self._receive(due[1])
         self._now = end
+
+    def retry(self, name: Task[..., Any] | type[Workflow[Any]] | str) -> None:
+        """Do the oldest failed work of a name again."""
+        failed = [each for each in self._statuses() if each.status is WorkState.FAILED]
+        status = next((each for each in failed if each.name == _name(name)), None)
+        if status is None:
+            names = ", ".join(each.name for each in failed)
+            msg = f"no {_name(name)!r} has failed: there are {names or 'none'}"
+            raise LookupError(msg)
+        self._receive(m.Retry(self._now, status.work))
+
+    def kill(self) -> None:
+        """End it as it is."""
+        self._receive(m.Kill(self._now))
 
     def pause(self) -> None:
         """Take no decisions until `resume`."""
@@ -311,10 +345,15 @@ class WorkflowHarness(Generic[R]):
         return freeze(value, Any, "the stub's result") if task is None else task.write(value)
 
 
-def _name(key: Task[..., Any] | type[Workflow[Any]] | str) -> str:
+def _name(key: Any) -> str:
     if isinstance(key, str):
         return key
-    return key.name if isinstance(key, Task) else workflow_name(key)
+    if isinstance(key, Task):
+        return key.name
+    if isinstance(key, type) and issubclass(key, Workflow):
+        return workflow_name(key)
+    msg = f"{key!r:.80} names no work: give a task, a class of workflows, or its name"
+    raise TypeError(msg)
 
 
 def _described(error: Exception) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec import Struct
 
 from actorflow.workflows.errors import InvalidWork
-from actorflow.workflows.frames.values import thaw
+from actorflow.workflows.frames.values import freeze, thaw
 from actorflow.workflows.frames.work import Work
 from actorflow.workflows.instance.state import WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Event", "Wait"]
+__all__ = ["Event", "Wait", "written_event"]
 
 E = TypeVar("E")
 WAIT = "Wait"
@@ -38,6 +38,26 @@ class Event(Struct, frozen=True):
         """
         value: E = thaw(self.data, as_type, f"the data of the event {self.name!r}")
         return value
+
+
+def written_event(event: Any, data: dict[str, Any]) -> tuple[str, Any]:
+    """Return the name and the data of an event that is given by name, or as an object.
+
+    Raises:
+        TypeError: it is neither.
+        NotStorable: the data is no plain data.
+
+    """
+    if isinstance(event, str):
+        return event, freeze(data, Any, f"the data of the event {event!r}")
+    cls = type(event)
+    if cls.__module__ == "builtins":
+        msg = f"{event!r:.80} is no event: send its name, or an object of a class of yours"
+        raise TypeError(msg)
+    if data:
+        msg = f"{event!r:.80} has its own data: leave out {', '.join(data)}"
+        raise TypeError(msg)
+    return cls.__name__, freeze(event, cls, f"the event {cls.__name__}")
 
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@ import pytest
 
 from actorflow.engine.envelopes import (
     ChildEnded,
+    ChildResumed,
     Failure,
     Message,
     TaskEnded,
@@ -34,6 +35,7 @@ FAILURE = Failure("ValueError", "no", "a traceback")
         TaskEnded(7, 1.5, "task", "crashed", error=Failure("TaskCrashed", "gone")),
         ChildEnded(7, 1.5, "child", "done", {"sum": 3}),
         ChildEnded(7, 1.5, "child", "failed", error=FAILURE),
+        ChildResumed(7, 1.5, "child"),
     ],
     ids=lambda envelope: type(envelope).__name__,
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import Struct
 
 import actorflow as af
-from actorflow.engine.errors import ExecutionFailed
+from actorflow.engine.errors import Cancelled, ExecutionFailed
 from actorflow.testing import WorkflowHarness
-from actorflow.workflows.errors import WorkFailed
+from actorflow.workflows.errors import InvalidWorkflow, WorkFailed
 from tests.workflows.service.orders import Order, Parent, charge, refund, reserve, ship
 
 STUBS = {charge: 40, reserve: "r", refund: "refunded", ship: lambda order, paid: f"{order} {paid}"}
@@ -119,3 +120,49 @@ def test_what_is_published_and_tagged() -> None:
         assert speaks.published == [1, 2]
         assert speaks.tags == {"stage": "one"}
         assert speaks.mode == "terminated"
+
+
+def test_a_work_that_has_failed_is_named_and_can_be_retried() -> None:
+    declined = ["card"]
+
+    def answer(order: str) -> int:
+        if declined:
+            raise ValueError(declined.pop())
+        return 40
+
+    with WorkflowHarness(Order("o-1"), stubs={charge: answer, "reserve": "r"}) as order:
+        with pytest.raises(ExecutionFailed, match=r"waits for charge \(0/0.0\), which failed"):
+            _ = order.result
+        with pytest.raises(LookupError, match="no 'ship' has failed: there are charge"):
+            order.retry(ship)
+        order.retry(charge)
+        order.kill()
+        with pytest.raises(Cancelled):
+            _ = order.result
+
+
+def test_events_may_be_objects() -> None:
+    class Paid(Struct):
+        amount: int
+
+    class Waits(af.Workflow[int]):
+        def handle(self) -> int:
+            paid = self.wait(Paid)
+            assert paid is not None
+            return paid.amount
+
+    with WorkflowHarness(Waits()) as waits:
+        waits.send(Paid(7))
+        assert waits.result == 7
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(InvalidWorkflow, match="5 is no workflow"):
+        WorkflowHarness(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="5 names no work"):
+        WorkflowHarness(Order("o-1"), stubs={5: 1})
+    with (
+        WorkflowHarness(Order("o-1")) as order,
+        pytest.raises(ValueError, match="time cannot go back by 1 day"),
+    ):
+        order.advance(days=-1)

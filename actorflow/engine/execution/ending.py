@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actorflow.engine.core import Core
+    from actorflow.engine.execution.live import Live
     from actorflow.engine.stores.protocol import ExecutionRow, MessageRow
 
 __all__ = ["Ending"]
@@ -124,9 +125,22 @@ class Ending:
                 core.watchers.tell(name)
                 if live is not None:
                     core.host.settle(live)
+                    self._tell_kind(live)
             done.resolve(error, answer=True)
 
         core.writer.submit(change, committed, waiter=done)
+
+    def _tell_kind(self, live: Live) -> None:
+        """Tell the kind of an end that it was not asked about; what its inbox holds leaves it."""
+        ended: Any = getattr(live.kind, "ended", None)
+
+        def tell() -> None:
+            ended(live.id)
+            if live.held:
+                live.nudge()
+
+        if ended is not None:
+            self._core.in_lane("the end of an execution", tell)
 
     def reopen(self, execution: str, kind: str) -> None:
         """Make an execution active again that has ended, if there is one of that kind."""

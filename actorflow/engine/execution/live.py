@@ -10,7 +10,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.envelopes import Message, encode_failure, failure_of, pack, unpack
+from actorflow.engine.envelopes import (
+    Message,
+    TimerFired,
+    encode_failure,
+    failure_of,
+    pack,
+    unpack,
+)
 from actorflow.engine.errors import EngineClosed, text_of
 from actorflow.engine.execution.run import (
     AlreadyThere,
@@ -381,6 +388,16 @@ class Live:
             self.give_up(ticket, error)
         return True
 
+    def nudge(self) -> None:
+        """Make the inbox look again at what it holds back. Thread-safe."""
+        nothing = TimerFired(None, 0.0, "", 0.0)
+        pairs: list[tuple[Any, Ticket]] = [(nothing, Ticket(self, None, nothing))]
+        if self._door is None:
+            self._offer(pairs, ())
+        else:
+            self._door.append((pairs, ()))
+            self._enter()
+
     # Messages that are not processed.
 
     def lost(self, ticket: Ticket, error: BaseException) -> None:
@@ -397,6 +414,8 @@ class Live:
                 core.host.keep_waiting(ticket)
             elif ticket.task is not None:  # not stored: it goes the long way
                 core.board.store_answer(ticket.task, *ticket.packed())
+            elif ticket.id is None and isinstance(self.broken, AlreadyThere):
+                ticket.consume(self.broken)  # it was to begin what somebody else has begun
             elif ticket.id is None:
                 core.append_late(self.id, self.kind.name, ticket)
             elif ticket.waiter is not None:  # it is stored, and waits for code that can read it

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Raw
 
 from actorflow.engine import bodies
-from actorflow.engine.envelopes import ChildEnded, Message, encode_failure, pack
-from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
+from actorflow.engine.envelopes import ChildEnded, ChildResumed, Message, encode_failure, pack
+from actorflow.engine.errors import CodeElsewhere, ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.ownership import MOVED
 from actorflow.engine.execution.writer import AGAIN
@@ -116,12 +116,18 @@ def change_of(live: Live, outcome: Outcome) -> Change:
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
-    if change.status != Status.ACTIVE and live.parent is not None:
-        change.messages = [
-            *change.messages,
-            message_to_parent(live.parent, name, change.status, outcome.result, outcome.error),
-        ]
+    if live.parent is not None:
+        change.messages = [*change.messages, *_to_parent(live, live.parent, outcome)]
     return change
+
+
+def _to_parent(live: Live, parent: str, outcome: Outcome) -> list[NewMessage]:
+    """Return what a parent has to know of its child: that it has ended, failed, or goes on."""
+    if outcome.status != Status.ACTIVE:
+        return [message_to_parent(parent, live.id, outcome.status, outcome.result, outcome.error)]
+    if live.status == Status.FAILED:
+        return [NewMessage(parent, *pack(ChildResumed(None, 0.0, live.id)))]
+    return []
 
 
 def _moment(timer: SetTimer) -> float:
@@ -295,6 +301,9 @@ class Run:
                 return
             RELAY.free()
             self._conclude(outcome)
+        except CodeElsewhere as error:
+            live.loaded = False
+            self._set_aside(error)
         except BaseException as error:
             live.loaded = False  # it may have changed the state in place
             raise RunFailed(error) from error
@@ -363,19 +372,18 @@ class Run:
         change.epoch = live.epoch
         writer = live.core.writer
         if writer.expects_more and not self._is_awaited(change):
-            writer.submit_soon(change, self._committed)
+            writer.submit_unawaited(change, self._committed)
         else:
             writer.submit(change, self._committed, insist=True, may_block=may_block)
 
     def _is_awaited(self, change: Change) -> bool:
         """Return whether a caller, or anything to be dispatched, waits for this commit."""
-        return bool(
-            change.messages
-            or change.timers
-            or change.tasks
-            or change.status != Status.ACTIVE
-            or any(ticket.waiter is not None for ticket in self.tickets)
-        )
+        if change.messages or change.timers or change.tasks or change.status != Status.ACTIVE:
+            return True
+        for ticket in self.tickets:  # noqa: SIM110 - `any` would make a call for each
+            if ticket.waiter is not None:
+                return True
+        return False
 
     # The writer's thread.
 
@@ -426,6 +434,14 @@ class Run:
             self._done(RunFailed(_mismatch(refusal.execution)))
         elif live.port is not None:  # somebody else has written: run on the newer state
             live.port.submit(self)
+
+    def _set_aside(self, error: CodeElsewhere) -> None:
+        """Leave everything to code that knows the execution. Thread-safe."""
+        live = self.live
+        for ticket in self.tickets:
+            live.lost(ticket, WorkerStopped(str(error)))
+        live.core.writer.call(partial(live.core.host.set_aside, live, error))
+        self._done()
 
     def _give_away(self) -> None:
         """Leave everything to the engine that has the execution now. Thread-safe."""

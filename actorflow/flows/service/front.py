@@ -36,7 +36,7 @@ from actorflow.flows.service.library import Library
 from actorflow.flows.service.taskers import Directory, adapt, adapt_cancel, qualified
 from actorflow.flows.service.waiting import Search, missed, steps_of
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -227,6 +227,8 @@ class Flows:
 
         """
         search = self._search(exid, points, after)
+        if timeout is not None:
+            check_timeout(timeout)
         end = None if timeout is None else monotonic() + timeout
         while True:
             ticket = ThreadTicket()
@@ -250,6 +252,8 @@ class Flows:
     ) -> Message:
         """Like `wait_for`, from a task of any event loop."""
         search = self._search(exid, points, after)
+        if timeout is not None:
+            check_timeout(timeout)
         end = None if timeout is None else monotonic() + timeout
         while True:
             ticket = AsyncTicket()

@@ -12,7 +12,6 @@ from pykka import messages
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import (
-    BadOption,
     Full,
     PushTimeout,
     StopTimeout,
@@ -26,7 +25,12 @@ from actorflow.runtime.worker.pair.accumulator import Accumulator
 from actorflow.runtime.worker.pair.helping import help_out
 from actorflow.runtime.worker.pair.machine import PairState, StopMode
 from actorflow.runtime.worker.pair.retiring import retire
-from actorflow.runtime.worker.tickets import AsyncTicket, FutureTicket, ThreadTicket
+from actorflow.runtime.worker.tickets import (
+    AsyncTicket,
+    FutureTicket,
+    ThreadTicket,
+    check_timeout,
+)
 from behaviours.base import Item
 from behaviours.errors import brief
 
@@ -114,7 +118,7 @@ class WorkerRef(Ref[Any]):
 
         """
         if timeout is not None:
-            _checked(timeout)
+            check_timeout(timeout)
         if self.actor.core.shape.accepts_all:
             self.push(message)
         else:
@@ -138,7 +142,7 @@ class WorkerRef(Ref[Any]):
         if timeout is DEFAULT_TIMEOUT:
             timeout = None if pair.settings.help else _TIMEOUT
         elif timeout is not None:
-            _checked(timeout)
+            check_timeout(timeout)
         ticket = ThreadTicket()
         if CURRENT.get() is not None and pair.is_current():
             raise self._self_wait("push_block")
@@ -168,7 +172,7 @@ class WorkerRef(Ref[Any]):
         """
         pair = self.actor
         if timeout is not None:
-            _checked(timeout)
+            check_timeout(timeout)
         if isinstance(message, _PROXY):
             future = self._proxied(message)
             return future.get(timeout=timeout) if block else future
@@ -254,7 +258,7 @@ class WorkerRef(Ref[Any]):
 
         """
         if timeout is not None:
-            _checked(timeout)
+            check_timeout(timeout)
         if self.actor.core.shape.accepts_all:
             self.push(message)
         else:
@@ -286,7 +290,7 @@ class WorkerRef(Ref[Any]):
 
     async def _asend(self, message: Any, ticket: Any, timeout: float | None) -> float | None:
         if timeout is not None:
-            _checked(timeout)
+            check_timeout(timeout)
         if self.actor.core.shape.accepts_all:
             self._append(message, ticket)
             return timeout
@@ -447,7 +451,7 @@ class WorkerRef(Ref[Any]):
         pair = self.actor
         mode = StopMode.asked_for(drain=drain, now=now)
         if timeout is not None:
-            _checked(timeout)
+            check_timeout(timeout)
         if retire(pair):
             return True
         there = pair.life.request_stop(mode)
@@ -466,7 +470,7 @@ class WorkerRef(Ref[Any]):
         pair = self.actor
         mode = StopMode.asked_for(drain=drain, now=now)
         if timeout is not None:
-            _checked(timeout)
+            check_timeout(timeout)
         there = pair.life.request_stop(mode)
         if pair.is_current():
             return there
@@ -566,10 +570,3 @@ def _async_ticket() -> Any:
     """Return what makes the ticket of the running task, from whatever thread it is called."""
     ticket = AsyncTicket()
     return lambda: ticket
-
-
-def _checked(timeout: Any) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout != timeout:  # noqa: PLR0124 - NaN
-        msg = f"timeout={timeout!r} must be a number of seconds, or None to wait for ever"
-        raise BadOption(msg)
-    return timeout

@@ -12,6 +12,7 @@ import time
 from _thread import TIMEOUT_MAX, allocate_lock
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.errors import BadOption
 from actorflow.runtime.lanes.shelter import attend
 from actorflow.runtime.lanes.starting import PENDING, RETRY_EVERY, retry
 
@@ -19,7 +20,19 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
-__all__ = ["AsyncTicket", "FutureTicket", "ThreadTicket", "resolve_many"]
+__all__ = ["AsyncTicket", "FutureTicket", "ThreadTicket", "check_timeout", "resolve_many"]
+
+
+def check_timeout(timeout: Any) -> None:
+    """Validate a timeout that is not `None`.
+
+    Raises:
+        BadOption: it is no number.
+
+    """
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout != timeout:  # noqa: PLR0124 - NaN
+        msg = f"timeout={timeout!r} must be a number of seconds, or None to wait for ever"
+        raise BadOption(msg)
 
 
 class ThreadTicket:
@@ -276,4 +289,9 @@ def resolve_many(outcomes: Iterable[tuple[Any, ...]]) -> None:
 
 def _settle_all(outcomes: list[tuple[Any, ...]]) -> None:
     for outcome in outcomes:
-        outcome[0]._settle(*outcome[1:])
+        if len(outcome) == 2 and outcome[1] is None:  # noqa: PLR2004 - no error, no answer: inlined
+            future = outcome[0].future
+            if not future.done():
+                future.set_result(None)
+        else:
+            outcome[0]._settle(*outcome[1:])

@@ -144,7 +144,11 @@ class Instance:
         return self._works.going_on
 
     def stuck_on(self) -> WorkStatus | None:
-        """Return a failed work that keeps a branch from going on, if nothing else is planned."""
+        """Return a work that keeps a branch from going on until somebody acts, if there is one.
+
+        That is one that has failed, or a sub-workflow that has and waits for a fix. `None` while
+        something else is planned.
+        """
         if self.state.decision_ongoing or self.state.buffer:
             return None
         return self._works.stuck()
@@ -224,6 +228,21 @@ class Instance:
             data = {"error_name": error.pop("name", None), "error_input": error}
             self._buffer.push_end(status, failed.at, BranchType.FAILURE, data)
 
+    def _stalled(self, stalled: m.Stalled) -> None:
+        """Note that a child has failed. It can be resumed, so it has not ended.
+
+        A branch that wants to know of failures is told.
+        """
+        self._waits.end_due(stalled.at)
+        status = self._unfinished(stalled.work, stalled.attempt)
+        if status is None:
+            return
+        if stalled.error is not None and status.raises:
+            self._failed(m.Failed(stalled.at, stalled.work, stalled.error, stalled.attempt))
+            return
+        status.error = UNSET if stalled.error is None else stalled.error
+        self._works.changed(status)
+
     def _timed_out(self, timed_out: m.TimedOut) -> None:
         self._waits.end_due(timed_out.at)
         # There is a timeout only between a start and an end, and it is gone after the first time.
@@ -282,6 +301,7 @@ class Instance:
         goes_on = status.sync
         if action.type is BranchType.SUCCESS:
             status.status = WorkState.SUCCESSFUL
+            status.error = UNSET
             status.output = action.data["task_output"]
             status.completion_index = index
         else:
@@ -511,6 +531,7 @@ class Instance:
         m.Started: _started,
         m.Succeeded: _succeeded,
         m.Failed: _failed,
+        m.Stalled: _stalled,
         m.TimedOut: _timed_out,
         m.Tick: _tick,
         m.Completed: _completed,

@@ -37,6 +37,7 @@ __all__ = [
     "ScheduleWork",
     "SetOutput",
     "SetTimer",
+    "Stalled",
     "Started",
     "Succeeded",
     "Tag",
@@ -86,6 +87,16 @@ class Failed(Struct, frozen=True, gc=False):
     work: str
     error: dict[str, Any]
     """`name`, and what else there is to say: `message`, `code`, `stacktrace`."""
+    attempt: int | None = None
+    """Which one; `None` stands for the current one."""
+
+
+class Stalled(Struct, frozen=True, gc=False):
+    """A child has failed and waits for a fix; without an error, it goes on again."""
+
+    at: float
+    work: str
+    error: dict[str, Any] | None
     attempt: int | None = None
     """Which one; `None` stands for the current one."""
 
@@ -163,6 +174,7 @@ Received: TypeAlias = (
     | Started
     | Succeeded
     | Failed
+    | Stalled
     | TimedOut
     | Tick
     | Completed

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.workflows.instance.state import COMPLETIONS, WorkState, WorkStatus, WorkType
+from actorflow.workflows.instance.state import (
+    COMPLETIONS,
+    UNSET,
+    WorkState,
+    WorkStatus,
+    WorkType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,9 +74,9 @@ class Works:
 
     @property
     def going_on(self) -> bool:
-        """Whether a branch waits for a work that is no wait and has not ended. O(awaited works)."""
+        """Whether a branch waits for a task or sub-workflow that goes on. O(awaited works)."""
         return any(
-            status.type is not WorkType.WAIT and not self.is_over(status)
+            status.type is not WorkType.WAIT and status.error is UNSET and not self.is_over(status)
             for status in map(self._by_name.__getitem__, self._blocking)
         )
 
@@ -84,9 +90,12 @@ class Works:
         return any(status.work in self._blocking for status in self.of_branch(key))
 
     def stuck(self) -> WorkStatus | None:
-        """Return a failed work of a branch that waits for failed works only."""
+        """Return a failed work of a branch that waits for failed works only.
+
+        A sub-workflow with an error counts: it waits for a fix.
+        """
         for work in self._blocking:
-            if self._by_name[work].status is WorkState.FAILED:
+            if self._by_name[work].error is not UNSET:
                 break
         else:  # as a rule
             return None
@@ -95,7 +104,7 @@ class Works:
             status = self._by_name[work]
             awaited.setdefault(status.branch_key, []).append(status)
         for _, statuses in sorted(awaited.items()):
-            if all(status.status is WorkState.FAILED for status in statuses):
+            if all(status.error is not UNSET for status in statuses):
                 return min(statuses, key=lambda status: status.position)
         return None
 

@@ -128,7 +128,13 @@ class Workflows:
 
     def _kind(self, cls: type[Workflow[Any]], inbox: Callable[[], Any] | None) -> WorkflowKind:
         if not issubclass(cls, RemoteWorkflow):
-            return WorkflowKind(cls, self._decider, inbox=inbox, look=self._core.store.execution)
+            return WorkflowKind(
+                cls,
+                self._decider,
+                inbox=inbox,
+                look=self._core.store.execution,
+                has_code=self._core.ownership.has_code,
+            )
         kind = remote_kind(cls, inbox, look=self._core.store.execution)
         self.agent.add_workflow(kind, _queue_of(cls), cls._actorflow_lease)
         return kind
@@ -264,9 +270,9 @@ class Workflows:
         if not isinstance(workflow, Workflow):
             raise InvalidWorkflow(f"{workflow!r:.80} is no workflow: start(Order('o-1'))")
         self._core.refuse_if_closed()
-        name = check_id(
-            given or f"{workflow_name(type(workflow))}-{uuid.uuid4().hex}", "a workflow"
-        )
+        if given is None:
+            given = f"{workflow_name(type(workflow))}-{uuid.uuid4().hex}"
+        name = check_id(given, "a workflow")
         body = start_body(capture(workflow), inbox=inbox is not None)
         factory = _factory(inbox)
         kind = self._register_class(type(workflow))

@@ -11,15 +11,15 @@ from actorflow.engine import bodies
 from actorflow.engine.errors import ExecutionEnded, WaitTimeout
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Status
-from actorflow.runtime.errors import near
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
-from actorflow.workflows.frames.values import freeze
+from actorflow.runtime.errors import BadOption, near
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
 from actorflow.workflows.instance.rewinding import forked
 from actorflow.workflows.instance.state import WorkType
 from actorflow.workflows.service.incoming import control_body, event_body, fork_body
 from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.recording import record_of
 from actorflow.workflows.service.stored import read_row
+from actorflow.workflows.wait import written_event
 from actorflow.workflows.workflow import read_result
 
 if TYPE_CHECKING:
@@ -131,9 +131,11 @@ class WorkflowHandle(Generic[R_co]):
             timeout: seconds that the next one may take.
 
         Raises:
+            BadOption: the offset is negative or no number.
             WaitTimeout: the next value does not come in time.
 
         """
+        _check_offset(offset, timeout)
         reader = _Reader(self._core.store, self.id)
         while True:
             ticket = ThreadTicket()
@@ -155,6 +157,7 @@ class WorkflowHandle(Generic[R_co]):
 
     async def afollow(self, offset: int = 0, timeout: float | None = None) -> AsyncIterator[Any]:
         """Like `follow`."""
+        _check_offset(offset, timeout)
         reader = _Reader(self._core.store, self.id)
         while True:
             ticket = AsyncTicket()
@@ -189,12 +192,12 @@ class WorkflowHandle(Generic[R_co]):
             NotStorable: the data is no plain data.
 
         """
-        name, given = _event(event, data)
+        name, given = written_event(event, data)
         self._engine.send(self.id, event_body(name, given), key=self._key(id))
 
     async def asend(self, event: Any, /, *, id: str | None = None, **data: Any) -> None:  # noqa: A002
         """Like `send`."""
-        name, given = _event(event, data)
+        name, given = written_event(event, data)
         await self._engine.asend(self.id, event_body(name, given), key=self._key(id))
 
     def ask(
@@ -220,7 +223,9 @@ class WorkflowHandle(Generic[R_co]):
             WaitTimeout: not in time; it may be answered yet.
 
         """
-        name, given = _event(event, data)
+        if timeout is not None:
+            check_timeout(timeout)
+        name, given = written_event(event, data)
         asked = uuid.uuid4().hex if id is None else check_id(id, "an event")
         reader = _Reader(self._core.store, self.id)
         self._core.ownership.follow(self.id)
@@ -277,7 +282,15 @@ class WorkflowHandle(Generic[R_co]):
         self._do("resume")
 
     def retry(self, work: str | None = None) -> None:
-        """Do a work again that has failed: one of `query().failed`, or all of these."""
+        """Do a work again that has failed: one of `query().failed`, or all of these.
+
+        Raises:
+            LookupError: there is no such work.
+            ExecutionEnded: it has ended.
+
+        """
+        if work is not None:
+            self._find(work)
         self._do("retry", work)
 
     def rewind(self, work: str) -> None:
@@ -341,7 +354,13 @@ class WorkflowHandle(Generic[R_co]):
 
         It has ended when this returns. Its sub-workflows are cancelled, too, its tasks are told,
         and those in other processes are killed.
+
+        Raises:
+            LookupError: there is no such work.
+
         """
+        if work is not None:
+            self._find(work)
         try:
             self._do("kill" if work is None else "cancel", work)
         except ExecutionEnded:
@@ -444,11 +463,15 @@ class _Reader:
                 return
 
 
-def _event(event: Any, data: dict[str, Any]) -> tuple[str, Any]:
-    if isinstance(event, str):
-        return event, freeze(data, Any, f"the data of the event {event!r}")
-    cls = type(event)
-    if data:
-        msg = f"{event!r:.80} has its own data: leave out {', '.join(data)}"
-        raise TypeError(msg)
-    return cls.__name__, freeze(event, cls, f"the event {cls.__name__}")
+def _check_offset(offset: Any, timeout: Any) -> None:
+    """Validate the arguments of `follow`.
+
+    Raises:
+        BadOption: one of them is wrong.
+
+    """
+    if type(offset) is not int or offset < 0:
+        msg = f"offset={offset!r:.40} must be how many values to leave out: 0 or more"
+        raise BadOption(msg)
+    if timeout is not None:
+        check_timeout(timeout)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, Struct
 
-from actorflow.engine.envelopes import ChildEnded, Message, TaskEnded, TaskStarted, TimerFired
+from actorflow.engine.envelopes import (
+    ChildEnded,
+    ChildResumed,
+    Message,
+    TaskEnded,
+    TaskStarted,
+    TimerFired,
+)
 from actorflow.workflows.agent.answers import read_answer
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
@@ -172,6 +179,10 @@ def _read(
             found.received.append(_decided(each))
         case ChildEnded():
             _child(execution, instance, each, found)
+        case ChildResumed():
+            work, attempt = work_and_attempt(execution, each.child)
+            found.received.append(m.Stalled(each.at, work, None, attempt))
+            found.notes.append({"type": "child resumed", "at": each.at, "work": work})
         case _:
             raise MessageRefused(f"{each!r:.100} refused: an inbox must hand over events")
 
@@ -214,7 +225,8 @@ def check_message(body: Any) -> None:
 
     """
     if type(body) is dict:
-        if type(body.get("event")) is str or type(body.get("start")) is dict:
+        event = body.get("event")
+        if (type(event) is str and event) or type(body.get("start")) is dict:
             return
         verb = body.get("do")
         if type(verb) is str and (verb in _CONTROLS or verb in _ON_WORKS or verb == GO_ON["do"]):
@@ -282,7 +294,8 @@ def _child(execution: str, instance: Instance | None, ended: ChildEnded, found: 
     if ended.status == "done":
         found.received.append(m.Succeeded(ended.at, work, ended.result, attempt))
     elif ended.status == "failed" and status is not None and status.type is WorkType.FLOW:
-        # It can be resumed, so it has not ended.
+        error = _error(ended.error, ended.status)
+        found.received.append(m.Stalled(ended.at, work, error, attempt))
         found.notes.append({"type": "child failed", "at": ended.at, "work": work})
     else:
         error = _error(ended.error, ended.status)

@@ -135,7 +135,8 @@ def _begin(
     if status.status is WorkState.CANCELLED:
         return  # in this very run
     if job.type is WorkType.FLOW:
-        outcome.children.append(NewChild(name, kind_name(job.name), start_body(job.input)))
+        properties = {} if job.input is None else job.input
+        outcome.children.append(NewChild(name, kind_name(job.name), start_body(properties)))
     elif status.dispatched:
         body = {"tasker": job.name, **task_body(job.work, job.input)}
         outcome.children.append(NewChild(name, DISPATCHED, body))
@@ -170,6 +171,14 @@ def _failure(instance: Instance) -> Failure | None:
     if failed is None or state.decision_mode is not DecisionMode.RUN:
         return None
     error = failed.error or {}
+    if failed.status is WorkState.SCHEDULED:
+        child = work_id(state.id, failed.work, failed.attempt)
+        return Failure(
+            str(error.get("name", "")),
+            f"the sub-workflow {failed.name} ({child}) failed: {error.get('message', '')}; this "
+            "workflow waits for it: resume it after a fix, or execute it with raises=True",
+            str(error.get("stacktrace", "")),
+        )
     return Failure(
         str(error.get("name", "")),
         f"the {failed.type} {failed.name} ({failed.work}) failed: {error.get('message', '')}; the "

@@ -415,6 +415,8 @@ def test_z55_malformed_works_are_422_and_change_nothing(engine: af.Engine, agenc
         {"name": "charge", "position": "0.0", "timeout": {"duration": 5}},
         {"name": "charge", "position": "0.0", "event": "paid"},
         {"name": "charge", "position": "0.0", "input": 2**70},
+        {"name": "Order", "position": "0.0", "type": "flow", "input": 5},
+        {"name": "Order", "position": "0.0", "type": "flow", "input": [1]},
         {"name": "Wait", "position": "0.0", "type": "wait"},
         {"name": "Wait", "position": "0.0", "type": "wait", "timeout": {"duration": -1}},
         {"name": "Wait", "position": "0.0", "type": "wait", "timeout": {"timestamp": 1e300}},

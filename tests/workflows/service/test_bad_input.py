@@ -312,3 +312,54 @@ def test_one_that_never_began_can_be_looked_at(engine: af.Engine) -> None:
     with pytest.raises(LookupError, match="has never run"):
         order.query()
     assert list(order.history()) == []
+
+
+@pytest.mark.parametrize("timeout", ["5", float("nan"), True, b""])
+def test_a_timeout_that_is_no_number_is_refused_before_anything_is_sent(
+    engine: af.Engine, timeout: Any
+) -> None:
+    order = engine.start(Order("o-1"), id="o-1")
+    wait_for_event(order)
+    for call in (
+        lambda: order.result(timeout),
+        lambda: order.ask("paid", amount=1, timeout=timeout),
+        lambda: next(order.follow(timeout=timeout)),
+        lambda: engine.wait("o-1", timeout),
+    ):
+        with pytest.raises(af.BadOption, match="must be a number of seconds, or None"):
+            call()
+    assert order.query().properties["paid"] == 0
+
+
+@pytest.mark.parametrize("offset", [-1, "1", 1.0, True])
+def test_an_offset_that_is_none_is_refused(engine: af.Engine, offset: Any) -> None:
+    order = engine.start(Order("o-1"))
+    with pytest.raises(af.BadOption, match="must be how many values to leave out"):
+        next(order.follow(offset))
+
+
+def test_a_work_that_does_not_exist_is_named(engine: af.Engine) -> None:
+    order = engine.start(Order("o-1"), id="o-1")
+    wait_for_event(order)
+    for verb in (order.retry, order.cancel, order.rewind, order.fork):
+        with pytest.raises(LookupError, match=r"has no work '0/9.9'"):
+            verb("0/9.9")
+    assert order.status == "active"
+
+
+@pytest.mark.parametrize("event", [5, None, {"event": "paid"}, Order, b"paid", ["paid"]])
+def test_an_event_is_a_name_or_an_object_of_a_class(engine: af.Engine, event: Any) -> None:
+    order = engine.start(Order("o-1"))
+    with pytest.raises(TypeError, match="is no event: send its name"):
+        order.send(event)
+
+
+def test_an_event_without_a_name_is_refused(engine: af.Engine) -> None:
+    order = engine.start(Order("o-1"))
+    with pytest.raises(MessageRefused, match="refused: a message to a workflow"):
+        order.send("")
+
+
+def test_an_empty_id_is_refused(engine: af.Engine) -> None:
+    with pytest.raises(ValueError, match="1 to 1000 characters"):
+        engine.start(Order("o-1"), id="")

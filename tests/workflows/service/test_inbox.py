@@ -289,6 +289,29 @@ def test_turns_are_taken_after_a_restart_as_before(reopen: Callable[..., Any]) -
     until(engine, lambda: agent.query().properties["said"] == ["hold answered", "c answered"])
 
 
+@pytest.mark.parametrize("verb", ["end", "cancel", "kill"])
+def test_what_waits_for_its_turn_when_an_instance_ends_becomes_a_dead_letter(
+    engine: af.Engine, verb: str
+) -> None:
+    turns = af.Turns(Queue(), when=lambda event: event.name == "message")
+    agent = engine.start(Thinker(), id="a", inbox=turns)
+    wait_for_event(agent)
+    send_while_it_thinks(agent, "a", "b")
+    if verb == "end":
+        agent.send("end")
+        until(engine, lambda: not agent.query().state.waits)
+    else:
+        getattr(agent, verb)()
+    GATE.set()
+    until(engine, lambda: len(engine.dead_letters("a")) == 2)
+    assert [letter.message["data"]["text"] for letter in engine.dead_letters("a")] == ["a", "b"]
+    assert {letter.error.partition(" (")[0] for letter in engine.dead_letters("a")} == {
+        "ExecutionEnded: the execution has ended"
+    }
+    assert rows(engine, "messages") == []
+    assert agent.status == ("done" if verb == "end" else "cancelled")
+
+
 def test_turns_are_the_outermost_behaviour(engine: af.Engine) -> None:
     with pytest.raises(af.BadOption, match="must be the outermost"):
         engine.start(Agent(), inbox=Debounce(af.Turns(Queue()), 1.0))

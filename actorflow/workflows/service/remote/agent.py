@@ -21,10 +21,10 @@ from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.workflows.agent.cursor import DecisionCursor
 from actorflow.workflows.agent.jobs import Job, Jobs, Queue
-from actorflow.workflows.errors import JobGone
+from actorflow.workflows.errors import InvalidWork, JobGone
 from actorflow.workflows.frames.values import freeze
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import UNSET
+from actorflow.workflows.instance.state import UNSET, WorkType
 from actorflow.workflows.service.names import decision_tasker
 from actorflow.workflows.service.remote.offers import Place, job_of, stored_job
 from actorflow.workflows.service.remote.pollers import Pollers
@@ -217,6 +217,8 @@ class Agent:
         """
         decision = self._decision(uuid)
         freeze(works, Any, "the works")
+        for each in works:
+            _check_flow(each)
         with decision.lock:
             return self._cursor(decision).execute(works)
 
@@ -375,6 +377,16 @@ class _Decision:
         """What the instance calls it."""
         self.lock = threading.Lock()
         self.cursor: DecisionCursor | None = None
+
+
+def _check_flow(work: Mapping[str, Any]) -> None:
+    """Refuse a sub-workflow whose input cannot be its properties: nothing could mend it later."""
+    given = work.get("input")
+    if work.get("type") == WorkType.FLOW and not isinstance(given, dict | None):
+        raise InvalidWork(
+            f"input={given!r:.80} of the flow {work.get('name')!r}: its input is its first "
+            "properties, as in {'order': 7}"
+        )
 
 
 def _gone(what: str, uuid: str) -> JobGone:
