@@ -52,9 +52,8 @@ def encode(value: Any) -> bytes:
     return data
 
 
-def decode(data: bytes) -> Any:
-    """Return the data that `encode` made bytes of. Tuples come back as lists."""
-    return _decoder.decode(data)
+decode = _decoder.decode
+"""Return the data that `encode` made bytes of. Tuples come back as lists."""
 
 
 def _refuse_large(whole: Any, size: int) -> None:

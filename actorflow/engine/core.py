@@ -45,6 +45,7 @@ from actorflow.engine.tasks.board import Board
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import BadOption, PushTimeout
 from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.lanes.shelter import in_main_thread
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.tickets import ThreadTicket
 
@@ -257,29 +258,38 @@ class Core:
         stored: Any = None,
         processed: Any = None,
         key: str | None = None,
+        patience: float = 0.0,
     ) -> None:
         """Store messages and deliver them; resolve `stored` and `processed` when they are.
+
+        A thread that would wait anyway may make the commit itself: `patience` says for how many
+        seconds it would.
 
         Raises:
             NotStorable: a message is not plain data.
             StoreFull: nobody waits, and the store has just refused others.
 
         """
-        self.refuse_if_closed()
+        if self.closed:
+            self.refuse_if_closed()
         encode = bodies.encode
-        data = [encode(message) for message in messages]
+        if len(messages) == 1:
+            data = [encode(messages[0])]
+        else:
+            data = [encode(message) for message in messages]
         writer = self.writer
         if writer.refusal is not None and stored is None and processed is None:
             since, why = writer.refusal
             if self.clock.now() - since < AGAIN:  # nobody would hear of it otherwise
                 raise StoreFull(str(why)) if isinstance(why, StoreFull) else why
-        self.resume()
+        if not self.resumed:
+            self.resume()
         if processed is not None:
             self.ownership.follow(execution)
         keys = None if key is None else (check_id(key, "a key"),)
-        may_block = stored is not None and threading.current_thread() is not _MAIN
-        entry = Append(execution, kind, data, stored, processed, keys=keys)
-        writer.append(entry, may_block=may_block)
+        if patience and in_main_thread():
+            patience = 0.0  # an interrupt must not strike a commit
+        writer.append(Append(execution, kind, data, stored, processed, keys=keys), patience)
 
     def append_waiting(self, execution: str, kind: str, message: Any, processed: Any) -> None:
         """Deliver for a caller who waits; stored first only if the execution is not live."""
@@ -358,7 +368,7 @@ class Core:
             else:
                 self.resolve_existing(change.refusal.execution, kind, done)
 
-        may_block = threading.current_thread() is not _MAIN
+        may_block = type(done) is ThreadTicket and not in_main_thread()
         self.writer.submit(change, committed, may_block=may_block, waiter=done)
 
     def resolve_existing(self, execution: str, kind: str, done: Any) -> None:
@@ -373,10 +383,7 @@ class Core:
     def wait_for(self, ticket: ThreadTicket, timeout: float | None, message: Any) -> Any:
         """Wait for a ticket; return its answer, or raise what it was resolved with."""
         if not ticket.wait(timeout):
-            if self.writer.refusal is not None:
-                raise self.writer.refusal[1]
-            msg = f"{message!r:.200} was not done within {timeout} s; it may be yet"
-            raise PushTimeout(msg)
+            raise self.late(timeout, message)
         if ticket.error is not None:
             raise ticket.error
         return ticket.answer
@@ -384,11 +391,15 @@ class Core:
     async def await_for(self, ticket: Any, timeout: float | None, message: Any) -> Any:
         """Like `wait_for`, from a task of any event loop."""
         if not await ticket.wait(timeout):
-            if self.writer.refusal is not None:
-                raise self.writer.refusal[1]
-            msg = f"{message!r:.200} was not done within {timeout} s; it may be yet"
-            raise PushTimeout(msg)
+            raise self.late(timeout, message)
         return ticket.answer
+
+    def late(self, timeout: float | None, message: Any) -> Exception:
+        """Return what to raise to a caller whose time is up."""
+        if self.writer.refusal is not None:
+            return self.writer.refusal[1]
+        msg = f"{message!r:.200} was not done within {timeout} s; it may be yet"
+        return PushTimeout(msg)
 
     # What the parts use.
 
@@ -577,6 +588,3 @@ class _Created:
             self._core.resolve_existing(live.id, live.kind.name, self._done)
         else:
             self._done.resolve(answer=True)
-
-
-_MAIN = threading.main_thread()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.clock import WALL
@@ -306,7 +307,7 @@ class Engine:
             self.core.joining.send(connection, execution, body, kind, key)
             return
         stored = ThreadTicket()
-        self._send(execution, body, kind, key, stored)
+        self._send(execution, body, kind, key, stored, patience=inf)
         try:
             self.core.wait_for(stored, None, body)
         except UnknownExecution:  # finding those like it takes a while, and is done here
@@ -335,14 +336,21 @@ class Engine:
             raise await asyncio.to_thread(unknown_execution, self.core.store, execution) from None
 
     def _send(
-        self, execution: str, body: Any, kind: str | None, key: str | None, stored: Any
+        self,
+        execution: str,
+        body: Any,
+        kind: str | None,
+        key: str | None,
+        stored: Any,
+        *,
+        patience: float = 0.0,
     ) -> None:
         check_id(execution, "an execution")
         if kind is not None:
             check_id(kind, "a kind")
         self.core.refuse_if_closed()
         self.core.check_message(execution, kind, body)
-        self.core.append(execution, kind, (body,), stored=stored, key=key)
+        self.core.append(execution, kind, (body,), stored=stored, key=key, patience=patience)
 
     def wait(self, execution: str, timeout: float | None = None) -> Execution:
         """Wait until an execution is done, failed or cancelled.

@@ -49,7 +49,9 @@ class Proxy:
         self._sockets.append(near)
         self._open.wait()
         try:
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             far = socket.create_connection(self._target)
+            far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
             near.close()
             return

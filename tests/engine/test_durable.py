@@ -190,6 +190,7 @@ def test_dead_letters_are_read_retried_and_purged(engine: Engine) -> None:
     assert sorted(map(str, worker.state())) == ["0", "2", "end", "very end"]
     assert len(worker.dead_letters) == 0
     assert worker.dead_letters.retry() == worker.dead_letters.purge() == 0
+    assert worker.dead_letters.purge(*letters) == 0, "they are gone"
 
 
 def test_what_unique_replaced_is_consumed_in_the_same_commit(engine: Engine) -> None:

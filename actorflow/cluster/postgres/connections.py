@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -17,12 +18,17 @@ from actorflow.engine.errors import StoreBroken, StoreConflict, StoreFull, Store
 from actorflow.runtime.errors import ActorflowError, BadOption
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
+
+    from psycopg.waiting import Ready, Wait
+
+    Waiting = Generator[Wait, Ready | int, Any]
 
 __all__ = ["Address", "Readers", "explain"]
 
 _IDLE = 8  # connections that are kept for the next who reads
 _PATIENCE = "10"  # seconds for a connection, unless the URL says otherwise
+_SILENCE = 60.0  # seconds without a byte, after which a server counts as lost
 
 
 _OURS = {"schema": "actorflow", "prepare": "on", "listen": "on", "poll": "2", "lease": "6"}
@@ -52,6 +58,38 @@ _ALIVE = {  # seconds, or milliseconds: a server that is cut off must not be wai
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A connection that does not wait for ever: a frozen server answers nothing and stays connected."""
+
+    abandoned: threading.Event | None = None
+    """Set when nobody needs the answers any more."""
+
+    def wait(self, gen: Waiting, *arguments: Any, **options: Any) -> Any:
+        return super().wait(self._impatient(gen), *arguments, **options)
+
+    def _impatient(self, gen: Waiting) -> Waiting:
+        """Pass on what a generator waits for; give the connection up if nothing comes."""
+        heard = monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    heard = monotonic()
+                else:  # every 0.1 s
+                    self._require_hope(monotonic() - heard)
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+
+    def _require_hope(self, silence: float) -> None:
+        abandoned = self.abandoned is not None and self.abandoned.is_set()
+        if abandoned or silence > _SILENCE:
+            self.close()
+            msg = f"the connection was given up: no answer from the server for {silence:.1f} s"
+            raise psycopg.OperationalError(msg)
 
 
 class Address:
@@ -87,6 +125,7 @@ class Address:
         self.dsn = urlunsplit(parts._replace(query=urlencode(rest, quote_via=quote)))
         self.shown = self._shown(self.dsn)
         """For messages: without the password."""
+        self._abandoned = threading.Event()
         try:
             psycopg.conninfo.conninfo_to_dict(self.dsn)
         except psycopg.ProgrammingError as error:
@@ -100,6 +139,10 @@ class Address:
         name = user.partition(":")[0]
         return urlunsplit(parts._replace(netloc=f"{name}{at}{host}", query=""))
 
+    def abandon(self) -> None:
+        """End every wait for an answer of the server, with an error, and connect no more."""
+        self._abandoned.set()
+
     def connect(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
         """Open a connection.
 
@@ -107,6 +150,9 @@ class Address:
             StoreRefused: the server cannot be reached, or does not let us in.
 
         """
+        if self._abandoned.is_set():
+            msg = f"{self.shown} did not answer while the store was being closed"
+            raise StoreRefused(msg)
         given = {"connect_timeout": _PATIENCE, "application_name": "actorflow", **_ALIVE}
         given = {
             key: value
@@ -114,7 +160,7 @@ class Address:
             if key not in psycopg.conninfo.conninfo_to_dict(self.dsn)
         }
         try:
-            connection = psycopg.connect(
+            connection = _Connection.connect(
                 self.dsn,
                 autocommit=autocommit,
                 prepare_threshold=3 if self.prepare else None,
@@ -122,6 +168,7 @@ class Address:
             )
         except psycopg.Error as error:
             raise explain(error, self) from error
+        connection.abandoned = self._abandoned
         register_arrays(connection)
         return connection
 

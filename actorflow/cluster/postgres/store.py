@@ -61,16 +61,19 @@ __all__ = ["PARTITIONS", "PostgresStore", "from_url"]
 PARTITIONS = 64
 """Of a store that is created."""
 
+_CLOSING = 5.0  # seconds for a store that is closed to release what it owns
+
 _NOTIFY = b"SELECT pg_notify(%s, %s)"
+# Materialized: a join may run a subquery again for each row, and then its limit is none.
 _PURGED = """
-DELETE FROM {s}.executions WHERE id IN (
+WITH old AS MATERIALIZED (
   SELECT id FROM {s}.executions WHERE ended < %s ORDER BY ended LIMIT %s FOR UPDATE SKIP LOCKED
-) RETURNING id
+) DELETE FROM {s}.executions AS e USING old WHERE e.id = old.id RETURNING e.id
 """
 _PURGED_KEYS = """
-DELETE FROM {s}.keys WHERE (execution, key) IN (
+WITH old AS MATERIALIZED (
   SELECT execution, key FROM {s}.keys WHERE at < %s ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED
-)
+) DELETE FROM {s}.keys AS k USING old WHERE k.execution = old.execution AND k.key = old.key
 """
 _OF_EXECUTIONS = (
     "parts", "messages", "timers", "tasks", "watches", "history", "dead", "tags",
@@ -420,11 +423,20 @@ class PostgresStore:
     # Ending.
 
     def close(self) -> None:
-        """Close the store."""
+        """Close the store. A server that does not answer is waited for for some seconds."""
         try:
             self._readers.require_open()
         except StoreRefused:  # closed before, or the parent's
             return
+        patience = threading.Timer(_CLOSING, self.address.abandon)
+        patience.daemon = True
+        patience.start()
+        try:
+            self._close()
+        finally:
+            patience.cancel()
+
+    def _close(self) -> None:
         self._listener.close(lambda: self.hint(self.name))
         self._membership.stop()
         self._release()

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actorflow.engine.errors import ExecutionEnded, KindMismatch, UnknownExecution
-from actorflow.engine.execution.entries import Append
+from actorflow.engine.execution.entries import Append, Request
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import new_row
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
     from actorflow.engine.core import Core
-    from actorflow.engine.execution.entries import Request
     from actorflow.engine.stores.protocol import Change, ExecutionRow
 
 __all__ = ["Admission"]
@@ -38,10 +37,36 @@ class Admission:
         self._find = core.host.find
         self._made = made
         self._now = now
-        self.fetched = self._fetch(core, entries)
-        """The executions that had to be read, which are those that are not live."""
         self.accepted: list[Append | Request] = []
         self.rejected: list[tuple[Append, Exception]] = []
+        self.fetched: dict[str, ExecutionRow] = {}
+        """The executions that had to be read, which are those that are not live."""
+        self.all_live = self._are_all_live(entries)
+        """Whether every message is from outside, and for a live execution that takes it."""
+        if self.all_live:
+            self.accepted = entries
+        else:
+            self._divide(core, entries)
+
+    def _are_all_live(self, entries: list[Append | Request]) -> bool:
+        """Look at what is in memory only, as is enough for almost all commits."""
+        name = kind = None  # of the last one: many messages are for the same execution
+        for entry in entries:
+            if type(entry) is Append:
+                if entry.execution == name and entry.kind == kind:
+                    continue
+                live = self._find(entry.execution)
+                if live is None or live.creates is not None or live.status in ENDED:
+                    return False
+                if entry.kind is not None and entry.kind != live.kind.name:
+                    return False
+                name, kind = entry.execution, entry.kind
+            elif type(entry) is Request and (entry.change.messages or entry.change.creates):
+                return False
+        return True
+
+    def _divide(self, core: Core, entries: list[Append | Request]) -> None:
+        self.fetched = self._fetch(core, entries)
         fine: set[tuple[str, str | None]] = set()  # many messages are for the same execution
         for entry in entries:
             if not isinstance(entry, Append):

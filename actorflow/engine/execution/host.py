@@ -15,7 +15,7 @@ from actorflow.engine.envelopes import encode_failure, failure_of
 from actorflow.engine.errors import EngineClosed, StoreRefused, UnknownKind
 from actorflow.engine.execution.backlog import LOW, Backlog
 from actorflow.engine.execution.live import WINDOW, Live
-from actorflow.engine.execution.run import message_to_parent
+from actorflow.engine.execution.run import AlreadyThere, message_to_parent
 from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, Duplicate
@@ -43,9 +43,9 @@ class _Arrival:
 
     __slots__ = ("acks", "kind", "rows", "waiters")
 
-    def __init__(self, kind: str | None = None) -> None:
+    def __init__(self, kind: str | None = None, rows: list[MessageRow] | None = None) -> None:
         self.kind = kind
-        self.rows: list[MessageRow] = []
+        self.rows = [] if rows is None else rows
         self.waiters: dict[Any, Any] = {}
         self.acks: list[tuple[Any, Any]] = []
 
@@ -57,6 +57,8 @@ class Host:
         self._core = core
         self._max_live = max_live
         self._live: dict[str, Live] = {}
+        self.find = self._live.get
+        """Return a live execution, or `None`. Thread-safe."""
         self._noted: deque[Live] = deque()
         self._sweep: Timer | None = None
         self._unknown: set[str] = set()
@@ -78,16 +80,19 @@ class Host:
         """Return all live executions. Thread-safe."""
         return list(self._live.values())
 
-    def find(self, execution: str) -> Live | None:
-        """Return a live execution. Thread-safe."""
-        return self._live.get(execution)
-
     # Messages that were just stored. The writer's thread.
 
     def deliver(
         self, appends: list[Append], rows: Sequence[Any], fetched: dict[str, ExecutionRow]
     ) -> list[tuple[Any, Exception | None]]:
         """Hand messages from outside to their executions; return the callers to tell now."""
+        if len(appends) == 1 and appends[0].keys is None:
+            return self._deliver_one(appends[0], list(rows), fetched)
+        return self._deliver_many(appends, rows, fetched)
+
+    def _deliver_many(
+        self, appends: list[Append], rows: Sequence[Any], fetched: dict[str, ExecutionRow]
+    ) -> list[tuple[Any, Exception | None]]:
         told: list[tuple[Any, Exception | None]] = []
         repeated: list[tuple[Append, Any]] = []
         arrived: dict[str, _Arrival] = {}
@@ -115,6 +120,16 @@ class Host:
         for append, number in repeated:
             told += self._ask_outcome(append, number)
         return told
+
+    def _deliver_one(
+        self, append: Append, rows: list[MessageRow], fetched: dict[str, ExecutionRow]
+    ) -> list[tuple[Any, Exception | None]]:
+        arrival = _Arrival(append.kind, rows)
+        if append.processed is not None:
+            arrival.waiters[rows[-1].id] = append.processed
+        if append.stored is not None:
+            arrival.acks.append((append.stored, rows[-1].id))
+        return self._hand_over(append.execution, arrival, fetched.get(append.execution))
 
     def _ask_outcome(self, append: Append, number: Any) -> list[tuple[Any, Exception | None]]:
         """Resolve the tickets of those who sent a message again, once its outcome is known."""
@@ -368,6 +383,7 @@ class Host:
 
         What was handed to it meanwhile is stored, and goes to the other one.
         """
+        live.broken = AlreadyThere(live.id)
         if live.port is not None:
             live.port.finish()
         if self._live.get(live.id) is live:

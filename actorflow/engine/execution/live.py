@@ -395,6 +395,8 @@ class Live:
                 core.host.keep_waiting(ticket)
             elif ticket.task is not None:  # not stored: it goes the long way
                 core.board.store_answer(ticket.task, *ticket.packed())
+            elif ticket.id is None and isinstance(self.broken, AlreadyThere):
+                ticket.consume(self.broken)  # it was to begin what somebody else has begun
             elif ticket.id is None:
                 core.append_late(self.id, self.kind.name, ticket)
             elif ticket.waiter is not None:  # it is stored, and waits for code that can read it

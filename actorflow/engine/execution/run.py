@@ -357,7 +357,7 @@ class Run:
         change.epoch = live.epoch
         writer = live.core.writer
         if writer.expects_more and not self._is_awaited(change):
-            writer.submit_soon(change, self._committed)
+            writer.submit_unawaited(change, self._committed)
         else:
             writer.submit(change, self._committed, insist=True, may_block=may_block)
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.errors import EngineClosed, StoreRefused
 from actorflow.engine.execution.admission import Admission
 from actorflow.engine.execution.entries import Append, Request, group
+from actorflow.engine.execution.unawaited import Unawaited
 from actorflow.engine.stores.protocol import Change, NewDead
-from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import StopTimeout, WorkerStopped
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.port import Port
@@ -41,9 +41,9 @@ AGAIN = 1.0
 """Seconds after which a commit or a read that the store refused is tried again."""
 
 _LARGEST = 10_000  # entries in one transaction
+_LONG_ENOUGH = 1.0  # seconds that a caller must have who makes a commit itself
+_MUCH_LESS = 10  # times that the last commit must have been shorter
 _GATHER = 0.001  # seconds that a commit waits at most for callers who may have more
-_SOON = 0.003  # seconds that a commit may wait for others if nobody waits for it
-_MERGE = 0.001  # seconds after which it goes with the next commit of others
 
 
 class Writer:
@@ -61,11 +61,9 @@ class Writer:
         self._clock = core.clock
         self._again: list[Request] = []
         self._alarm: Any = None
-        self._soon: list[Request] = []
-        self._soon_set = False
-        self._soon_due = 0.0
         self._expected = 0  # entries after the last commit, if all who were told come back
         self._wanted = 0  # entries that the writer waits for
+        self._took = 0.0  # seconds that the last batch took
         self._bell = allocate_lock()
         self._bell.acquire()
         self.expects_more = False
@@ -75,6 +73,7 @@ class Writer:
         self.awaited: dict[Any, None] = {}
         """Tickets of callers that wait for a change or a call."""
         self._busy = allocate_lock()
+        self._unawaited = Unawaited(self._busy.locked, lambda: self.call(_nothing))
         self._flight: deque[tuple[Future[None], list[Change], Callable[[Any], None]]] = deque()
         self.refusal: tuple[float, Exception] | None = None
         """When and why the store last refused a commit, if it has not taken one since."""
@@ -88,11 +87,19 @@ class Writer:
 
     # Thread-safe.
 
-    def append(self, entry: Append, *, may_block: bool = False) -> None:
-        """Store messages from outside and deliver them. O(1), or a commit with `may_block`."""
+    def append(self, entry: Append, patience: float = 0.0) -> None:
+        """Store messages from outside and deliver them. O(1).
+
+        A caller that has `patience`, seconds that it would wait, makes the commit itself if the
+        writer is idle and a commit takes much less: no other thread has to be woken.
+        """
         self._unstored[entry] = None
         try:
-            if may_block and self._worker.is_idle:
+            if (
+                patience >= _LONG_ENOUGH
+                and self._worker.is_idle
+                and self._took * _MUCH_LESS < patience
+            ):
                 self._port.help(entry)
             else:
                 self._worker.push(entry)
@@ -136,24 +143,11 @@ class Writer:
             if then is not None:
                 then(change, EngineClosed("the engine has been closed"))
 
-    def submit_soon(self, change: Change, then: Callable[[Change, Exception | None], None]) -> None:
-        """Commit a change that nobody waits for: with the next commit, or soon. Insists.
-
-        Where callers wait for one commit after the other, a commit of its own would only delay
-        them.
-        """
-        self._soon.append(Request(change, then, insist=True))
-        if not self._soon_set:
-            self._soon_set = True
-            self._soon_due = perf_counter() + _MERGE
-            SYSTEM.call_at(SYSTEM.now() + _SOON, self._on_soon)
-
-    def _on_soon(self) -> None:
-        """Commit what has waited long enough. In the clock's thread."""
-        self._soon_set = False
-        self._soon_due = 0.0
-        if self._soon:
-            self.call(_nothing)
+    def submit_unawaited(
+        self, change: Change, then: Callable[[Change, Exception | None], None]
+    ) -> None:
+        """Commit a change that nobody waits for: with the next commit, or soon. Insists."""
+        self._unawaited.add(Request(change, then, insist=True))
 
     def call(self, function: Callable[[], None]) -> bool:
         """Call a function in the writer's thread, after the commit that is under way.
@@ -174,7 +168,7 @@ class Writer:
     @property
     def waiting(self) -> int:
         """Entries that are not being committed yet."""
-        return len(self._worker) + len(self._again) + len(self._soon)
+        return len(self._worker) + len(self._again) + len(self._unawaited)
 
     def stop_insisting(self) -> None:
         """Try what was refused once more, then notify its owners."""
@@ -217,10 +211,8 @@ class Writer:
         if self._again:
             batch = [*self._again, *batch]
             self._again = []
-        if self._soon and (perf_counter() >= self._soon_due or not _is_appends(batch)):
-            count = len(self._soon)
-            batch = [*self._soon[:count], *batch]
-            del self._soon[:count]
+        if self._unawaited:
+            batch = [*self._unawaited.take(all_of_them=not _is_appends(batch)), *batch]
         self._expected = 0
         begin = perf_counter()
         part: list[Append | Request] = []
@@ -239,9 +231,11 @@ class Writer:
             self._call(entry)
         if part:
             self._write_part(part)
-        self._settle_flight(self._store.traits.in_flight - 1)
+        if self._flight:
+            self._settle_flight(self._store.traits.in_flight - 1)
+        self._took = perf_counter() - begin
         if self._expected:
-            self._gather(perf_counter() - begin)
+            self._gather(self._took)
 
     def _call(self, function: Any) -> None:
         try:
@@ -264,12 +258,9 @@ class Writer:
     def _write_part(self, entries: list[Append | Request]) -> None:
         """Commit entries together, and settle each."""
         now = self._clock.now()
-        made = {
-            new.id: new.kind
-            for _, changes, _ in self._flight
-            for change in changes
-            for new in change.creates
-        }
+        made: dict[str, str] = {}
+        for _, changes, _ in self._flight:
+            made.update((new.id, new.kind) for change in changes for new in change.creates)
         try:
             admission = Admission(self._core, entries, made, now)
         except Exception as error:  # noqa: BLE001 - the store cannot be read now
@@ -278,8 +269,11 @@ class Writer:
             return
         for append, why in admission.rejected:
             self._reject(append, why, admission.accepted)
-        groups = group(admission.accepted, now)
+        groups = group(admission.accepted, now, creates=not admission.all_live)
         largest = self._store.traits.max_batch
+        if len(groups) <= largest:
+            self._write_groups(groups, admission.fetched)
+            return
         for at in range(0, len(groups), largest):
             self._write_groups(groups[at : at + largest], admission.fetched)
 

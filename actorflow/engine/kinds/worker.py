@@ -10,6 +10,7 @@ its name.
 from __future__ import annotations
 
 import inspect
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
@@ -207,11 +208,13 @@ class DurableWorker:
             StoreFull: there is no room; it is not stored.
             Rejected: the behaviour refuses it; it is a dead letter.
             ExecutionEnded: the worker was cancelled.
-            PushTimeout: not in time; it may be stored all the same.
+            PushTimeout: not in time; it may be stored all the same. A thread that has a second or
+                more to wait may make the commit itself; then that is not cut short.
 
         """
         stored = ThreadTicket()
-        self._core.append(self.name, KIND, (message,), stored=stored, key=key)
+        patience = inf if timeout is None else timeout
+        self._core.append(self.name, KIND, (message,), stored=stored, key=key, patience=patience)
         self._core.wait_for(stored, timeout, message)
 
     def push_block(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
@@ -238,13 +241,15 @@ class DurableWorker:
         """Like `push_ack`, from a task of any event loop."""
         stored = AsyncTicket()
         self._core.append(self.name, KIND, (message,), stored=stored, key=key)
-        await self._core.await_for(stored, timeout, message)
+        if not await stored.wait(timeout):
+            raise self._core.late(timeout, message)
 
     async def apush_block(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
         """Like `push_block`, from a task of any event loop."""
         processed = AsyncTicket()
         self._core.append_waiting(self.name, KIND, message, processed)
-        await self._core.await_for(processed, timeout, message)
+        if not await processed.wait(timeout):
+            raise self._core.late(timeout, message)
 
     def state(self) -> Any:
         """Return the state as it was last committed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.engine import bodies
@@ -62,15 +63,29 @@ class Letters:
         One commit takes them from the dead letters and makes messages of them, so that nobody
         else can send them, too.
         """
-        return self._move(self._chosen(letters), again=True)
+        return self._revive(self._chosen(letters))
 
     async def aretry(self, *letters: Letter) -> int:
         """Like `retry`, from a task of any event loop."""
         return await asyncio.to_thread(self.retry, *letters)
 
     def purge(self, *letters: Letter) -> int:
-        """Throw these away, or all if none is named; return how many."""
-        return self._move(self._chosen(letters), again=False)
+        """Throw these away, or all if none is named; return how many were still there."""
+        chosen = self._chosen(letters)
+        count = 0
+        for at in range(0, len(chosen), _AT_ONCE):
+            count += self._core.in_writer(partial(self._bury, chosen[at : at + _AT_ONCE]))
+        return count
+
+    def _bury(self, letters: list[Any]) -> int:
+        """Throw some away. In the writer's thread, where nobody else does so meanwhile."""
+        core = self._core
+        there = [each for each in letters if core.store.dead_letter(each) is not None]
+        if there:
+            error = core.writer.commit([Change(at=core.clock.now(), buried=there)])
+            if error is not None:
+                raise error
+        return len(there)
 
     async def apurge(self, *letters: Letter) -> int:
         """Like `purge`, from a task of any event loop."""
@@ -79,16 +94,12 @@ class Letters:
     def _chosen(self, letters: tuple[Letter, ...]) -> list[Any]:
         return [each.id for each in (letters or self._rows())]
 
-    def _move(self, chosen: list[Any], *, again: bool) -> int:
+    def _revive(self, chosen: list[Any]) -> int:
         core = self._core
         count = 0
         for at in range(0, len(chosen), _AT_ONCE):
             some = chosen[at : at + _AT_ONCE]
-            change = Change(at=core.clock.now())
-            if again:
-                change.revived = some
-            else:
-                change.buried = some
+            change = Change(at=core.clock.now(), revived=some)
             done = ThreadTicket()
 
             def committed(
@@ -101,5 +112,5 @@ class Letters:
             core.refuse_if_closed()
             core.writer.submit(change, committed, waiter=done)
             core.wait_for(done, None, some)
-            count += len(change.extra) if again else len(some)
+            count += len(change.extra)
         return count

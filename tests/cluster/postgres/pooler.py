@@ -30,6 +30,8 @@ class _Frames:
     """Messages of a connection: a letter, a length, and the rest."""
 
     def __init__(self, connection: socket.socket) -> None:
+        # Else each small message waits 40 ms for the answer to the one before.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = connection
         self._data = b""
 
@@ -62,6 +64,7 @@ class Pooler:
         self._greeting = b""
         self._sockets: list[socket.socket] = []
         self.clients = 0
+        self.servers = servers
         for _ in range(servers):
             self._add_server()
         self._listener = socket.create_server(("127.0.0.1", 0))

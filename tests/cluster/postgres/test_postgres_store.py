@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -27,9 +27,11 @@ from actorflow.engine.stores.protocol import (
 )
 from actorflow.runtime.errors import BadOption
 from actorflow.testing.stores import check_store
+from actorflow.testing.stores.looking import purge_forgets_some_of_what_ended
+from tests.cluster.postgres.reused import emptied, reopened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.servers import Postgres
 
@@ -50,35 +52,6 @@ def joined(url: str) -> PostgresStore:
     return store
 
 
-class Reused(PostgresStore):
-    """A store in a schema that is emptied and used again: to make one takes longer."""
-
-    taken: ClassVar[set[str]] = set()
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.taken.add(self.address.schema)
-        self.join()
-
-    def close(self) -> None:
-        super().close()
-        self.taken.discard(self.address.schema)
-
-
-def emptied(postgres: Postgres, **options: object) -> Callable[[], PostgresStore]:
-    """Return what makes an empty store; several may be open at the same time."""
-
-    def make() -> PostgresStore:
-        free = next(name for name in map("c{}".format, range(9)) if name not in Reused.taken)
-        return Reused(postgres.empty_url(free, **options))
-
-    return make
-
-
-def reopened(postgres: Postgres) -> Callable[[Any], PostgresStore]:
-    return lambda store: Reused(postgres.url(store.address.schema))
-
-
 def sql(postgres: Postgres, text: str, schema: str = "single", *values: Any) -> None:
     with psycopg.connect(postgres.server.url) as connection:
         connection.execute(qualified(text, schema), values or None)
@@ -95,6 +68,17 @@ def test_the_store_on_postgres_keeps_every_promise(postgres: Postgres) -> None:
 @pytest.mark.timeout(1_500)
 def test_the_store_keeps_its_promises_for_long(postgres: Postgres) -> None:
     check_store(emptied(postgres), reopen=reopened(postgres), max_examples=500)
+
+
+def test_a_purge_keeps_its_limit_with_every_plan_of_the_server(postgres: Postgres) -> None:
+    """Left with a nested loop alone, a server runs a subquery again for each row."""
+    ways = ("hashjoin", "mergejoin", "hashagg", "material", "sort")
+    options = "%20".join(f"-c%20enable_{way}%3Doff" for way in ways)
+    store = joined(postgres.empty_url("single", options=options))
+    try:
+        purge_forgets_some_of_what_ended(store)
+    finally:
+        store.close()
 
 
 def test_without_prepared_statements_and_listening_all_is_the_same(postgres: Postgres) -> None:

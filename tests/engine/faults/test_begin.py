@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from actorflow.engine.execution.live import Live
 from actorflow.engine.kind import Message, NewTask, Outcome, TaskEnded
 from actorflow.engine.tasks.tasker import HOLD
-from tests.engine.kinds import Script, rows, state_of, until
+from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,3 +66,37 @@ def test_what_arrives_goes_to_the_one_that_is_there(
     assert seen == ["x"]
     until(engine, lambda: state_of(engine, "x") == ["start", "answer"])
     assert rows(engine, "dead") == rows(engine, "tasks") == []
+
+
+def test_two_starts_of_one_id_are_one_although_the_second_is_stored_first(
+    reopen: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = reopen()
+    offered = threading.Event()
+    offer = Live.offer_unstored
+    others: list[threading.Thread] = []
+
+    def step(state: Any, message: Any) -> Any:
+        assert offered.wait(PATIENCE)
+        return [*state, message]
+
+    def offer_later(live: Live, envelope: Any, waiter: Any, task: Any) -> bool:
+        """Let the message of another start be in the inbox first."""
+        if not others:
+            start = partial(engine.start, "script", "other", id="x")
+            others.append(threading.Thread(target=start))
+            others[0].start()
+            until(engine, lambda: live.held)
+        try:
+            return offer(live, envelope, waiter, task)
+        finally:
+            offered.set()
+
+    monkeypatch.setattr(Live, "offer_unstored", offer_later)
+    engine.register(Quick(step))
+    assert engine.start("script", "one", id="x").id == "x"
+    others[0].join(PATIENCE)
+    until(engine, lambda: not rows(engine, "messages"))
+    quiet(engine)
+    assert state_of(engine, "x") == ["other"]
+    assert rows(engine, "dead") == []

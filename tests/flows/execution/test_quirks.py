@@ -106,17 +106,17 @@ def test_map_in_a_loop_keeps_nodes_and_state_flat() -> None:
         "  loop\n"
         "    set i (+ i 1)\n"
         "    map [ 1 ] (def x \\ x)\n"
-        "    break _ if i == 10000\n"
+        "    break _ if i == 1500\n"
     )
     driver = FlowDriver(parse(text), keep=False)
     nodes, sizes = [], []
     while driver.inbox:
         outcome = driver.run_once()
-        if outcome.state.counters["runs"] % 200 == 0:
+        if outcome.state.counters["runs"] % 50 == 0:
             nodes.append(len(outcome.state.nodes))
             sizes.append(len(encode(outcome.state)))
     assert driver.status() is Status.TERMINATED
-    assert driver.state.nodes["0"].vars == {"i": 10_000}
+    assert driver.state.nodes["0"].vars == {"i": 1_500}
     assert len(nodes) > 10
     assert max(nodes) < 64
     assert max(sizes[2:]) < 2 * max(sizes[:2])

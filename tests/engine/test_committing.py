@@ -1,0 +1,131 @@
+"""Which thread commits: a caller that waits anyway if it has time, never one that must not block.
+
+What nobody waits for goes with a commit of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from _thread import get_ident
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actorflow.engine.engine import Engine
+from actorflow.engine.execution.entries import Request
+from actorflow.engine.execution.unawaited import Unawaited
+from actorflow.engine.stores.memory import MemoryStore
+from actorflow.engine.stores.protocol import Change
+from actorflow.runtime.errors import PushTimeout
+from tests.engine.kinds import PATIENCE, collect, quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Watched(MemoryStore):
+    """Notes which threads commit messages, and stops them while it is shut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[int] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        if any(change.messages for change in changes):
+            self.threads.append(get_ident())
+        assert self.gate.wait(PATIENCE)
+        super().commit(changes)
+
+
+def in_thread(call: Callable[[], Any]) -> Any:
+    """Call in another thread than the main one; return what the call returned, or raised."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append((get_ident(), call()))
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            found.append((get_ident(), error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(PATIENCE)
+    assert found, "it hangs"
+    return found[0]
+
+
+def test_a_caller_with_time_makes_the_commit_itself() -> None:
+    store = Watched()
+    with Engine(store) as engine:
+        worker = engine.worker("w", collect, state=[])
+
+        def push() -> bool:
+            for number in range(1_000):  # the writer has to be idle, and may be cleaning up
+                quiet(engine)
+                worker.push_ack(number, timeout=None)
+                if store.threads[-1] == get_ident():
+                    return True
+            return False
+
+        assert in_thread(push)[1] is True
+
+
+def test_push_ack_keeps_a_short_timeout_although_the_store_hangs() -> None:
+    store = Watched()
+    with Engine(store) as engine:
+        worker = engine.worker("w", collect, state=[])
+        worker.push_block(0)
+        quiet(engine)
+        store.gate.clear()
+        try:
+            thread, found = in_thread(lambda: worker.push_ack(1, timeout=0.01))
+        finally:
+            store.gate.set()
+        assert isinstance(found, PushTimeout)
+        assert thread not in store.threads
+
+
+@pytest.mark.parametrize("verb", ["apush_ack", "asend", "astart"])
+def test_an_event_loop_never_commits(verb: str) -> None:
+    store = Watched()
+    with Engine(store) as engine:
+        worker = engine.worker("w", collect, state=[])
+        worker.push_block(0)
+        calls: dict[str, Callable[[], Any]] = {
+            "apush_ack": lambda: worker.apush_ack(1, timeout=None),
+            "asend": lambda: engine.asend("w", 1),
+            "astart": lambda: engine.astart("worker", 1, id="v"),
+        }
+
+        async def call() -> None:
+            await calls[verb]()
+
+        quiet(engine)
+        thread, _ = in_thread(lambda: asyncio.run(call()))
+        assert store.threads
+        assert thread not in store.threads
+
+
+def test_what_nobody_waits_for_is_committed_with_others_or_alone_once_nothing_else_is() -> None:
+    busy = [True]
+    looked, alone = threading.Event(), threading.Event()
+
+    def is_busy() -> bool:
+        looked.set()
+        return busy[0]
+
+    kept = Unawaited(is_busy, alone.set)
+    request = Request(Change("x"), None, insist=True)
+    kept.add(request)
+    assert looked.wait(PATIENCE)
+    assert kept.take(all_of_them=False) == [request]  # it is old enough
+    assert kept.take(all_of_them=True) == []
+    assert not alone.is_set()
+    kept.add(request)
+    busy[0] = False
+    assert alone.wait(PATIENCE)
+    assert len(kept) == 1
+    assert kept.take(all_of_them=True) == [request]
