@@ -446,9 +446,8 @@ class Accumulator:
         return None
 
     def _count_reason(self, reason: Reason) -> None:
-        if self._timing is None:
-            self._timing = Timing()
-        self._timing.count_reason(reason)
+        timing = self._timing = self._timing or Timing()
+        timing.count_reason(reason)
 
     # The general path.
 
@@ -469,9 +468,8 @@ class Accumulator:
                 self.value = state
                 self.core.processed += batch.size
                 self.core.in_flight -= batch.size
-                if self._timing is None:
-                    self._timing = Timing()
-                self._timing.finished(self.core.batches, batch.size, seat.span, end)
+                timing = self._timing = self._timing or Timing()
+                timing.finished(self.core.batches, batch.size, seat.span, end)
 
     def lost(self, generation: int, batch: Batch, *, buried: bool) -> bool:
         """Account for messages that failed; return whether they are still in flight."""
