@@ -95,7 +95,7 @@ def small_disk() -> Iterator[Path]:
     options = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", str(directory)]
     mount, umount = shutil.which("mount") or "mount", shutil.which("umount") or "umount"
     if subprocess.run([mount, *options], check=False, capture_output=True).returncode:
-        pytest.skip("no disk can be mounted here")
+        pytest.skip("mount refuses a tmpfs here")
     shutil.chown(directory, "nobody")  # as whom the server runs then
     try:
         yield directory

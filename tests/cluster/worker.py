@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,7 @@ def setup(engine: Engine, name: str, directory: Path) -> None:
 
     def hang(_task: Any) -> None:
         (directory / f"hanging-{name}").touch()
-        while True:
-            time.sleep(1)  # until it is killed
+        threading.Event().wait()  # until it is killed
 
     engine.worker("ledger", append, state=[])
     engine.tasker("alice", work, concurrency=4)

@@ -6,6 +6,7 @@ shared by all workers that were spawned alike.
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -37,6 +38,7 @@ __all__ = [
     "WorkerOptions",
     "accumulation_of",
     "check_known",
+    "check_state",
     "runs_elsewhere",
     "settings_of",
 ]
@@ -100,6 +102,20 @@ def check_known(options: Mapping[str, Any], known: Mapping[str, Any], what: str)
         if option not in known:
             msg = f"{what} has no option {option!r}{near(option, known)}"
             raise BadOption(msg)
+
+
+def check_state(state: Any) -> None:
+    """Raise `BadOption` if the first state of a supervised worker cannot be copied."""
+    if state is None:
+        return
+    try:
+        copy.deepcopy(state)
+    except Exception as error:  # of the state's class
+        msg = (
+            f"state={brief(state)} cannot be copied ({brief(error)}), and a supervised worker "
+            "begins with a copy of it after each crash; make it in on_start of an Executor"
+        )
+        raise BadOption(msg) from error
 
 
 class Settings:

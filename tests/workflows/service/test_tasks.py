@@ -132,24 +132,24 @@ def test_where_a_task_runs_can_be_chosen(engine: af.Engine, executor: str) -> No
 
 def test_concurrency_is_for_all_instances(engine: af.Engine) -> None:
     now, most = [0], [0]
-    lock = threading.Lock()
+    lock, both = threading.Lock(), threading.Barrier(2)
 
     @af.task(concurrency=2)
     def counted() -> None:
         with lock:
             now[0] += 1
             most[0] = max(most[0], now[0])
-        time.sleep(0.001)  # lets others in, if they may
+        both.wait(PATIENCE)
         with lock:
             now[0] -= 1
 
     class Counts(af.Workflow[None]):
         def handle(self) -> None:
-            self.execute(*(counted() for _ in range(3)))
+            self.execute(*(counted() for _ in range(4)))
 
     for each in [engine.start(Counts()) for _ in range(5)]:
         each.result(PATIENCE)
-    assert most[0] <= 2
+    assert most[0] == 2
 
 
 def test_tasks_of_different_instances_share_a_call(engine: af.Engine, clock: VirtualClock) -> None:
