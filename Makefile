@@ -3,7 +3,8 @@
 # `make help` lists the commands.
 
 VENV        ?= .venv
-JOBS        ?= 2
+# More than the two processors of CI: many tests wait for other processes and for the disk.
+JOBS        ?= 3
 PYTEST_ARGS ?=
 BENCH       ?= $(filter-out benchmarks/figures.py,$(wildcard benchmarks/*.py))
 BENCH_ARGS  ?=
@@ -29,7 +30,7 @@ run: $(LIBRARY) ## show what the library does (examples/tour.py)
 	@echo "running examples/tour.py, which takes about 8 s"
 	@$(BIN)/python examples/tour.py
 
-test: $(TOOLS) ## run the tests, in parallel and in random order (JOBS=2, PYTEST_ARGS=...)
+test: $(TOOLS) ## run the tests, in parallel and in random order (JOBS=3, PYTEST_ARGS=...)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 lint: $(TOOLS) ## check style, types and layers

@@ -199,6 +199,7 @@ def population(folder: Path, _subject: str, count: int) -> Figures:  # noqa: C90
         for number in range(count):
             engine.core.append(f"execution-{number}", "counter", (MESSAGE,))
         assert done.wait(_LONG)
+        engine.core.in_writer(lambda: None)  # what has run is committed, and its waiting room empty
 
     with Engine(folder / "engine.db", durability="normal") as engine:
         engine.register(Kind())

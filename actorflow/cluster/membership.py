@@ -131,10 +131,10 @@ class Membership:
         """Say that the store has refused a commit: somebody else has taken the partition."""
         self._tell(Fenced(partition))
 
-    def serve(self, taskers: Collection[str], busy: int) -> None:
-        """Announce which taskers are here, and how many tasks they have."""
+    def serve(self, taskers: Collection[str], busy: int, codes: Collection[str] = ()) -> None:
+        """Announce which taskers and which code are here, and how many tasks they have."""
         with self._lock:
-            changed = self._member.serve(taskers)
+            changed = self._member.serve(taskers, codes)
             self._member.busy_with(busy)
         if changed:
             self.hurry()
@@ -230,7 +230,7 @@ class Membership:
         view = self._carrier.check_in(request)
         self.time.note(asked=asked, said=view.now, heard=monotonic())
         before, self._view = self._view, view
-        self._peers = [Peer(seat.name, seat.taskers, seat.busy) for seat in view.seats]
+        self._peers = [Peer(seat.name, seat.taskers, seat.busy, seat.codes) for seat in view.seats]
         if before is not None:
             self._inherited.update(n for n in request.take if before.holdings[n].owner is not None)
         return view

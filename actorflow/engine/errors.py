@@ -9,6 +9,7 @@ from behaviours.errors import brief
 
 __all__ = [
     "Cancelled",
+    "CodeElsewhere",
     "EngineClosed",
     "ExecutionEnded",
     "ExecutionFailed",
@@ -148,6 +149,13 @@ class UnknownKind(ActorflowError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else "unknown kind"
+
+
+class CodeElsewhere(UnknownKind):
+    """Another worker of the cluster has the code of an execution; here its messages wait.
+
+    Raised by the `run` of a kind. The next owner of the execution's partition looks again.
+    """
 
 
 class WaitTimeout(ActorflowError, TimeoutError):

@@ -6,10 +6,12 @@ kind can be tested, replayed and simulated without threads, files or a clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 from actorflow.engine.envelopes import (
     ChildEnded,
@@ -67,8 +69,7 @@ ENDED = frozenset((Status.DONE, Status.CANCELLED))
 """What never runs again: its messages, timers and tasks are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(Struct, frozen=True):
     """A message to another execution, or to itself; `kind` creates it if there is none of that id.
 
     A message to an execution that is not there, or has ended, is dropped; its sender's history is
@@ -82,8 +83,7 @@ class Outgoing:
     """Only the first message to that execution with the same key counts, for a week."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(Struct, frozen=True):
     """A `TimerFired` to the execution itself, at a moment (seconds since the epoch).
 
     The same id again sets it anew.
@@ -94,13 +94,13 @@ class SetTimer:
     body: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewTask:
+class NewTask(Struct, frozen=True):
     """Work for a tasker; its end comes back as `TaskEnded`. The id is for deduplication."""
 
     id: str
     tasker: str
     body: Any = None
+    """Plain data, or `msgspec.Raw` of plain data that the kind has encoded itself."""
     due: float = 0.0
     """Not to be begun before this moment."""
     timeout: float | None = None
@@ -113,8 +113,7 @@ class NewTask:
     """Send a `TaskStarted` when an attempt begins. One more commit for each."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewChild:
+class NewChild(Struct, frozen=True):
     """Another execution, whose end comes back as `ChildEnded`; `body` is its first message.
 
     An id that exists already starts nothing: the child is that execution.
@@ -125,8 +124,7 @@ class NewChild:
     body: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewWatch:
+class NewWatch(Struct, frozen=True):
     """Data that every run of the same kind gets to see (`Context.watches`) while it is stored.
 
     So an execution can ask others to send it a message: what they do with it is up to the kind.
@@ -145,8 +143,7 @@ class Watch:
     body: Any
 
 
-@dataclass(slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, kw_only=True):
     """What one run of an execution comes to: all of it is committed together, or none.
 
     When the status is done or cancelled, the engine removes the timers, tasks and watches of the
@@ -159,27 +156,26 @@ class Outcome:
     """What `engine.result()` returns once it is done."""
     error: Failure | None = None
     """Why it failed."""
-    messages: list[Outgoing] = field(default_factory=list)
-    timers: list[SetTimer] = field(default_factory=list)
-    cancelled_timers: list[str] = field(default_factory=list)
-    tasks: list[NewTask] = field(default_factory=list)
-    cancelled_tasks: list[str] = field(default_factory=list)
-    withdrawn_tasks: list[str] = field(default_factory=list)
+    messages: list[Outgoing] = []
+    timers: list[SetTimer] = []
+    cancelled_timers: list[str] = []
+    tasks: list[NewTask] = []
+    cancelled_tasks: list[str] = []
+    withdrawn_tasks: list[str] = []
     """Tasks that are not to be begun. One that has begun goes on; the others end as failed, with
     `TaskWithdrawn`. If the engine is killed just after the commit, they may still be begun."""
-    children: list[NewChild] = field(default_factory=list)
-    cancelled_children: list[str] = field(default_factory=list)
-    watches: list[NewWatch] = field(default_factory=list)
-    cancelled_watches: list[str] = field(default_factory=list)
+    children: list[NewChild] = []
+    cancelled_children: list[str] = []
+    watches: list[NewWatch] = []
+    cancelled_watches: list[str] = []
     tags: dict[str, str] | None = None
     """What the execution can be found by, all of it; `None` leaves it as it is."""
-    history: list[Any] = field(default_factory=list)
+    history: list[Any] = []
     """Entries that `actorflow show` prints and `store.history` returns: plain data, or
     `msgspec.Raw` of plain data that the kind has encoded itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Addition:
+class Addition(Struct, frozen=True):
     """What `Kind.encode` may return for a state that has grown: only what has been added.
 
     What is decoded is the bytes of the state that the run began with, and these after them.
@@ -254,7 +250,10 @@ class Kind(Protocol):
 
     - `version` (1): of the states. `upgrade(data, version) -> bytes` makes a state of this version
       from an older one. A state of a newer version waits for newer code.
-    - `knows(execution)`: whether there is code for this one; until then its messages wait.
+    - `knows(execution)`: whether there is code for this one; until then its messages wait. `run`
+      may find that out, too, and raise `CodeElsewhere`.
+    - `code`: names the code, for workers of one cluster whose code differs during a deploy: see
+      `Ownership.has_code`.
     - `quick(execution)`: whether its `options` and its behaviour run no code of a user, so that the
       engine need not call them in a lane.
     - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default. A

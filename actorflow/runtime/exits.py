@@ -183,7 +183,9 @@ def _text(value: object) -> str:
     """
     try:
         return " ".join(str(value).split())
-    except Exception:  # noqa: BLE001 - of the user's object
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - of the user's object
         return f"<{type(value).__name__} that cannot be printed>"
 
 

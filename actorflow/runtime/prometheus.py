@@ -21,8 +21,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime import registry
+from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -236,11 +238,13 @@ class Collector:
 
 
 def _statistics(name: Hashable, target: Any) -> Any:
-    """Return the statistics of a target; `None` if it has none, or has ended meanwhile."""
+    """Return the statistics of a target; `None` if it has ended meanwhile, or fails."""
     try:
         return target.statistics()
-    except Exception as error:  # noqa: BLE001 - the others are shown all the same
-        log.debug("no statistics", name=name, error=error)
+    except WorkerStopped:
+        return None
+    except Exception as error:  # noqa: BLE001 - of a behaviour; the others are shown all the same
+        log.error("no statistics", name=name, error=brief(error), exc_info=error)
         return None
 
 

@@ -11,7 +11,7 @@ import copy
 import inspect
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from math import isfinite
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -339,14 +339,14 @@ class _Check:
         for each in (first, again):
             if type(each) is not Outcome:
                 raise _Broken("outcome", f"it returned {each!r:.200}, not an Outcome")
-        for one in fields(Outcome):
-            here, there = getattr(first, one.name), getattr(again, one.name)
-            if one.name == "state":
+        for name in Outcome.__struct_fields__:
+            here, there = getattr(first, name), getattr(again, name)
+            if name == "state":
                 here, there = (self._encoded(each, self.state) for each in (here, there))
                 if here != there:
                     here, there = self.compared(here), self.compared(there)
             if here != there:
-                raise _Broken(rule, f"first {one.name}={here!r:.200}, then {there!r:.200}")
+                raise _Broken(rule, f"first {name}={here!r:.200}, then {there!r:.200}")
 
     # What it came to.
 

@@ -324,16 +324,14 @@ class Decider:
     def _pin(self, cls: type[Workflow[Any]], instance: Instance) -> _Live:
         """Return the frames of an instance, taken out of reach of others that need a thread."""
         state = instance.state
+        live = self._live.get(state.id)
+        if live is not None and (live.cls is not cls or live.next_index != state.ongoing_index):
+            # Frames of another past are worth nothing: of a decision that was not committed, of
+            # other code.
+            self.forget(state.id)
         with self._lock:
             self._decisions += 1
             live = self._live.get(state.id)
-            # Frames of another past are worth nothing: of a decision that was not committed, of
-            # other code.
-            fits = live is not None and live.cls is cls and live.next_index == state.ongoing_index
-        if live is not None and not fits:
-            self.forget(state.id)
-            live = None
-        with self._lock:
             if live is None:
                 live = self._live[state.id] = _Live(cls, state.id)
             for key, frame in list(live.frames.items()):

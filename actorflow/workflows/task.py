@@ -22,6 +22,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
+_ARGUMENT = "the argument {!r} of the task {}"
+_RESULT = "the result of the task {}"
+
 
 class TaskOptions:
     """How a task is executed. Validated once, where the task is defined.
@@ -138,7 +141,7 @@ class Task(Generic[P, R]):
         """
         hints = self._hints
         given = {
-            name: freeze(value, hints[name], f"the argument {name!r} of the task {self.name}")
+            name: freeze(value, hints[name], _ARGUMENT, name, self.name)
             for name, value in self._bound(args, kwargs).items()
         }
         return Work(
@@ -163,12 +166,12 @@ class Task(Generic[P, R]):
         if self._simple and given.keys() == self._hints.keys():
             return tuple(
                 [
-                    thaw(given[name], hint, f"the argument {name!r} of {self.name}")
+                    thaw(given[name], hint, _ARGUMENT, name, self.name)
                     for name, hint in self._hints.items()
                 ]
             ), {}
         ordered = OrderedDict(
-            (name, thaw(given[name], hint, f"the argument {name!r} of {self.name}"))
+            (name, thaw(given[name], hint, _ARGUMENT, name, self.name))
             for name, hint in self._hints.items()
             if name in given
         )
@@ -177,11 +180,11 @@ class Task(Generic[P, R]):
 
     def write(self, result: Any) -> Any:
         """Return what the function returned as plain data."""
-        return freeze(result, self._result_hint, f"the result of the task {self.name}")
+        return freeze(result, self._result_hint, _RESULT, self.name)
 
     def read(self, output: Any) -> R:
         """Return plain data as what the function returned."""
-        value: R = thaw(output, self._result_hint, f"the result of the task {self.name}")
+        value: R = thaw(output, self._result_hint, _RESULT, self.name)
         return value
 
     @cached_property

@@ -21,13 +21,15 @@ PATIENCE = 100.0
 
 
 class Worker:
-    """A worker process, whose clock may be wrong by `skew` seconds."""
+    """A worker process, whose clock may be wrong by `skew` seconds, and that may run an `app`."""
 
-    def __init__(self, url: str, name: str, directory: Path, skew: int = 0) -> None:
+    def __init__(
+        self, url: str, name: str, directory: Path, *, skew: int = 0, app: str = ""
+    ) -> None:
         self.process = subprocess.Popen(
             [sys.executable, str(ROOT / "tests/cluster/worker.py"), url, name, str(directory)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "SKEW": str(skew)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "SKEW": str(skew), "APP": app},
         )  # fmt: skip
 
     def wait_until_ready(self) -> None:
@@ -50,10 +52,12 @@ class Worker:
 
 
 @contextmanager
-def workers(url: str, directory: Path, *names: str, skew: int = 0) -> Iterator[list[Worker]]:
+def workers(
+    url: str, directory: Path, *names: str, skew: int = 0, app: str = ""
+) -> Iterator[list[Worker]]:
     """Start workers; end those that are left."""
     with ExitStack() as stack:
-        made = [Worker(url, name, directory, skew) for name in names]
+        made = [Worker(url, name, directory, skew=skew, app=app) for name in names]
         for each in made:
             stack.callback(each.kill)
             stack.callback(each.send, signal.SIGCONT)

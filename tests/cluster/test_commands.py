@@ -26,11 +26,11 @@ SERVERS = {
     "nats": "from actorflow.cluster.nats.server import NatsServer as Server",
 }
 HOLDS = """
-import sys, time
+import threading
 {server}
 server = Server()
 print(server.pid, server._process.directory, flush=True)
-time.sleep(1_000)
+threading.Event().wait()
 """
 
 
@@ -97,7 +97,7 @@ def status(url: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc of Linux")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("carrier", SERVERS)
 def test_a_server_ends_with_a_starter_that_is_killed(carrier: str) -> None:
@@ -109,7 +109,7 @@ def test_a_server_ends_with_a_starter_that_is_killed(carrier: str) -> None:
         until(lambda: not Path(directory).exists(), "its directory is left")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc of Linux")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("carrier", SERVERS)
 def test_c30_dev_has_workers_that_status_shows(carrier: str) -> None:
@@ -139,7 +139,7 @@ def test_c30_dev_has_workers_that_status_shows(carrier: str) -> None:
         until(lambda: all(map(is_gone, left)), "something runs on")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc of Linux")
 @pytest.mark.timeout(240)
 def test_nothing_is_left_of_a_dev_that_is_killed() -> None:
     arguments = ("-m", "actorflow.cli", "cluster", "dev", "--app", APP, "--workers", "2")

@@ -1,9 +1,14 @@
-"""A worker as a process of its own, which tests kill and stop: `worker.py URL NAME DIRECTORY`."""
+"""A worker as a process of its own, which tests kill and stop: `worker.py URL NAME DIRECTORY`.
+
+The module that APP names has a `setup(engine)`; else it registers what most of the tests use.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -30,8 +35,7 @@ def setup(engine: Engine, name: str, directory: Path) -> None:
 
     def hang(_task: Any) -> None:
         (directory / f"hanging-{name}").touch()
-        while True:
-            time.sleep(1)  # until it is killed
+        threading.Event().wait()  # until it is killed
 
     engine.worker("ledger", append, state=[])
     engine.tasker("alice", work, concurrency=4)
@@ -49,7 +53,10 @@ def main() -> None:
     set_clock(float(os.environ.get("SKEW", "0")))
     url, name, directory = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     with Engine(open_store(url, name=name)) as engine:
-        setup(engine, name, directory)
+        if app := os.environ.get("APP"):
+            importlib.import_module(app).setup(engine)
+        else:
+            setup(engine, name, directory)
         engine.resume()
         sys.stdout.write("ready\n")
         sys.stdout.flush()

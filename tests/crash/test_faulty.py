@@ -99,7 +99,7 @@ def test_an_engine_that_is_not_closed_loses_nothing_at_a_normal_end(
     assert state == [*range(100), ["end", 0]]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no os.fork")
 @pytest.mark.parametrize("name", ["s.db", ":memory:"])
 def test_a_fork_leaves_the_engine_to_the_parent(tmp_path: Path, name: str) -> None:
     where = Path(name) if name == ":memory:" else tmp_path / name

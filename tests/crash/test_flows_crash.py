@@ -64,14 +64,12 @@ def check(folder: Path, done: subprocess.CompletedProcess[str], kills: int = 1) 
 def test_killed_at_a_failpoint_a_flow_goes_on_as_if_nothing_had_happened(
     point: str, tmp_path: Path
 ) -> None:
-    killed = 0
-    for count in (1, 3, 8):
+    for count in (1, 4):
         folder = tmp_path / str(count)
         folder.mkdir()
         done = run(folder, f"{point}:{count}")
-        killed += done.returncode == -signal.SIGKILL
+        assert done.returncode == -signal.SIGKILL
         check(folder, run(folder))
-    assert killed >= 2
 
 
 @pytest.mark.timeout(300)

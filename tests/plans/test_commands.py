@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,7 @@ def circle():
 def waits():
     import pathlib, threading
     def wait():
-        pathlib.Path("begun").touch()
+        pathlib.Path("begun").write_text("yes")
         threading.Event().wait()
     plan = af.Plan()
     plan.job(wait)
@@ -149,6 +149,8 @@ def test_what_cannot_be_is_refused_in_one_line(
 
 
 def test_ctrl_c_ends_it_with_a_report_and_exit_code_130(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "begun")
+    begun = os.open(tmp_path / "begun", os.O_RDONLY | os.O_NONBLOCK)
     runner = subprocess.Popen(
         command(tmp_path, "run", "pipeline.py:waits", "--no-cache", "--workers", "1"),
         cwd=tmp_path,
@@ -158,8 +160,8 @@ def test_ctrl_c_ends_it_with_a_report_and_exit_code_130(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    while not (tmp_path / "begun").exists() and runner.poll() is None:
-        time.sleep(0.001)  # another process makes progress
+    assert select.select([begun], [], [], PATIENCE)[0], "the job should have begun"
+    os.close(begun)
     os.killpg(runner.pid, signal.SIGINT)
     out, err = runner.communicate(timeout=PATIENCE)
     assert runner.returncode == 130, err

@@ -13,7 +13,7 @@ import pytest
 from actorflow.runtime import fork
 from actorflow.runtime.fork import after_fork
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no os.fork")
 
 
 @pytest.fixture(autouse=True)

@@ -111,17 +111,23 @@ def test_the_pool_is_shown() -> None:
 
 
 def test_one_that_ends_or_fails_meanwhile_does_not_spoil_the_scrape(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Ended:
         def statistics(self) -> None:
-            raise RuntimeError("it has just ended")
+            raise af.WorkerStopped("it has just ended")
+
+    class Broken:
+        def statistics(self) -> None:
+            raise RuntimeError("of a behaviour")
 
     monkeypatch.setitem(names._names, "ended", Ended())
-    monkeypatch.setitem(names._names, "no statistics", object())
     with af.spawn(job, name="fine"):
-        found = samples(scrape(Collector({"broken": Ended()})))
+        found = samples(scrape(Collector({"broken": Broken()})))
     assert 'actorflow_worker_accepted_total{server="",worker="fine"}' in found
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "name='broken'" in caplog.text
+    assert "of a behaviour" in caplog.text
 
 
 def test_names_of_any_kind_are_labels() -> None:

@@ -115,7 +115,7 @@ def test_a_socket_that_cannot_be_opened_closes_the_engine(tmp_path: Path) -> Non
         pass
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="other systems have no short names")
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system has no /proc/self/fd")
 def test_a_store_in_a_deep_folder_has_its_socket_all_the_same(tmp_path: Path) -> None:
     folder = tmp_path / ("deep" * 30)
     folder.mkdir()
@@ -249,7 +249,7 @@ signal.pause()
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no os.fork")
 def test_a_forked_child_does_not_keep_the_socket_open(tmp_path: Path) -> None:
     store = tmp_path / "orders.db"
     with subprocess.Popen(

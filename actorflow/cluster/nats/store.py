@@ -347,9 +347,9 @@ class NatsStore(MemoryStore):
         """Return the time of the server's clock; of this machine's until it has joined."""
         return self._membership.time.now()
 
-    def serve(self, taskers: Collection[str], busy: int) -> None:
-        """Announce which taskers are here, and how many tasks they have."""
-        self._membership.serve(taskers, busy)
+    def serve(self, taskers: Collection[str], busy: int, codes: Collection[str] = ()) -> None:
+        """Announce which taskers and which code are here, and how many tasks they have."""
+        self._membership.serve(taskers, busy, codes)
 
     def peers(self) -> Sequence[Peer]:
         """Return those who share the store and were alive when it was last asked."""

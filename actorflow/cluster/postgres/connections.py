@@ -61,7 +61,7 @@ _ALIVE = {  # seconds, or milliseconds: a server that is cut off must not be wai
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection that does not wait for ever: a frozen server answers nothing and stays connected."""
+    """A connection that does not wait for ever: a frozen server stays connected and is silent."""
 
     abandoned: threading.Event | None = None
     """Set when nobody needs the answers any more."""

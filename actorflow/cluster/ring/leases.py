@@ -42,6 +42,7 @@ class Leases:
     def __init__(self, name: str, options: RingOptions, taskers: tuple[str, ...]) -> None:
         self.name = name
         self.taskers = taskers
+        self.codes: tuple[str, ...] = ()
         self.busy = 0
         self.held: dict[int, Lease] = {}
         self.draining: set[int] = set()
@@ -128,6 +129,7 @@ class Leases:
             taskers=self.taskers,
             busy=self.busy,
             number=self._number,
+            codes=self.codes,
         )
         self._asked = self._number, now, request
         self._last = now

@@ -341,12 +341,12 @@ class Member:
         handed[least] = handed.get(least, 0) + 1
         return [Perform(task)] if least == self.name else [Send(least, Work(task))]
 
-    def serve(self, taskers: Iterable[str]) -> bool:
-        """Say which taskers this worker has, for the next check-in; return whether that is new."""
-        names = tuple(sorted(taskers))
-        changed = names != self._leases.taskers
-        self._leases.taskers = names
-        return changed
+    def serve(self, taskers: Iterable[str], codes: Iterable[str] = ()) -> bool:
+        """Announce taskers and code with the next check-in; return whether any of it is new."""
+        leases = self._leases
+        before = leases.taskers, leases.codes
+        leases.taskers, leases.codes = tuple(sorted(taskers)), tuple(sorted(codes))
+        return before != (leases.taskers, leases.codes)
 
     def hurries(self, now: float) -> bool:
         """Return whether it checks in as soon as it may: to take or release something."""

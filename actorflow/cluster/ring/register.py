@@ -26,6 +26,8 @@ class Seat(NamedTuple):
     """How many tasks it had when it checked in."""
     number: int = 0
     """Of its last request."""
+    codes: tuple[str, ...] = ()
+    """Which code it has, of kinds whose code changes."""
 
 
 class Holding(NamedTuple):
@@ -56,6 +58,7 @@ class CheckIn(NamedTuple):
     busy: int = 0
     number: int = 0
     """Grows with each request of a member: one that arrives after a later one does nothing."""
+    codes: tuple[str, ...] = ()
 
 
 class View(NamedTuple):
@@ -125,7 +128,9 @@ def check_in(roll: Roll, request: CheckIn, now: float) -> View:
     if request.leave:
         roll.seats.pop(name, None)
         return roll.view(now)
-    roll.seats[name] = Seat(name, until, request.taskers, request.busy, request.number)
+    roll.seats[name] = Seat(
+        name, until, request.taskers, request.busy, request.number, request.codes
+    )
     for number, epoch in request.hold:
         holding = holdings[number]
         if holding.owner == name and holding.epoch == epoch and holding.until > now:

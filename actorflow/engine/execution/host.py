@@ -228,15 +228,19 @@ class Host:
             found = self._kind(execution, kind, row)
             live = self._live[execution] = Live(core, execution, found, row)
         except UnknownKind as error:
-            self.backlog.add(execution)
-            if str(error) not in self._unknown:
-                self._unknown.add(str(error))
-                log.warning("messages wait for their kind", error=str(error))
+            self._leave_waiting(execution, error)
             return None
         except Exception as error:  # noqa: BLE001 - the others go on; this one is tried again
             self.backlog.read_later((execution,), error)
             return None
         return live
+
+    def _leave_waiting(self, execution: str, error: UnknownKind) -> None:
+        """Leave messages in the store until there is code for them."""
+        self.backlog.add(execution)
+        if str(error) not in self._unknown:
+            self._unknown.add(str(error))
+            log.warning("messages wait for their kind", error=str(error))
 
     def _kind(self, execution: str, kind: str | None, row: ExecutionRow | None) -> Any:
         name = (kind or "") if row is None else row.kind
@@ -289,6 +293,11 @@ class Host:
                 core.watchers.tell(live.id)
 
         core.writer.call(leave)
+
+    def set_aside(self, live: Live, error: UnknownKind) -> None:
+        """End an execution here whose code turned out to be elsewhere. In the writer's thread."""
+        self.let_go(live, error)
+        self._leave_waiting(live.id, error)
 
     def let_go(self, live: Live, error: Exception) -> None:
         """End an execution after the run that is under way, because another engine has it now."""

@@ -31,6 +31,7 @@ from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead
 from actorflow.runtime.errors import Displaced, WorkerStopped
 from actorflow.runtime.exits import Crash
 from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.lanes.relay import RELAY
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.pair.runner import current_batch
 from actorflow.runtime.worker.port import Port
@@ -196,6 +197,7 @@ class Live:
         self.unstored = not (traits.shrinks or traits.bounded or traits.expires)
         given: Any = {
             "clock": self.core.worker_clock,
+            "executor": RELAY,
             "behaviour": behaviour,
             "on_failure": options.on_failure,
             "state": self,

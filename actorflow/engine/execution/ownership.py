@@ -76,6 +76,13 @@ class Ownership:
             return self._core.store.left_open
         return self._store.inherited(partition_of(execution, self._partitions))
 
+    def has_code(self, code: str) -> bool:
+        """Return whether another worker that is alive has announced this `code` of a kind."""
+        if not self.shared:
+            return False
+        me = self._store.name
+        return any(code in peer.codes for peer in self._store.peers() if peer.name != me)
+
     def follow(self, execution: str) -> None:
         """Ask for news of the next commits of an execution, also of one that another engine owns.
 

@@ -10,13 +10,13 @@ import inspect
 from functools import partial
 from math import inf, isfinite
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Raw
 
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import ChildEnded, ChildResumed, Message, encode_failure, pack
-from actorflow.engine.errors import ExecutionEnded, KindMismatch, StoreRefused
+from actorflow.engine.errors import CodeElsewhere, ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.ownership import MOVED
 from actorflow.engine.execution.writer import AGAIN
@@ -33,6 +33,7 @@ from actorflow.engine.stores.protocol import (
 )
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
+from actorflow.runtime.lanes.relay import RELAY
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.job.deferred import Deferred
 
@@ -86,7 +87,7 @@ def change_of(live: Live, outcome: Outcome) -> Change:
         state=state.data if isinstance(state, Addition) else state,
         appends=isinstance(state, Addition),
         version=getattr(kind, "version", 1),
-        status=Status(outcome.status),
+        status=outcome.status if type(outcome.status) is Status else Status(outcome.status),
         result=None if outcome.result is None else encode(outcome.result),
         error=None if outcome.error is None else encode_failure(outcome.error),
     )
@@ -111,7 +112,7 @@ def change_of(live: Live, outcome: Outcome) -> Change:
     if outcome.tags is not None:
         change.tags = outcome.tags
     if outcome.history:
-        change.history = [_encode_entry(entry) for entry in outcome.history]
+        change.history = [_encoded(entry) for entry in outcome.history]
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
@@ -149,7 +150,7 @@ def _task_row(execution: str, task: NewTask) -> TaskRow:
         check_id(task.id, "a task"),
         execution,
         check_id(task.tasker, "a tasker"),
-        bodies.encode(task.body),
+        _encoded(task.body),
         0,
         float(task.due),
         task.timeout,
@@ -186,9 +187,12 @@ def _add_cancellations(name: str, outcome: Outcome, change: Change) -> None:
     ]
 
 
-def _encode_entry(entry: Any) -> bytes:
-    """Return an entry of the history as bytes, which the kind may have made itself."""
-    return bytes(entry) if type(entry) is Raw else bodies.encode(entry)
+def _encoded(value: Any) -> bytes:
+    """Return plain data as bytes, which the kind may have made itself."""
+    if type(value) is not Raw:
+        return bodies.encode(value)
+    data = bytes(value)
+    return data if len(data) <= bodies.MAX_BYTES else bodies.encode(bodies.decode(data))
 
 
 def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:
@@ -286,6 +290,7 @@ class Run:
             parent=live.parent,
             watches=core.watches.of(live.kind.name) if core.watches else (),
         )
+        RELAY.busy()
         try:
             outcome = live.kind.run(context, live.state, self.batch)
             if type(outcome) is not Outcome and inspect.isawaitable(outcome):
@@ -294,7 +299,11 @@ class Run:
             if type(outcome) is Deferred:
                 outcome.then(self._resume)
                 return
+            RELAY.free()
             self._conclude(outcome)
+        except CodeElsewhere as error:
+            live.loaded = False
+            self._set_aside(error)
         except BaseException as error:
             live.loaded = False  # it may have changed the state in place
             raise RunFailed(error) from error
@@ -369,13 +378,12 @@ class Run:
 
     def _is_awaited(self, change: Change) -> bool:
         """Return whether a caller, or anything to be dispatched, waits for this commit."""
-        return bool(
-            change.messages
-            or change.timers
-            or change.tasks
-            or change.status != Status.ACTIVE
-            or any(ticket.waiter is not None for ticket in self.tickets)
-        )
+        if change.messages or change.timers or change.tasks or change.status != Status.ACTIVE:
+            return True
+        for ticket in self.tickets:  # noqa: SIM110 - `any` would make a call for each
+            if ticket.waiter is not None:
+                return True
+        return False
 
     # The writer's thread.
 
@@ -396,7 +404,7 @@ class Run:
         live.revision = change.revision
         live.first = None
         live.state = self.state
-        live.status = Status(change.status)
+        live.status = cast("Status", change.status)  # see `change_of`
         core.dispatch(change, live)
         for ticket in self.tickets:
             ticket.consume()
@@ -426,6 +434,14 @@ class Run:
             self._done(RunFailed(_mismatch(refusal.execution)))
         elif live.port is not None:  # somebody else has written: run on the newer state
             live.port.submit(self)
+
+    def _set_aside(self, error: CodeElsewhere) -> None:
+        """Leave everything to code that knows the execution. Thread-safe."""
+        live = self.live
+        for ticket in self.tickets:
+            live.lost(ticket, WorkerStopped(str(error)))
+        live.core.writer.call(partial(live.core.host.set_aside, live, error))
+        self._done()
 
     def _give_away(self) -> None:
         """Leave everything to the engine that has the execution now. Thread-safe."""

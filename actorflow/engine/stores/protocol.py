@@ -488,6 +488,8 @@ class Peer(NamedTuple):
     taskers: Collection[str] = ()
     busy: int = 0
     """How many tasks it had when it was last heard of."""
+    codes: Collection[str] = ()
+    """The `code` of those of its kinds that have one."""
 
 
 class SharedStore(Store, Protocol):
@@ -522,8 +524,8 @@ class SharedStore(Store, Protocol):
     def time(self) -> float:
         """Return the time of the store's clock as far as it is known, by which timers are due."""
 
-    def serve(self, taskers: Collection[str], busy: int) -> None:
-        """Announce which taskers are here, and how many tasks they have."""
+    def serve(self, taskers: Collection[str], busy: int, codes: Collection[str] = ()) -> None:
+        """Announce which taskers and which code are here, and how many tasks they have."""
 
     def peers(self) -> Sequence[Peer]:
         """Return those who share the store and are alive, this process included if it is."""

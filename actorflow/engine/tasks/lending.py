@@ -145,8 +145,10 @@ class Lending:
     # Whoever gets a task.
 
     def announce(self) -> None:
-        """Announce which taskers are here, and how many tasks they have."""
-        self._store.serve(self._board.names(), len(self._board))
+        """Announce which taskers and which code are here, and how many tasks they have."""
+        kinds = list(self._core.kinds.values())
+        codes = {code for kind in kinds if (code := getattr(kind, "code", None)) is not None}
+        self._store.serve(self._board.names(), len(self._board), codes)
 
     def borrow(self) -> None:
         """Begin the tasks that others have handed to this process; end those that are gone."""

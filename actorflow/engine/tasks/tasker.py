@@ -15,6 +15,7 @@ from actorflow.engine.errors import TaskCrashed
 from actorflow.runtime.errors import BadJob, BadOption, StopTimeout, WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.lanes.relay import RELAY
 from actorflow.runtime.log import log
 from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.job.deferred import Deferred
@@ -131,10 +132,12 @@ class _Attempt:
             if self._tasker.processes is not None:
                 self._tasker.processes.begin(self.task, partial(self._end, row))
                 return
+            RELAY.busy()
             result = self._tasker.do(self.task)
         except BaseException as error:  # noqa: BLE001 - retried, or told to the execution
             self._end(row, error)
         else:
+            RELAY.free()
             self._end(row, None, result)
 
     async def _run_async(self, row: TaskRow) -> None:
@@ -293,7 +296,7 @@ class Tasker:
         self.passes_on = passes_on
         """Whether the function only passes tasks on: they start later, with `Board.tell_start`."""
         self.asynchronous = inspect.iscoroutinefunction(given) and self.processes is None
-        self.lane: Lane = LOOP if self.asynchronous else POOL
+        self.lane: Lane = LOOP if self.asynchronous else RELAY
         self.stopped = False
         self.running: set[str] = set()
         self._urgent: list[tuple[int, int, TaskRow]] = []  # a heap, if nobody chose a behaviour

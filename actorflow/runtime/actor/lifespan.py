@@ -116,14 +116,8 @@ class Lifespan:
 
     @property
     def exit_text(self) -> str:
-        """Why the actor ended, in words, whatever the `__str__` of a user's error raises."""
-        reason = self.exit_reason or Normal()
-        try:
-            return reason.describe()
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # noqa: BLE001 - a class of the user's
-            return type(reason).__name__.lower()
+        """Why the actor ended, in words."""
+        return (self.exit_reason or Normal()).describe()
 
     # Starting.
 

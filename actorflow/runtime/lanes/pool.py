@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Runnable
     from actorflow.runtime.worker.tickets import ThreadTicket
 
-__all__ = ["POOL", "Pool", "PoolStatistics"]
+__all__ = ["HERE", "POOL", "Pool", "PoolStatistics"]
 
 _TICK = 0.001  # seconds between two looks at a stalled pool
 _QUIET_TICKS = 20  # the watcher sleeps after so many looks without waiting work
@@ -50,14 +50,29 @@ _STUCK = 0.1  # seconds in one run each, after which a pool that computes gets a
 class _Seat:
     """One thread of the pool, as the watcher sees it."""
 
-    __slots__ = ("clock", "cpu", "runs", "seen_runs", "since")
+    __slots__ = ("clock", "cpu", "free", "next", "runs", "seen_runs", "since")
 
     def __init__(self) -> None:
+        self.free = False
+        """Whether it soon ends what it runs. See `Relay`."""
+        self.next: Runnable | None = None
+        """What it runs then."""
         self.runs = 0  # runs begun
         self.seen_runs = -1
         self.cpu = 0.0
         self.since = 0.0  # when the current run was first seen
         self.clock: int | None = None
+
+    def run(self, runnable: Runnable | None) -> None:
+        """Run something, and then what the thread has kept meanwhile."""
+        while runnable is not None:
+            self.runs += 1
+            self.free = False
+            try:
+                runnable.run()
+            except BaseException:  # noqa: BLE001 - a run must not raise: this is a bug of ours
+                log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
+            runnable, self.next = self.next, None
 
     def look(self, now: float) -> bool:
         """Return whether the thread has stood still since the last look."""
@@ -71,6 +86,14 @@ class _Seat:
         if not same:
             self.since = now
         return still
+
+
+class _Here(threading.local):
+    seat: _Seat | None = None
+
+
+HERE = _Here()
+"""Its `seat` is that of this thread, if it is one of a pool."""
 
 
 class _Effort:
@@ -209,6 +232,11 @@ class Pool:
         for _ in range(len(self._seats)):
             self._ready.put(None)
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether something waits for a thread. Thread-safe."""
+        return not self._ready.empty()
+
     def poke(self) -> None:
         """Make an idle thread look for attempts that are pending. Thread-safe."""
         if self._idle:
@@ -259,6 +287,7 @@ class Pool:
             pass
         if hasattr(time, "pthread_getcpuclockid"):
             seat.clock = time.pthread_getcpuclockid(threading.get_ident())
+        HERE.seat = seat
         ready, idle = self._ready, self._idle
         get = ready.get
         patience = None if number <= self.core else self.linger
@@ -278,11 +307,7 @@ class Pool:
                 break
             if self._asleep and not idle and not ready.empty():
                 self._attend()
-            seat.runs += 1
-            try:
-                runnable.run()
-            except BaseException:  # noqa: BLE001 - a run must not raise: this is a bug of ours
-                log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
+            seat.run(runnable)
             del runnable
         with self._growing:
             if self._seats.pop(number, None) is not None:  # else the thread was left by a fork

@@ -36,7 +36,10 @@ from actorflow.runtime.exits import (
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
-from actorflow.runtime.supervision.actions import (
+from actorflow.runtime.supervision.callers import Caller, Callers
+from actorflow.runtime.supervision.family import Family
+from actorflow.runtime.supervision.handles import IGNORE, Handles, RunningChild
+from actorflow.runtime.supervision.plans import (
     Answer,
     Exit,
     Log,
@@ -52,9 +55,6 @@ from actorflow.runtime.supervision.actions import (
     StopChildren,
     Why,
 )
-from actorflow.runtime.supervision.callers import Caller, Callers
-from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.handles import IGNORE, Handles, RunningChild
 from actorflow.runtime.supervision.spec import Child, Strategy
 from behaviours.errors import brief
 
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.clock import Clock, Timer
     from actorflow.runtime.lanes.lane import Lane
-    from actorflow.runtime.supervision.actions import Action
+    from actorflow.runtime.supervision.plans import Action
     from actorflow.runtime.supervision.spec import Flags
     from actorflow.runtime.worker.tickets import ThreadTicket
 

@@ -3,19 +3,66 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from actorflow.runtime.supervision.actions import ChildInfo, ChildState, Counts, Incarnation
 from actorflow.runtime.supervision.spec import ChildType
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.supervision.spec import Child
+    from actorflow.runtime.supervision.spec import Child, RestartType
 
-__all__ = ["Children", "Record"]
+__all__ = ["ChildInfo", "ChildState", "Children", "Counts", "Incarnation", "Record"]
+
+Incarnation: TypeAlias = Any
+"""One start of a child: opaque to the family, hashable, never used for two starts."""
+
+
+class ChildState(Enum):
+    """The state of a child. OTP shows three of these; the others last for one step."""
+
+    STARTING = auto()
+    """Its start was requested and has not been reported yet."""
+    RUNNING = auto()
+    STOPPING = auto()
+    """It was asked to stop and its exit has not been reported yet."""
+    EXITED = auto()
+    """It ended by itself during another plan; its exit is handled after that plan."""
+    RESTARTING = auto()
+    """It failed to start again; a retry is scheduled."""
+    STOPPED = auto()
+    """It is known but not running (OTP: undefined)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildInfo:
+    """One child as seen from outside."""
+
+    id: Hashable
+    state: ChildState
+    ref: Incarnation
+    """None unless the child is alive."""
+    type: ChildType
+    restart: RestartType
+    restarts: int
+    """How often the supervisor has restarted it, for its own sake or a sibling's."""
+    started_at: float | None
+    last_exit: ExitReason | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The number of children by kind. A dynamic supervisor with a template has one spec."""
+
+    specs: int
+    active: int
+    """Alive: running or stopping."""
+    supervisors: int
+    workers: int
+
 
 # Tuples: comparing with two members is cheaper than hashing one, which enums do in Python.
 _ALIVE = (ChildState.RUNNING, ChildState.STOPPING)

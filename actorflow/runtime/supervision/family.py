@@ -18,7 +18,7 @@ on) answer at any time.
 
 The shell in a few lines, for children whose starts and stops take no time:
 
->>> from actorflow.runtime.supervision.actions import Exit, StartChild, StopChildren
+>>> from actorflow.runtime.supervision.plans import Exit, StartChild, StopChildren
 >>> from actorflow.runtime.supervision.spec import Child, Flags
 >>> from actorflow.runtime.exits import Crash, Shutdown
 >>> def perform(actions):
@@ -62,20 +62,25 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.exits import Crash
-from actorflow.runtime.supervision.actions import (
-    Action,
+from actorflow.runtime.supervision.children import (
     ChildInfo,
+    Children,
     ChildState,
     Counts,
-    Done,
-    FamilyStatistics,
-    Ignored,
     Incarnation,
+    Record,
+)
+from actorflow.runtime.supervision.plans import (
+    Action,
+    Done,
+    Ignored,
+    OutOfTurn,
     Phase,
+    Planner,
     Refused,
     Reply,
     RequestRefusal,
@@ -83,8 +88,6 @@ from actorflow.runtime.supervision.actions import (
     Started,
     Why,
 )
-from actorflow.runtime.supervision.children import Children, Record
-from actorflow.runtime.supervision.planner import OutOfTurn, Planner
 from actorflow.runtime.supervision.spec import BadChild, Child, Flags, RestartType, Strategy
 from actorflow.runtime.supervision.strategies import Strategies
 from behaviours.errors import brief
@@ -93,10 +96,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.supervision.planner import Plan, Request, Round
+    from actorflow.runtime.supervision.plans import Plan, Request, Round
     from actorflow.runtime.supervision.spec import Grace
 
 __all__ = ["Family"]
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyStatistics:
+    """A snapshot of a family; O(1) to take."""
+
+    phase: Phase
+    children: Counts
+    restarts: int
+    """Attempts to restart since the beginning: what counts against `max_restarts`."""
+    waiting: int
+    """Requests and exits that arrived during a plan and have not been handled yet."""
 
 
 class Family:

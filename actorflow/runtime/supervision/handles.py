@@ -16,8 +16,8 @@ import pykka
 
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import UnknownWorker
-from actorflow.runtime.exits import Killed
 from actorflow.runtime.supervision.spec import BadChild
+from actorflow.runtime.worker.options import check_state
 from actorflow.runtime.worker.pair.machine import StopMode
 from actorflow.runtime.worker.ref import WorkerRef
 from actorflow.runtime.worker.spec import Worker, launch
@@ -85,6 +85,9 @@ class ActorHandle:
         self._owner = owner
         self.ref: Any = None
 
+    def __repr__(self) -> str:
+        return repr(self.ref)
+
     def start(self, child: Child) -> Any:
         """See `ChildHandle.start`."""
         start = child.start
@@ -122,56 +125,64 @@ class ActorHandle:
 class WorkerHandle:
     """The handle of a child that is a `Worker`: the only place that knows its accumulator."""
 
-    __slots__ = ("_executor", "_notice", "_owner", "ref")
+    __slots__ = ("_notice", "_owner", "_pair", "ref")
 
     def __init__(self, owner: Lifespan) -> None:
         self._owner = owner
-        self._executor: Any = None
         self._notice: Notice | None = None
+        self._pair: Any = None
         self.ref: Any = None
+
+    def __repr__(self) -> str:
+        return f"<{self._pair!r}>"
 
     def start(self, child: Child) -> Any:
         """See `ChildHandle.start`."""
-        if self.ref is None or self.ref.exit_reason is not None:
+        self._notice = None
+        if self._pair is None or self._pair.exit_reason is not None:
             self._launch(child)
         else:
-            self.ref.actor.life.revive()  # the accumulator is alone: only its executor has ended
-        self._executor = self.ref.actor.life.executor  # the incarnation
+            self._pair.life.revive()  # the accumulator is alone: only its executor has ended
 
     def _launch(self, child: Child) -> None:
         if child.args:
             raise BadChild(_no_arguments(child))
         spec: Worker = child.start  # type: ignore[assignment]
         worker = (spec.with_options(**child.kwargs) if child.kwargs else spec).make()
+        check_state(worker.actor.value)
         # Before it runs: a crash must leave the accumulator alone, and its job may call us.
-        worker.actor.life.supervise(self._owner, child.id)
+        worker.actor.life.supervise(self._executor_ended, self._owner, child.id)
         launch(worker)
-        before, self.ref = self.ref, worker
+        before, self.ref, self._pair = self.ref, worker, worker.actor
         if before is not None:
             before.actor.__dict__["successor"] = worker
         worker.watch(self._pair_ended)  # if its job hangs, the executor's end never comes
 
     def stop(self, reason: ExitReason, *, final: bool) -> None:
         """See `ChildHandle.stop`."""
-        life = self.ref.actor.life
+        life = self._pair.life
         if not final:
             life.suspend()  # ends the executor only, after its current batch
-        elif self._executor.exit_reason is None:
+        elif life.executor_exit is None:
             life.shut_down(reason)  # drains first, by default
         else:
             life.request_stop(StopMode.NOW, reason)  # without an executor nothing drains
 
     def kill(self) -> None:
         """See `ChildHandle.kill`."""
-        self.ref.actor.life.abandon_executor()  # settles the batch in flight; the accumulator stays
-        self._executor.die(Killed())  # in case a hook of it hangs after a crash
+        self._pair.life.abandon_executor()  # settles the batch in flight; the accumulator stays
 
     def watch(self, notice: Notice) -> None:
         """See `ChildHandle.watch`."""
         self._notice = notice
-        self._executor.watch(notice)
-        if self.ref.exit_reason is not None:  # it ended before `_notice` was set
-            notice(self.ref, self.ref.exit_reason)
+        reason = self._pair.exit_reason or self._pair.life.executor_exit
+        if reason is not None:  # it ended before `_notice` was set
+            notice(self.ref, reason)
+
+    def _executor_ended(self, reason: ExitReason) -> None:
+        notice = self._notice
+        if notice is not None:
+            notice(self.ref, reason)
 
     def _pair_ended(self, worker: WorkerRef, reason: ExitReason) -> None:
         notice = self._notice
@@ -202,7 +213,7 @@ class RunningChild:
         self._report(self, reason)
 
     def __repr__(self) -> str:
-        return brief(self.ref)
+        return repr(self.handle)
 
 
 class Handles:

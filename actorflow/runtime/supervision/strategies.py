@@ -1,6 +1,6 @@
 """The restart strategies: from the end of one child to a complete family again, or to giving up.
 
-The methods of `Strategies` are plans (see `planner.py`). They follow OTP's supervisor in what is
+The methods of `Strategies` are plans (see `plans.py`). They follow OTP's supervisor in what is
 done and in which order; only the back-off goes beyond OTP.
 """
 
@@ -11,11 +11,10 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from actorflow.runtime.exits import FailedToStart, GaveUp, Killed, Normal, Shutdown
-from actorflow.runtime.supervision.actions import (
-    ChildState,
+from actorflow.runtime.supervision.children import ChildState, Incarnation
+from actorflow.runtime.supervision.plans import (
     Exit,
     Ignored,
-    Incarnation,
     Log,
     LogKind,
     Phase,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.supervision.children import Children, Record
-    from actorflow.runtime.supervision.planner import Plan, Planner, Request, Round
+    from actorflow.runtime.supervision.plans import Plan, Planner, Request, Round
     from actorflow.runtime.supervision.spec import Child, Flags, Grace
 
 __all__ = ["RestartWindow", "Strategies"]

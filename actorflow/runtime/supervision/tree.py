@@ -12,7 +12,7 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actorflow.runtime.supervision.actions import ChildInfo
+    from actorflow.runtime.supervision.children import ChildInfo
 
 __all__ = ["Tree", "picture"]
 

@@ -6,6 +6,7 @@ shared by all workers that were spawned alike.
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -13,6 +14,7 @@ from actorflow.runtime.clock import SYSTEM, Clock
 from actorflow.runtime.errors import BadJob, BadOption, near, refuse_unhashable
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.lanes.relay import Relay
 from actorflow.runtime.lanes.thread import ThreadLane
 from actorflow.runtime.worker.job.failure import Breaker, Drop, FailurePolicy, failure_policy
 from actorflow.runtime.worker.job.jobs import Kind, kind_of
@@ -36,6 +38,7 @@ __all__ = [
     "WorkerOptions",
     "accumulation_of",
     "check_known",
+    "check_state",
     "runs_elsewhere",
     "settings_of",
 ]
@@ -101,6 +104,20 @@ def check_known(options: Mapping[str, Any], known: Mapping[str, Any], what: str)
             raise BadOption(msg)
 
 
+def check_state(state: Any) -> None:
+    """Raise `BadOption` if the first state of a supervised worker cannot be copied."""
+    if state is None:
+        return
+    try:
+        copy.deepcopy(state)
+    except Exception as error:  # of the state's class
+        msg = (
+            f"state={brief(state)} cannot be copied ({brief(error)}), and a supervised worker "
+            "begins with a copy of it after each crash; make it in on_start of an Executor"
+        )
+        raise BadOption(msg) from error
+
+
 class Settings:
     """The validated options of a job, apart from the state and the behaviour.
 
@@ -157,7 +174,7 @@ class Settings:
         """The lane, if the job runs in worker processes."""
         self.asynchronous = kind.asynchronous and self.remote is None
         self.lane = self.remote or _lane(options["executor"], kind, self.name)
-        by_itself = isinstance(options["executor"], str) or self.remote is not None
+        by_itself = isinstance(options["executor"], (str, Relay)) or self.remote is not None
         self.is_real = self.clock is SYSTEM and by_itself
         """Whether time passes, and the lane runs, by themselves."""
         self.help = bool(options["help"])

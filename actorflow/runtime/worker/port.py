@@ -54,8 +54,7 @@ class Port:
         worker = make(job, options)
         life = worker.actor.life
         life.durable = True
-        life.executor_ended = executor_ended
-        life.supervise()
+        life.supervise(executor_ended)
         launch(worker)
         return cls(worker)
 

@@ -289,4 +289,9 @@ def resolve_many(outcomes: Iterable[tuple[Any, ...]]) -> None:
 
 def _settle_all(outcomes: list[tuple[Any, ...]]) -> None:
     for outcome in outcomes:
-        outcome[0]._settle(*outcome[1:])
+        if len(outcome) == 2 and outcome[1] is None:  # noqa: PLR2004 - no error, no answer: inlined
+            future = outcome[0].future
+            if not future.done():
+                future.set_result(None)
+        else:
+            outcome[0]._settle(*outcome[1:])

@@ -15,11 +15,12 @@ from actorflow.testing.golden.notation import NotationRaised, Scope, interpret, 
 from actorflow.testing.golden.values import Difference
 from actorflow.workflows.agent.answers import read_answer
 from actorflow.workflows.agent.cursor import DecisionCursor
+from actorflow.workflows.agent.wire import BRANCH_FIELDS, fields_of
 from actorflow.workflows.frames.properties import RESERVED
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance import state as stored
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import UNSET, BranchType, WorkType
+from actorflow.workflows.instance.state import BranchType, WorkType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,17 +30,6 @@ if TYPE_CHECKING:
 
 Json = Any
 
-_BRANCH_FIELDS = (
-    "type",
-    "event_name",
-    "event_input",
-    "task_name",
-    "task_input",
-    "task_output",
-    "error_name",
-    "error_input",
-    "output",
-)
 _STATUS_FIELDS = (
     "branch_key",
     "position",
@@ -305,21 +295,16 @@ def state_of(instance: Instance) -> Json:
     """Return what is compared of a state."""
     state = instance.state
     return {
-        "branches": [_fields(branch, _BRANCH_FIELDS) for branch in state.branches],
+        "branches": [fields_of(branch, BRANCH_FIELDS) for branch in state.branches],
         "executions": list(state.executions),
         "ongoing_index": state.ongoing_index,
-        "statuses": [_fields(status, _STATUS_FIELDS) for status in state.statuses],
+        "statuses": [fields_of(status, _STATUS_FIELDS) for status in state.statuses],
         "waits": [msgspec.to_builtins(wait) for wait in state.waits],
         "properties": [msgspec.to_builtins(entry) for entry in state.properties],
         "buffer": [msgspec.to_builtins(action) for action in state.buffer],
         "decision_mode": str(state.decision_mode),
         "decision_ongoing": state.decision_ongoing,
     }
-
-
-def _fields(of: msgspec.Struct, names: tuple[str, ...]) -> dict[str, Json]:
-    values = ((name, getattr(of, name)) for name in names)
-    return {name: msgspec.to_builtins(value) for name, value in values if value is not UNSET}
 
 
 def _job(sent: m.Outgoing) -> Json:

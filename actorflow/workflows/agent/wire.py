@@ -14,9 +14,9 @@ from actorflow.workflows.instance.state import UNSET, Branch, WorkType
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["branch_to_wire", "calls_from_wire", "task_hash"]
+__all__ = ["BRANCH_FIELDS", "branch_to_wire", "calls_from_wire", "fields_of", "task_hash"]
 
-_BRANCH_FIELDS = (
+BRANCH_FIELDS = (
     "type",
     "event_name",
     "event_input",
@@ -31,13 +31,17 @@ _BRANCH_FIELDS = (
 
 def branch_to_wire(key: int, branch: Branch) -> dict[str, Any]:
     """Return a branch with its key; fields that it does not have are left out."""
-    values = ((name, getattr(branch, name)) for name in _BRANCH_FIELDS)
-    found = {
+    return {"key": key, **fields_of(branch, BRANCH_FIELDS)}
+
+
+def fields_of(record: msgspec.Struct, names: Sequence[str]) -> dict[str, Any]:
+    """Return some fields as plain data; those that are not set are left out."""
+    values = ((name, getattr(record, name)) for name in names)
+    return {
         name: msgspec.to_builtins(value, builtin_types=(bytes,))
         for name, value in values
         if value is not UNSET
     }
-    return {"key": key, **found}
 
 
 def calls_from_wire(works: Sequence[Mapping[str, Any]]) -> list[WorkCall]:

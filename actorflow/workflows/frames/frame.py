@@ -81,6 +81,8 @@ class Frame:
         self._asked: dict[str, _Asked] = {}
         self._held: dict[str, Any] | None = None
         """The properties of a method that was parked, until it goes on."""
+        self._stored: dict[str, Any] | None = None
+        """The same as the instance has them."""
         self._closed = False
 
     # For whoever runs it.
@@ -291,7 +293,7 @@ class Frame:
     def _wait_for(self, asked: _Asked) -> None:
         if self.loop is None:
             # A coroutine goes through its past work by work; a sync method is past it here.
-            asked.missing -= sum(self.session.is_complete(name) for name in asked.names)
+            asked.missing -= sum(map(self.session.is_complete, asked.names))
         for name in asked.names:
             self._asked[name] = asked
 
@@ -302,7 +304,7 @@ class Frame:
     def _park(self) -> None:
         assert self.thread is not None  # noqa: S101 - set before the method is called
         held = self.properties()
-        self.session.finish(held)
+        self._stored = self.session.finish(held)
         self.thread.park()
         self._check_open()
         self._held = held
@@ -310,7 +312,7 @@ class Frame:
     def _load(self, answer: Answer) -> None:
         """Show the code what other branches have made of the properties meanwhile."""
         held, self._held = self._held, None
-        if answer.properties is None:
+        if answer.properties is None or (held is not None and answer.properties is self._stored):
             return
         if held is None:
             held = self.properties()

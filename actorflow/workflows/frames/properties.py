@@ -36,6 +36,7 @@ RESERVED = frozenset(
     )
 )
 """What a property cannot be called."""
+_PROPERTY = "the property {!r} of {}"
 
 
 def capture(workflow: Any) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def capture(workflow: Any) -> dict[str, Any]:
             f"{cls.__name__}.{name} is a method of workflows: call the property something else"
         )
     return {
-        name: freeze(value, hints.get(name, Any), f"the property {name!r} of {cls.__name__}")
+        name: freeze(value, hints.get(name, Any), _PROPERTY, name, cls.__name__)
         for name, value in values.items()
     }
 
@@ -69,8 +70,8 @@ def load(workflow: Any, values: dict[str, Any], held: dict[str, Any]) -> None:
             delattr(workflow, name)
     for name, value in values.items():
         if name not in held or not same(held[name], value):
-            what = f"the property {name!r} of {cls.__name__}"
-            object.__setattr__(workflow, name, thaw(value, hints.get(name, Any), what))
+            found = thaw(value, hints.get(name, Any), _PROPERTY, name, cls.__name__)
+            object.__setattr__(workflow, name, found)
 
 
 def make(cls: type[W], values: dict[str, Any]) -> W:

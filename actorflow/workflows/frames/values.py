@@ -26,13 +26,14 @@ __all__ = ["freeze", "hints_of", "thaw"]
 _SCALARS = frozenset((type(None), bool, int, float, str, bytes))
 
 
-def freeze(value: Any, hint: Any, what: str) -> Any:
+def freeze(value: Any, hint: Any, what: str, *names: str) -> Any:
     """Return a copy of a value as plain data.
 
     Args:
         value: anything that can be stored.
         hint: its declared type; `Any` for none.
         what: names it in errors.
+        names: fill the gaps of `what`, which is only formatted for an error.
 
     Raises:
         NotStorable: the value, or a part of it, is no plain data.
@@ -44,25 +45,29 @@ def freeze(value: Any, hint: Any, what: str) -> Any:
         plain = value if hint is Any else msgspec.to_builtins(value, builtin_types=(bytes,))
         return bodies.decode(bodies.encode(plain))
     except (NotStorable, TypeError, ValueError, OverflowError) as error:
-        raise NotStorable(f"{what}: {error}") from None
+        raise NotStorable(f"{what.format(*names) if names else what}: {error}") from None
 
 
-def thaw(value: Any, hint: Any, what: str) -> Any:
+def thaw(value: Any, hint: Any, what: str, *names: str) -> Any:
     """Return a copy of plain data as a value of its declared type.
+
+    Like `freeze`, which has the same arguments.
 
     Raises:
         TypeError: it is not of that type.
 
     """
-    if type(value) in _SCALARS and hint is Any:
+    kind = type(value)
+    if kind in _SCALARS and (hint is Any or hint is kind):
         return value
-    copy = value if type(value) in _SCALARS else bodies.decode(bodies.encode(value))
+    copy = value if kind in _SCALARS else bodies.decode(bodies.encode(value))
     if hint is Any:
         return copy
     try:
         return msgspec.convert(copy, hint)
     except msgspec.ValidationError as error:
-        raise TypeError(f"{what} is not {_named(hint)}, as it is declared: {error}") from None
+        named = what.format(*names) if names else what
+        raise TypeError(f"{named} is not {_named(hint)}, as it is declared: {error}") from None
     except TypeError:
         # A type that is not msgspec's to make: a protocol, a class of the user's.
         return copy

@@ -42,14 +42,15 @@ class Buffer:
     ) -> None:
         """Add an action of a work."""
         of_work = {"work": status.work, "task_name": status.name, "task_input": status.input}
-        self.push(at, type_, of_work | (data or {}))
+        self._state.buffer.append(BufferedAction(at, type_, of_work | (data or {})))
 
     def push_end(
         self, status: WorkStatus, at: float, type_: BranchType, data: dict[str, Any]
     ) -> None:
         """Add the end of a work: its success or its failure."""
         self._works.end_buffered(status.work)
-        self.clear_timeout(status.work)
+        if self._state.timeouts:
+            self.clear_timeout(status.work)
         self.push_of(status, at, type_, data)
 
     def set_timeout(self, status: WorkStatus, started_at: float) -> None:

@@ -8,7 +8,6 @@ instance.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -80,6 +79,9 @@ class Answer(Struct, frozen=True):
     failed: WorkStatus | None = None
 
 
+_SCHEDULED = Answer(AnswerStatus.SCHEDULED)
+
+
 class BranchCursor:
     """Where the code of a branch is. It lives as long as the frame that runs the code."""
 
@@ -124,10 +126,11 @@ class DecisionSession:
         """Whether the code that runs now has never run before."""
         self._instance = instance
         self._find = instance.status
+        self._branches = state.branches
         self._executions = state.executions
         self._strict = strict
         self._index = (state.ongoing_index or 0) - 1
-        self._scheduled: dict[str, WorkStatus] = {}
+        self._scheduled: dict[str, m.ScheduleWork] = {}
         self._left: set[str] = set()
         self._records: dict[tuple[int, str], Any] = {}
         self._changes: list[m.UpdateProperties] = []
@@ -145,35 +148,40 @@ class DecisionSession:
         if self._index >= len(self._executions):
             return None
         key = self._executions[self._index]
-        self.fresh = self.branch(key).start_index == self._index
+        self.fresh = self._branches[key].start_index == self._index
         return key
 
     def branch(self, key: int) -> Branch:
         """Return a branch."""
-        return self._instance.state.branches[key]
+        return self._branches[key]
 
     def first_properties(self, key: int) -> dict[str, Any]:
         """Return the properties with which a branch starts, each time that it is replayed."""
         return self._properties_at(self.branch(key).start_index)
 
     def _properties_at(self, index: int) -> dict[str, Any]:
-        at = bisect_right(self._changes, index, key=lambda change: change.key)
-        return self._changes[at - 1].values if at else self._instance.properties_at(index)
+        for change in reversed(self._changes):
+            if change.key <= index:
+                return change.values
+        return self._instance.properties_at(index)
 
-    def finish(self, properties: dict[str, Any], output: Any = UNSET) -> None:
-        """Leave a branch, at its end or where it waits.
+    def finish(self, properties: dict[str, Any], output: Any = UNSET) -> dict[str, Any] | None:
+        """Leave a branch, at its end or where it waits; return the properties that count.
 
-        The properties count only if new code ran: a replay that stops where the last one did would
-        put back old ones.
+        These are the ones given, or equal ones of before. `None`: no new code ran, and a replay
+        that stops where the last one did must not put back old ones.
         """
+        counts = None
         if self.fresh:
-            before = self._properties_at(self._index)
-            if not same(before, properties):
+            counts = self._properties_at(self._index)
+            if not same(counts, properties):
+                counts = properties
                 change = m.UpdateProperties(self._index + 1, properties)
                 self._changes.append(change)
                 self.decisions.append(change)
         if output is not UNSET:
             self.decisions.append(m.SetOutput(self._executions[self._index], output))
+        return counts
 
     def end(self, cursor: BranchCursor) -> None:
         """Note that the code of a branch has come to its end.
@@ -192,11 +200,12 @@ class DecisionSession:
                     "nothing: the branch ends before",
                 )
         # Only code that waits for several calls at once can end before its works do.
-        works = [*self._instance.works_of(cursor.key)]
-        works += [each for each in self._scheduled.values() if each.branch_key == cursor.key]
-        for status in works:
+        for status in self._instance.works_of(cursor.key):
             if status.sync and self._completion(status) is None:
                 self.leave(status.work)
+        for work, scheduled in self._scheduled.items():
+            if scheduled.branch_key == cursor.key and scheduled.sync:
+                self.leave(work)
 
     # Works.
 
@@ -214,11 +223,16 @@ class DecisionSession:
                 scheduled then.
 
         """
-        hashes = [call.hash_in(cursor.key) for call in calls]
-        works = [f"{cursor.key}/{call.position}" for call in calls]
-        found = [self._status(work) for work in works]
-        for call, digest, known in zip(calls, hashes, found, strict=True):
-            if known is not None and known.hash != digest:
+        works: list[str] = []
+        unknown: list[tuple[str, WorkCall, str]] = []
+        for call in calls:
+            work = f"{cursor.key}/{call.position}"
+            digest = call.hash_in(cursor.key)
+            known = self._known(work)
+            works.append(work)
+            if known is None:
+                unknown.append((work, call, digest))
+            elif known.hash != digest:
                 raise WorkflowModified(
                     self._instance.state.workflow_name,
                     describe_branch(cursor.key, cursor.branch),
@@ -226,10 +240,9 @@ class DecisionSession:
                     describe(known),
                     describe(call),
                 )
-        for call, digest, known in zip(calls, hashes, found, strict=True):
-            cursor.visited.add(call.position)
-            if known is None:
-                self._schedule(cursor, call, digest)
+        cursor.visited.update([call.position for call in calls])
+        for work, call, digest in unknown:
+            self._schedule(cursor, work, call, digest)
         return works
 
     def answer(
@@ -238,42 +251,51 @@ class DecisionSession:
         """Answer for works that were asked for before."""
         if not works:
             return Answer(AnswerStatus.COMPLETED)
-        statuses = [self._known(work) for work in works]
-        ends = [self._completion(status) for status in statuses]
-        complete = [end for end in ends if end is not None]
-        if len(complete) < (1 if until is Until.FIRST else len(works)):
-            return Answer(AnswerStatus.SCHEDULED)
+        ends: list[tuple[int, int, WorkStatus]] = []
+        for member, work in enumerate(works):
+            status = self._find(work)
+            if status is not None and (end := self._completion(status)) is not None:
+                ends.append((end, member, status))
+            elif until is Until.ALL:
+                return _SCHEDULED
+        if not ends:
+            return _SCHEDULED
+        winner = None
         if until is Until.FIRST:
-            index = min(complete)
-            winner = ends.index(index)
-            statuses = [statuses[winner]]
-        else:
-            index, winner = max(complete), None
-        return self._completed(cursor, statuses, index, winner)
+            first = min(ends)
+            ends, winner = [first], first[1]
+        return self._completed(cursor, ends, winner)
 
     def _completed(
-        self, cursor: BranchCursor, statuses: list[WorkStatus], index: int, winner: int | None
+        self, cursor: BranchCursor, ends: list[tuple[int, int, WorkStatus]], winner: int | None
     ) -> Answer:
-        cursor.reached = max(
-            index_of + 1 if status.released_index is UNSET else int(status.released_index)
-            for status in statuses
-            if (index_of := self._completion(status)) is not None
-        )
-        if index == self._index - 1:
+        """Answer for works of which the completion index and the place are given, too."""
+        last = reached = -1
+        failed = None
+        outputs = []
+        for end, _, status in ends:
+            last = max(last, end)
+            released = status.released_index
+            reached = max(reached, end + 1 if released is UNSET else int(released))
+            if failed is None and status.status is WorkState.FAILED:
+                failed = status
+            outputs.append(status.output)
+        cursor.reached = reached
+        if last == self._index - 1:
             self.fresh = True
-        failed = next((each for each in statuses if each.status is WorkState.FAILED), None)
         return Answer(
             status=AnswerStatus.FAILED if failed else AnswerStatus.COMPLETED,
-            outputs=[] if failed else [status.output for status in statuses],
-            completion_index=index,
-            properties=self._properties_at(index + 1),
+            outputs=[] if failed else outputs,
+            completion_index=last,
+            properties=self._properties_at(last + 1),
             winner=winner,
             failed=failed,
         )
 
     def is_complete(self, work: str) -> bool:
         """Return whether a work is complete as seen from this execution."""
-        return self._completion(self._known(work)) is not None
+        status = self._find(work)
+        return status is not None and self._completion(status) is not None
 
     def completed_now(self) -> str | None:
         """Return the work because of which the branch is executed again."""
@@ -292,15 +314,11 @@ class DecisionSession:
         index = status.completion_index
         return index if isinstance(index, int) and index <= self._index else None
 
-    def _status(self, work: str) -> WorkStatus | None:
+    def _known(self, work: str) -> WorkStatus | m.ScheduleWork | None:
+        """Return a work of an earlier decision or of this one, if it was ever asked for."""
         return self._find(work) or self._scheduled.get(work)
 
-    def _known(self, work: str) -> WorkStatus:
-        status = self._status(work)
-        assert status is not None, work  # noqa: S101 - asked for before
-        return status
-
-    def _schedule(self, cursor: BranchCursor, call: WorkCall, digest: str) -> None:
+    def _schedule(self, cursor: BranchCursor, work: str, call: WorkCall, digest: str) -> None:
         decision = m.ScheduleWork(
             branch_key=cursor.key,
             position=call.position,
@@ -318,19 +336,13 @@ class DecisionSession:
             raises=call.raises,
         )
         self.decisions.append(decision)
-        self._scheduled[decision.work] = WorkStatus(
-            branch_key=cursor.key,
-            position=call.position,
-            hash=digest,
-            type=call.type,
-            name=call.name,
-            input=call.input,
-            sync=call.sync,
-        )
+        self._scheduled[work] = decision
 
     def leave(self, work: str, *, cancel: bool = False) -> None:
         """Resume a branch without one of its works, unless it already goes on."""
-        if self._known(work).sync and work not in self._left:
+        known = self._known(work)
+        assert known is not None, work  # noqa: S101 - asked for before
+        if known.sync and work not in self._left:
             self._left.add(work)
             self.decisions.append(m.LeaveWork(work, cancel, self._index))
 
@@ -363,7 +375,7 @@ class DecisionSession:
             self.decisions.append(m.Tag(values))
 
 
-def describe(work: WorkStatus | WorkCall) -> str:
+def describe(work: WorkStatus | m.ScheduleWork | WorkCall) -> str:
     """Return a work as a text for people."""
     how = "execute" if work.sync else "dispatch"
     return f"{how} of the {work.type} {work.name}({work.input!r:.80})"

@@ -125,6 +125,8 @@ class Instance:
     def properties_at(self, index: int) -> dict[str, Any]:
         """Return the properties at the begin of an index: those at the end of the one before."""
         entries = self.state.properties
+        if entries[-1].key <= index:
+            return entries[-1].values
         at = bisect_right(entries, index, key=lambda entry: entry.key)
         return entries[at - 1].values
 
@@ -367,7 +369,7 @@ class Instance:
             timeout=decision.timeout,
             raises=decision.raises,
             index=decision.index,
-            attempt=self.state.attempts.get(decision.work, 0) + 1,
+            attempt=1 + (self.state.attempts.get(decision.work, 0) if self.state.attempts else 0),
         )
         self._works.add(status)
         if decision.type is WorkType.WAIT:
@@ -422,9 +424,9 @@ class Instance:
     def _try_to_end(self) -> None:
         """End once every branch has reached its end; works that were dispatched do not count."""
         state = self.state
-        if state.ended or state.decision_mode in BROKEN_MODES:
-            return
         if state.decision_ongoing or state.buffer or self._works.blocking:
+            return
+        if state.ended or state.decision_mode in BROKEN_MODES:
             return
         state.decision_mode = DecisionMode.TERMINATED
         output = state.branches[0].output

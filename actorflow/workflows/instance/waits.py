@@ -42,6 +42,8 @@ class Waits:
             unless_tied_with: an event at this moment, which wins against a deadline.
 
         """
+        if not self._state.waits:
+            return  # as most have none
         due = [
             (wait.timestamp, wait)
             for wait in self._state.waits

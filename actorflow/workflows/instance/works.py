@@ -61,10 +61,11 @@ class Works:
     def changed(self, status: WorkStatus) -> None:
         """Note that anything about a work has changed."""
         self._changes.status(status)
+        work = status.work
         if _blocks(status):
-            self._blocking.add(status.work)
+            self._blocking.add(work)
         else:
-            self._blocking.discard(status.work)
+            self._blocking.discard(work)
 
     @property
     def blocking(self) -> bool:

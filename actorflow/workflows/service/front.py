@@ -128,7 +128,13 @@ class Workflows:
 
     def _kind(self, cls: type[Workflow[Any]], inbox: Callable[[], Any] | None) -> WorkflowKind:
         if not issubclass(cls, RemoteWorkflow):
-            return WorkflowKind(cls, self._decider, inbox=inbox, look=self._core.store.execution)
+            return WorkflowKind(
+                cls,
+                self._decider,
+                inbox=inbox,
+                look=self._core.store.execution,
+                has_code=self._core.ownership.has_code,
+            )
         kind = remote_kind(cls, inbox, look=self._core.store.execution)
         self.agent.add_workflow(kind, _queue_of(cls), cls._actorflow_lease)
         return kind

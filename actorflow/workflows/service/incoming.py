@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from actorflow.engine.envelopes import (
     ChildEnded,
@@ -22,7 +21,7 @@ from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.state import WorkState, WorkType, encode
 from actorflow.workflows.interrupt import SentEvent
-from actorflow.workflows.service.names import attempt_of, decision_of, is_decision, work_of
+from actorflow.workflows.service.names import decision_of, is_decision, work_and_attempt
 from actorflow.workflows.wait import Event
 
 if TYPE_CHECKING:
@@ -97,27 +96,25 @@ def event_of(envelope: Any) -> SentEvent | None:
     return SentEvent(body["event"], body.get("data"), envelope.at, body.get("id"))
 
 
-@dataclass(slots=True)
-class Start:
+class Start(Struct):
     """How an instance begins."""
 
     at: float
     properties: dict[str, Any]
     inbox: bool = False
-    tags: dict[str, Any] = field(default_factory=dict)
+    tags: dict[str, Any] = {}
     fork: dict[str, Any] | None = None
     """Of which instance it is a fork (`of`), before which `work`, and its `state`."""
 
 
-@dataclass(slots=True)
-class Incoming:
+class Incoming(Struct):
     """A batch, read."""
 
     start: Start | None = None
-    received: list[m.Received] = field(default_factory=list)
-    cancelled: list[str] = field(default_factory=list)
+    received: list[m.Received] = []
+    cancelled: list[str] = []
     """Works that somebody wants stopped."""
-    notes: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[dict[str, Any]] = []
     """For the history."""
 
 
@@ -137,9 +134,11 @@ def read_batch(
 
     """
     found = Incoming()
+    through_inbox = False
     for each in batch:
         _read(execution, instance, each, now, found)
-    if any(isinstance(each, Event) for each in batch):
+        through_inbox = through_inbox or isinstance(each, Event)
+    if through_inbox:
         found.received = _in_order(found.received)
     return found
 
@@ -174,14 +173,14 @@ def _read(
         case TimerFired():
             found.received.append(_fired(each))
         case TaskStarted():
-            work, attempt = work_of(execution, each.task), attempt_of(execution, each.task)
+            work, attempt = work_and_attempt(execution, each.task)
             found.received.append(m.Started(each.at, work, attempt))
         case TaskEnded():
             found.received.append(_decided(each))
         case ChildEnded():
             _child(execution, instance, each, found)
         case ChildResumed():
-            work, attempt = work_of(execution, each.child), attempt_of(execution, each.child)
+            work, attempt = work_and_attempt(execution, each.child)
             found.received.append(m.Stalled(each.at, work, None, attempt))
             found.notes.append({"type": "child resumed", "at": each.at, "work": work})
         case _:
@@ -204,7 +203,7 @@ def _decided(ended: TaskEnded) -> m.Received:
 
 
 def _task_ended(execution: str, ended: TaskEnded) -> m.Received:
-    work, attempt = work_of(execution, ended.task), attempt_of(execution, ended.task)
+    work, attempt = work_and_attempt(execution, ended.task)
     if ended.ok:
         return m.Succeeded(ended.at, work, ended.value, attempt)
     return m.Failed(ended.at, work, _error(ended.error, ended.outcome), attempt)
@@ -290,7 +289,7 @@ def _on_works(instance: Instance | None, verb: str, work: Any, at: float, found:
 
 
 def _child(execution: str, instance: Instance | None, ended: ChildEnded, found: Incoming) -> None:
-    work, attempt = work_of(execution, ended.child), attempt_of(execution, ended.child)
+    work, attempt = work_and_attempt(execution, ended.child)
     status = None if instance is None else instance.status(work)
     if ended.status == "done":
         found.received.append(m.Succeeded(ended.at, work, ended.result, attempt))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import UNSET
 
+from actorflow.engine.errors import CodeElsewhere
 from actorflow.engine.execution.watching import Waiters
 from actorflow.engine.kind import Options
 from actorflow.engine.tags import texts_of
@@ -58,6 +60,11 @@ class Decides(Protocol):
         """Give up what is in memory for the sake of an instance."""
 
 
+def _nobody_has(_code: str) -> bool:
+    """Stand for a cluster of one."""
+    return False
+
+
 class WorkflowKind:
     """Runs the instances of one class. Its methods run in whatever thread the engine has.
 
@@ -69,6 +76,7 @@ class WorkflowKind:
         hand_out: makes the task by which a decision is taken elsewhere; `None` if the decider takes
             all of them here.
         look: reads an execution; for inboxes that depend on what an instance is at.
+        has_code: returns whether another worker has this `code`.
 
     """
 
@@ -83,6 +91,7 @@ class WorkflowKind:
         language: str = "python",
         hand_out: Callable[[Instance], NewTask] | None = None,
         look: Callable[[str], ExecutionRow | None] | None = None,
+        has_code: Callable[[str], bool] = _nobody_has,
     ) -> None:
         self.cls = cls
         self.workflow = workflow_name(cls)
@@ -98,10 +107,49 @@ class WorkflowKind:
         self._lock = threading.Lock()
         self._frames: OrderedDict[str, object] = OrderedDict()
         self._version = code_version(cls)
+        self._has_code = has_code
+        self._set_aside: dict[str, str] = {}  # instances, and the code that they wait for
         self._wants_start = cls.on_start is not Workflow.on_start
 
     def __repr__(self) -> str:
         return f"<kind {self.name}>"
+
+    # The code.
+
+    @property
+    def code(self) -> str:
+        """The code of this class, as other workers are told."""
+        return self._code(self._version)
+
+    def _code(self, version: str) -> str:
+        return f"{self.name}@{version}"
+
+    def knows(self, execution: str) -> bool:
+        """Return whether an instance may run here: not while it waits for code of another worker.
+
+        If nobody has that code any more, it runs here, and fails where everybody sees it.
+        """
+        code = self._set_aside.get(execution)
+        if code is None:
+            return True
+        if self._has_code(code):
+            return False
+        self._set_aside.pop(execution, None)
+        return True
+
+    def _require_code(self, execution: str, before: str, broken: m.DecisionBroken) -> None:
+        """Leave an instance to the code that has run it before, if another worker has that.
+
+        During a deploy an instance that has begun with the new code may come to a worker that
+        still has the old one.
+        """
+        code = self._code(before)
+        if self._has_code(code):
+            self._set_aside[execution] = code
+            raise CodeElsewhere(
+                f"instances of {code} wait for a worker that has it, as another one does: with "
+                f"{self.code} they fail ({broken.error['name']})"
+            )
 
     # The inbox.
 
@@ -170,7 +218,11 @@ class WorkflowKind:
     def _run(self, context: Context, state: WorkflowState, batch: Sequence[Any]) -> Outcome:
         stored, instance = state.take()
         incoming = read_batch(context.id, instance, batch, context.now)
-        run = _Run(self.cls, context, self._tells_start)
+        before = stored.versions[-1].version if stored and stored.versions else self._version
+        foreign = None
+        if before != self._version:
+            foreign = partial(self._require_code, context.id, before)
+        run = _Run(self.cls, context, self._tells_start, foreign)
         if instance is None or stored is None:
             stored = run.begin(incoming.start, self.workflow, self._language)
         else:
@@ -258,6 +310,7 @@ class _Run:
         cls: type[Workflow[Any]],
         context: Context,
         tells_start: Callable[[WorkStatus], bool],
+        breaks: Callable[[m.DecisionBroken], None] | None,
     ) -> None:
         self.instance: Instance
         self.sent: list[m.Outgoing] = []
@@ -266,6 +319,7 @@ class _Run:
         self._cls = cls
         self._context = context
         self._tells_start = tells_start
+        self._breaks = breaks
         self._branches = 0
         self._works = 0
         self._index = 0
@@ -337,6 +391,8 @@ class _Run:
                 break
             taken += 1
             if isinstance(answer, m.DecisionBroken):
+                if self._breaks is not None:
+                    self._breaks(answer)
                 self._note_broken(answer)
                 self._receive([answer])
             else:

@@ -9,15 +9,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISPATCHED",
-    "attempt_of",
     "decision_id",
     "decision_of",
     "decision_tasker",
     "is_decision",
     "kind_name",
     "timer_id",
+    "work_and_attempt",
     "work_id",
-    "work_of",
 ]
 
 DISPATCHED = "dispatched"
@@ -38,22 +37,14 @@ def work_id(execution: str, work: str, attempt: int = 1) -> str:
     return f"{execution}/{work}" if attempt == 1 else f"{execution}/{work}#{attempt}"
 
 
-def work_of(execution: str, id_: str) -> str:
-    """Return the work that an id stands for.
+def work_and_attempt(execution: str, id_: str) -> tuple[str, int]:
+    """Return the work that an id stands for, and which attempt at it.
 
-    >>> work_of("o#1", "o#1/0/2.0#2")
-    '0/2.0'
+    >>> work_and_attempt("o#1", "o#1/0/2.0#2"), work_and_attempt("o-1", "o-1/0/2.0")
+    (('0/2.0', 2), ('0/2.0', 1))
     """
-    return id_.removeprefix(f"{execution}/").partition("#")[0]
-
-
-def attempt_of(execution: str, id_: str) -> int:
-    """Return which attempt at a work an id stands for.
-
-    >>> attempt_of("o#1", "o#1/0/2.0#2"), attempt_of("o-1", "o-1/0/2.0")
-    (2, 1)
-    """
-    return int(id_.removeprefix(f"{execution}/").partition("#")[2] or 1)
+    work, _, attempt = id_.removeprefix(f"{execution}/").partition("#")
+    return work, int(attempt or 1)
 
 
 def decision_tasker(workflow: str) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw
+from msgspec.msgpack import Encoder
+
 from actorflow.engine.kind import Failure, NewChild, NewTask, Outcome, Outgoing, SetTimer, Status
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.state import (
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from actorflow.workflows.instance.instance import Instance
 
 __all__ = ["outcome_of", "task_body"]
+
+_encode = Encoder().encode
 
 
 def task_body(work: str, given: Any) -> dict[str, Any]:
@@ -136,8 +141,8 @@ def _begin(
         body = {"tasker": job.name, **task_body(job.work, job.input)}
         outcome.children.append(NewChild(name, DISPATCHED, body))
     else:
-        body = task_body(job.work, job.input)
-        outcome.tasks.append(NewTask(name, job.name, body, tell_start=tells_start(status)))
+        data = _encode(task_body(job.work, job.input))  # the input is known to be plain data
+        outcome.tasks.append(NewTask(name, job.name, Raw(data), tell_start=tells_start(status)))
 
 
 def _stop(instance: Instance, cancel: m.CancelWork, outcome: Outcome) -> None:

@@ -72,14 +72,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no os.fork")
 def test_a_forked_child_cannot_use_the_store_of_its_parent(tmp_path: Path) -> None:
     done = python(IN_A_CHILD, str(tmp_path / "s.db"))
     assert done.stdout == "fine\n", done.stderr
     assert len(contents(tmp_path / "s.db")) == 2 * 8
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no os.fork")
 def test_a_child_that_outlives_its_parent_holds_no_lock_and_takes_no_log(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     process = subprocess.Popen(

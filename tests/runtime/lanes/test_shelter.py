@@ -195,7 +195,7 @@ def test_m13_a_function_runs_wholly_or_not_at_all_wherever_the_interrupt_strikes
     assert places(once) > 10
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no os.fork")
 def test_m24_a_forked_child_has_a_shelter_of_its_own() -> None:
     script = textwrap.dedent(
         """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 
 pytestmark = [
-    pytest.mark.skipif(os.name != "posix", reason="signals of POSIX"),
+    pytest.mark.skipif(os.name != "posix", reason="this system has no POSIX signals"),
     pytest.mark.timeout(60),
 ]
 

@@ -137,25 +137,33 @@ class Rude(Exception):
     __repr__ = __str__
 
 
+class Exits(Rude):
+    def __str__(self) -> str:
+        raise SystemExit
+
+    __repr__ = __str__
+
+
 class RudeId:
     def __repr__(self) -> str:
         raise RuntimeError("no text")
 
 
+@pytest.mark.parametrize("error", [Rude, Exits])
 @pytest.mark.parametrize("strategy", ["one_for_one", "dynamic"])
 def test_m22_errors_and_ids_that_cannot_be_printed_stop_nothing(
-    stage: Stage, caplog: pytest.LogCaptureFixture, strategy: Any
+    stage: Stage, caplog: pytest.LogCaptureFixture, strategy: Any, error: type[Rude]
 ) -> None:
     caplog.set_level("DEBUG")
     rude = RudeId()
     supervisor = stage.up(max_restarts=1, strategy=strategy)
     child = supervisor.start_child(af.Child(rude, stage.start, "a")).ref
-    stage.ends(child, af.Crash(Rude()))
+    stage.ends(child, af.Crash(error()))
     (info,) = supervisor.which_children()
     assert info.restarts == 1
     assert "RudeId" in str(supervisor.tree())
-    stage.ends(info.ref, af.Crash(Rude()))
-    assert "Rude that cannot be printed" in supervisor.exit_reason.describe()  # type: ignore[union-attr]
+    stage.ends(info.ref, af.Crash(error()))
+    assert f"{error.__name__} that cannot be printed" in supervisor.exit_reason.describe()  # type: ignore[union-attr]
     assert "RudeId" in supervisor.exit_reason.describe()  # type: ignore[union-attr]
     assert "too many restarts" in caplog.text
 

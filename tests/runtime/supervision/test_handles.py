@@ -10,6 +10,7 @@ import pytest
 import actorflow as af
 from actorflow.runtime.supervision.handles import ActorHandle, WorkerHandle
 from tests.runtime.supervision.kit import BOOM, FAIL, ref
+from tests.runtime.worker.probe import PATIENCE, Caller, until
 
 if TYPE_CHECKING:
     from actorflow.runtime.supervision.handles import ChildHandle
@@ -87,6 +88,68 @@ def test_worker_that_is_killed_while_its_job_hangs_is_reported() -> None:
         assert supervisor.worker("w") is not worker
         assert supervisor.worker("w").is_alive()
         go_on.set()
+
+
+def test_late_end_of_an_executor_that_was_given_up_does_not_touch_the_next_one() -> None:
+    """A hook that hangs after a crash returns when another executor is long at work."""
+    hooked, go_on = threading.Event(), threading.Event()
+
+    class Hangs(af.Executor):
+        def handle(self, batch: Any) -> Any:
+            if batch == ["crash"]:
+                raise ValueError(batch)
+
+        def on_failure(self, *_error: Any) -> None:
+            hooked.set()
+            go_on.wait(PATIENCE)
+
+    def crash(_batch: Any, _state: Any) -> None:
+        raise OSError
+
+    hangs = af.Child("hangs", af.Worker("hangs", Hangs), shutdown="brutal_kill")
+    children: list[Any] = [hangs, af.Worker("sibling", crash)]
+    with af.Supervisor(children, strategy="one_for_all", max_restarts=9) as supervisor:
+        worker = supervisor.worker("hangs")
+        caller = Caller(worker.push_block, "crash", timeout=PATIENCE)
+        assert hooked.wait(PATIENCE)
+        supervisor.worker("sibling").push("crash")  # ends the one that hangs, too
+        until(lambda: worker.statistics().restarts == 1, "another executor should be at work")
+        worker.push_block("fine")
+        watched: list[Any] = []
+        worker.executor.watch(lambda _ref, reason: watched.append(reason))
+        go_on.set()
+        assert isinstance(caller.wait().error, ValueError)
+        assert supervisor.which_child("hangs").restarts == 1
+        assert not watched
+        assert worker.executor.is_alive()
+        worker.push_block("fine")
+
+
+def test_executor_of_a_worker_that_waits_for_its_restart_has_ended(stage: Stage) -> None:
+    handle, child = handle_of(stage, "worker")
+    handle.start(child)
+    handle.stop(af.Shutdown(), final=False)
+    stage.run()
+    executor = handle.ref.executor
+    assert executor.exit_reason == af.Shutdown()
+    handle.start(child)
+    assert handle.ref.executor is not executor
+    assert handle.ref.executor.is_alive()
+    handle.stop(af.Shutdown(), final=True)
+    stage.run()
+
+
+def test_executor_is_the_same_object_for_all_who_ask_at_once() -> None:
+    with af.Supervisor([af.Worker("w", lambda batch, state: None)]) as supervisor:
+        worker = supervisor.worker("w")
+        start = threading.Barrier(4)
+
+        def look() -> Any:
+            start.wait(PATIENCE)
+            return worker.executor
+
+        callers = [Caller(look) for _ in range(4)]
+        assert len({id(caller.value()) for caller in callers}) == 1
 
 
 @pytest.mark.parametrize("backoff", [None, af.Backoff(initial=1.0)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+import threading
 
 import actorflow as af
 
@@ -22,7 +22,7 @@ async def elsewhere_later(number: int) -> int:
 def hangs(path: str) -> None:
     with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - flushed by its end
         file.write(str(os.getpid()))
-    time.sleep(600)
+    threading.Event().wait()  # until it is killed
 
 
 class Away(af.Workflow[tuple[tuple[int, int], int]]):

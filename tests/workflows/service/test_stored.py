@@ -63,7 +63,7 @@ def test_additions_stand_for_the_same_as_a_whole(
         messages=START | EVENTS | EVENTS | CONTROLS,
         results=st.integers(0, 3),
         refuses=(MessageRefused,),
-        max_examples=100,
+        max_examples=50,
     )
 
 

@@ -132,24 +132,24 @@ def test_where_a_task_runs_can_be_chosen(engine: af.Engine, executor: str) -> No
 
 def test_concurrency_is_for_all_instances(engine: af.Engine) -> None:
     now, most = [0], [0]
-    lock = threading.Lock()
+    lock, both = threading.Lock(), threading.Barrier(2)
 
     @af.task(concurrency=2)
     def counted() -> None:
         with lock:
             now[0] += 1
             most[0] = max(most[0], now[0])
-        time.sleep(0.001)  # lets others in, if they may
+        both.wait(PATIENCE)
         with lock:
             now[0] -= 1
 
     class Counts(af.Workflow[None]):
         def handle(self) -> None:
-            self.execute(*(counted() for _ in range(3)))
+            self.execute(*(counted() for _ in range(4)))
 
     for each in [engine.start(Counts()) for _ in range(5)]:
         each.result(PATIENCE)
-    assert most[0] <= 2
+    assert most[0] == 2
 
 
 def test_tasks_of_different_instances_share_a_call(engine: af.Engine, clock: VirtualClock) -> None:
@@ -300,3 +300,44 @@ def test_a_task_for_another_process_must_be_importable(engine: af.Engine) -> Non
 
     with pytest.raises(af.BadOption, match="batch="):
         engine.workflows.register(lists)
+
+
+# Which thread does it.
+
+_answered = threading.Event()
+_inside = threading.Barrier(2)
+
+
+@af.task
+def wait_for_the_event() -> bool:
+    return _answered.wait(PATIENCE)
+
+
+@af.task
+def meet(number: int) -> int:
+    _inside.wait(PATIENCE)
+    return number
+
+
+class Attentive(af.Workflow[bool]):
+    def handle(self) -> bool:
+        return self.execute(wait_for_the_event())
+
+    def on_event(self, event: af.Event) -> None:
+        _answered.set()
+
+
+class Together(af.Workflow[list[int]]):
+    def handle(self) -> list[int]:
+        return list(self.execute(meet(1), meet(2)))
+
+
+def test_a_workflow_takes_events_while_its_task_runs(engine: af.Engine) -> None:
+    _answered.clear()
+    handle = engine.start(Attentive())
+    handle.send("go on")
+    assert handle.result(PATIENCE)
+
+
+def test_tasks_of_one_call_run_at_the_same_time(engine: af.Engine) -> None:
+    assert engine.start(Together()).result(PATIENCE) == [1, 2]

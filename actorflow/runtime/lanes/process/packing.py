@@ -85,7 +85,7 @@ def pack_value(value: Any) -> Packed:
         data = pickle.dumps(value, 5, buffer_callback=keep)
         if b"__main__" not in data or main_is_importable():
             return Packed(data, buffers)
-    except Exception:
+    except Exception:  # of a class of the user's; cloudpickle may know more
         if _cloudpickle() is None:
             raise
     else:

@@ -16,10 +16,7 @@ from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.exits import Stop
 from actorflow.runtime.log import log
-from actorflow.runtime.registry import ROSTER
-from actorflow.runtime.worker.pair.machine import (
-    PARKED,
-)
+from actorflow.runtime.worker.pair.machine import PARKED
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
@@ -186,7 +183,6 @@ class ExecutorActor(Lifespan):
         if not self._claim_death(reason):
             return False
         self._finish_death()
-        ROSTER.discard(self)
         return True
 
     def dead_error(self) -> WorkerStopped:

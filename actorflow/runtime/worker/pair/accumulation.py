@@ -270,11 +270,11 @@ class Accumulation:
         if not places:
             return None
         del self.marks[: len(places)]  # type: ignore[union-attr]
-        tickets = []
+        tickets: list[tuple[int, Ticket]] = []
         for at in reversed(places):
             item = payload[at]
             payload[at] = item.message
-            tickets += [(at, ticket) for ticket in item.tickets]
+            tickets += zip(repeat(at), item.tickets)
         return tickets
 
     def offer(self, message: Any, ticket: Ticket | None = None, now: float = 0.0) -> None:

@@ -59,6 +59,7 @@ from actorflow.runtime.worker.pair.transitions import (
     span_of,
 )
 from behaviours.base import Reason
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -161,7 +162,7 @@ class Accumulator:
 
     def __repr__(self) -> str:
         name = self.settings.name
-        return f"worker {name!r}" if name is not None else f"worker of {self.settings.title}"
+        return f"worker {brief(name)}" if name is not None else f"worker of {self.settings.title}"
 
     @property
     def is_supervised(self) -> bool:

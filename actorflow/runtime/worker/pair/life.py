@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.mailbox import refuse
 from actorflow.runtime.errors import (
-    BadOption,
     NotParked,
     StartFailed,
     WorkerCrashed,
@@ -75,10 +74,10 @@ class Life:
     """The beginnings and ends of one pair."""
 
     __slots__ = (
-        "_crashes", "_executor", "_executor_reason", "_first", "_letters", "_over", "_pair",
+        "_crashes", "_executor_reason", "_executors", "_first", "_letters", "_over", "_pair",
         "_reason", "_started", "_stopped", "_urn", "_watchers", "child_id", "durable",
-        "executor_ended", "final_mode", "restarts", "starter", "subject", "supervised",
-        "supervisor",
+        "executor_ended", "executor_exit", "final_mode", "restarts", "starter", "subject",
+        "supervised", "supervisor",
     )  # fmt: skip
 
     def __init__(self, pair: Accumulator) -> None:
@@ -90,6 +89,8 @@ class Life:
         """What is left at the end is stored elsewhere, and so is the state: neither is lost."""
         self.executor_ended: Callable[[ExitReason], object] | None = None
         """Called when an executor has ended and the pair has not, for an owner that revives it."""
+        self.executor_exit: ExitReason | None = None
+        """Why the executor has ended; `None` while there is one."""
         self.supervisor: Any = None
         self.child_id: Hashable | None = None
         self.starter: Any = None
@@ -99,7 +100,7 @@ class Life:
         self.restarts = 0
         self.subject: Executor | None = None
         """The user's executor, if the job is a class."""
-        self._executor: ExecutorActor | None = None
+        self._executors: dict[int, ExecutorActor] = {}  # the present one, by the restarts so far
         self._executor_reason: ExitReason | None = None
         self._reason: ExitReason | None = None
         self._crashes: Any = None
@@ -122,36 +123,32 @@ class Life:
         ROSTER.add(self._pair)
         self._start(STARTED)
 
-    def supervise(self, supervisor: Any = None, child_id: Hashable | None = None) -> None:
-        """Mark the pair as supervised, before it is launched; keep its first state for later."""
+    def supervise(
+        self,
+        executor_ended: Callable[[ExitReason], object],
+        supervisor: Any = None,
+        child_id: Hashable | None = None,
+    ) -> None:
+        """Mark the pair as supervised, before it is launched."""
         self.supervised = True
+        self.executor_ended = executor_ended
         self.supervisor = supervisor
         self.child_id = child_id
-        pair = self._pair
-        if pair.value is None or self.durable:
-            return
-        try:
-            copy.deepcopy(pair.value)
-        except Exception as error:
-            msg = (
-                f"state={brief(pair.value)} cannot be copied ({brief(error)}), and a supervised "
-                "worker begins with a copy of it after each crash; make it in on_start of an "
-                "Executor"
-            )
-            raise BadOption(msg) from error
 
-    def revive(self) -> ExecutorActor:
+    def revive(self) -> None:
         """Start another executor, with the first state, for an accumulator that is alone.
+
+        In the turn of its supervisor, so never in the main thread.
 
         Raises:
             StartFailed: its `on_start` raised or asked to stop; the accumulator is still alone.
 
         """
-        self.restarts += 1
-        self._executor = None
-        self._executor_reason = None
+        with self._pair.lock:
+            self._executors.clear()
+            self.restarts += 1
+            self._executor_reason = self.executor_exit = None
         self._start(REVIVED)
-        return self.executor
 
     def _start(self, event: Event) -> None:
         pair = self._pair
@@ -162,12 +159,13 @@ class Life:
             self.subject = settings.make_subject(self._first_state())
             pair.handle = settings.handle_of(self.subject)
         pair._prepare_idleness()
-        if self.supervised and not self.durable:
-            ROSTER.add(self.executor)
         started = self._started = ThreadTicket() if settings.has_on_start else None
         self.starter = CURRENT.get()
         try:
-            SHELTER.run(self._begin, event)
+            if event is REVIVED:
+                self._begin(event)
+            else:
+                SHELTER.run(self._begin, event)
             if started is None:
                 return
             settings.lane.wait(started, None)
@@ -245,6 +243,7 @@ class Life:
                 return
             effects = Effects()
             effects.error = error
+            effects.incarnation = self.restarts  # by the time that the hook returns, it may be gone
             self._executor_reason = reason
             if not self.supervised or pair.mode is not None:
                 pair.exit_reason = pair.exit_reason or reason
@@ -256,10 +255,12 @@ class Life:
             )
         self._call_on_failure(error)
         if not effects.dead and self._trips():
-            effects.executor_gone = False
             with pair.lock:
-                apply(pair, TRIPPED, effects)
-            if pair.state is PARKED:
+                parks = self.executor_exit is None and effects.incarnation == self.restarts
+                if parks:
+                    effects.executor_gone = False
+                    apply(pair, TRIPPED, effects)
+            if parks and pair.state is PARKED:
                 log.error("worker parked", worker=repr(pair), error=brief(error))
                 self.refuse_mail()
         try:
@@ -286,17 +287,6 @@ class Life:
         if self._crashes is None:
             self._crashes = breaker.window()
         return not self._crashes.admit(self._pair.settings.clock.now())
-
-    def bury(self, batch: Batch, error: BaseException) -> None:
-        """Turn what a policy gave up into dead letters, and tell its callers."""
-        letters = self.dead_letters
-        for message in batch.messages():
-            letters.bury(message, error)
-        if not self.durable:  # its owner knows the message by another name
-            log.error(
-                "message dead-lettered", worker=repr(self._pair), error=brief(error), exc_info=error
-            )
-        batch.resolve(error)
 
     @property
     def dead_letters(self) -> DeadLetters:
@@ -354,10 +344,12 @@ class Life:
             effects = Effects()
             if event is ABANDON and pair.active and settings.owns_lane:
                 settings.renew_lane()
+            if event is ABANDON and pair.state is ALONE:  # maybe a hook hangs after a crash
+                effects.executor_gone = True
             if pair.state not in (ALONE, DEAD):
                 self._executor_reason = self._executor_reason or reason
-                if event is ABANDON:
-                    self._executor_reason = reason
+            if event is ABANDON and pair.state is not DEAD and self.executor_exit is None:
+                self._executor_reason = reason
             schedule(pair, event, effects)
         effects.error = WorkerStopped(f"{pair!r} was killed while it processed this batch")
         pair.conclude(effects)
@@ -435,17 +427,13 @@ class Life:
         if effects.dead:
             reason = pair.exit_reason or Normal()
             self._executor_reason = self._executor_reason or reason
-            if self.supervised:  # the half that is watched goes last
-                self._die(reason)
-                self._end_executor()
-            else:
-                self._end_executor()
-                self._die(reason)
+            self._end_executor()
+            self._die(reason)
             self._release_starter(self.dead_error())
-        elif effects.executor_gone:
+        elif effects.executor_gone and self._claim_end(effects.incarnation):
             self._end_executor()
             if self.executor_ended is not None:
-                self.executor_ended(self._executor_reason or Shutdown())
+                self.executor_ended(self.executor_exit or Shutdown())
         error = effects.error or self.dead_error()
         for batch in effects.cut:
             batch.resolve(error)
@@ -469,16 +457,26 @@ class Life:
             if not pair.idle:
                 pair.idle.append(pair)
             self._over = True
+            for executor in self._executors.values():
+                executor.forked()
 
     def final_reason(self) -> ExitReason:
         """Return why the pair ends, once it does."""
         return self._reason or Normal()
 
+    def _claim_end(self, incarnation: int | None) -> bool:
+        """Note that an executor has ended; return whether this call is the first to do so."""
+        with self._pair.lock:
+            if self.executor_exit is not None or incarnation not in (None, self.restarts):
+                return False
+            self.executor_exit = self._executor_reason or Shutdown()
+        return True
+
     def _end_executor(self) -> None:
-        executor, reason = self._executor, self._executor_reason or Shutdown()
         self.refuse_mail()
+        executor = self._executors.get(self.restarts)
         if executor is not None:
-            executor.die(reason)
+            executor.die(self._executor_reason or Shutdown())
 
     def _die(self, reason: ExitReason) -> None:
         pair = self._pair
@@ -507,7 +505,7 @@ class Life:
 
     def refuse_mail(self) -> None:
         """Refuse all callers that wait for an answer of the executor."""
-        executor = self._executor
+        executor = self._executors.get(self.restarts)
         if executor is not None:
             executor.refuse_asked()
         if self._pair.mail:
@@ -537,13 +535,20 @@ class Life:
 
     @property
     def executor(self) -> ExecutorActor:
-        """The actor that stands for the present executor."""
-        if self._executor is None:
-            self._executor = ExecutorActor(self._pair, self.subject)
-            reason = self._executor_reason or self._pair.exit_reason
-            if reason is not None and self._pair.exit_reason is not None:
-                self._executor.die(reason)
-        return self._executor
+        """The actor that stands for the present executor; made when somebody asks for it.
+
+        Without the lock, because a behaviour's functions may ask for it.
+        """
+        pair, incarnation = self._pair, self.restarts
+        executor = self._executors.get(incarnation)
+        if executor is None:
+            made = ExecutorActor(pair, self.subject)
+            executor = self._executors.setdefault(incarnation, made)
+        if pair.exit_reason is not None:
+            executor.die(self._executor_reason or pair.exit_reason)
+        elif self.executor_exit is not None or incarnation != self.restarts:
+            executor.die(self.executor_exit or Shutdown())
+        return executor
 
     def watch(self, notice: Notice) -> None:
         """Call `notice(ref, reason)` once: when the pair has ended, or now if it has."""
@@ -558,7 +563,7 @@ class Life:
     @property
     def is_watched(self) -> bool:
         """Whether anybody is to be told of the end."""
-        return bool(self._watchers) or self._executor is not None
+        return bool(self._watchers) or bool(self._executors)
 
     def _notify(self, reason: ExitReason) -> None:
         self._watchers.notify(self._pair.actor_ref, reason, self._report_notice)

@@ -316,9 +316,13 @@ def _give_up(pair: Accumulator, generation: int, batch: Batch, error: BaseExcept
     if not pair.lost(generation, batch, buried=buries):
         return
     if buries:
-        pair.life.bury(batch, error)
-    else:
-        batch.resolve(error)
+        for message in batch.messages():
+            pair.life.dead_letters.bury(message, error)
+        if not pair.life.durable:  # its owner knows the message by another name
+            log.error(
+                "message dead-lettered", worker=repr(pair), error=brief(error), exc_info=error
+            )
+    batch.resolve(error)
 
 
 # Mail and hooks.

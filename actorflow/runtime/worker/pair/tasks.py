@@ -175,7 +175,7 @@ class Seat:
 class Effects:
     """What is done after the lock is free."""
 
-    __slots__ = ("cut", "dead", "error", "executor_gone", "seats")
+    __slots__ = ("cut", "dead", "error", "executor_gone", "incarnation", "seats")
 
     def __init__(self) -> None:
         self.seats: list[Any] = []
@@ -185,6 +185,8 @@ class Effects:
         self.error: BaseException | None = None
         """What they are told, if it is not that the pair has ended."""
         self.executor_gone = False
+        self.incarnation: int | None = None
+        """Which executor has gone, counted by restarts, where it may have been replaced since."""
         self.dead = False
 
 

@@ -42,6 +42,7 @@ from actorflow.runtime.worker.pair.machine import (
     Facts,
     Step,
     StopMode,
+    Unexpected,
     advance,
 )
 from actorflow.runtime.worker.pair.tasks import Effects, Failed, Order
@@ -83,6 +84,10 @@ def apply(pair: Accumulator, event: Event, effects: Effects, seat: Any = None) -
 
     What the seat is to do is put into `seat.first`. A behaviour that raises is a crash, which
     the seat performs.
+
+    Raises:
+        Unexpected: the state has no row for the event, and there is no seat that could crash.
+
     """
     again: Event | None = event
     while again is not None:
@@ -95,7 +100,9 @@ def apply(pair: Accumulator, event: Event, effects: Effects, seat: Any = None) -
             transition = advance(pair.state, again, facts)
             pair.state = transition.state
             again = _perform(pair, transition.steps, effects, seat, now, woken=woken)
-        except Exception as error:  # noqa: BLE001 - of a behaviour
+        except Exception as error:  # of a behaviour
+            if seat is None and type(error) is Unexpected:  # a bug of ours: the caller must know
+                raise
             fail(pair, seat, error)
             return
 

@@ -6,10 +6,10 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.exits import Crash, ExitReason, GaveUp, Killed, Normal, Shutdown
-from actorflow.runtime.supervision.actions import (
+from actorflow.runtime.supervision.children import ChildInfo, ChildState
+from actorflow.runtime.supervision.family import Family
+from actorflow.runtime.supervision.plans import (
     Action,
-    ChildInfo,
-    ChildState,
     Exit,
     Log,
     LogKind,
@@ -20,7 +20,6 @@ from actorflow.runtime.supervision.actions import (
     StopChildren,
     Why,
 )
-from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.spec import Child, Flags
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.supervision.actions import (
+from actorflow.runtime.supervision.plans import (
     Action,
     Done,
     Exit,

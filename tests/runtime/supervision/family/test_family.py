@@ -8,10 +8,9 @@ import sys
 import pytest
 
 from actorflow.runtime.exits import ExitReason, FailedToStart, GaveUp, Normal, Shutdown
-from actorflow.runtime.supervision.actions import (
-    ChildInfo,
-    ChildState,
-    Counts,
+from actorflow.runtime.supervision.children import ChildInfo, ChildState, Counts
+from actorflow.runtime.supervision.family import Family
+from actorflow.runtime.supervision.plans import (
     Done,
     Exit,
     Ignored,
@@ -23,7 +22,6 @@ from actorflow.runtime.supervision.actions import (
     Started,
     Why,
 )
-from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.spec import Child
 from actorflow.runtime.supervision.strategies import RestartWindow
 from tests.runtime.supervision.family.family_shell import (

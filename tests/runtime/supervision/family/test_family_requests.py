@@ -5,21 +5,19 @@ from __future__ import annotations
 import pytest
 
 from actorflow.runtime.exits import Killed, Normal
-from actorflow.runtime.supervision.actions import (
-    ChildInfo,
-    ChildState,
-    Counts,
+from actorflow.runtime.supervision.children import ChildInfo, ChildState, Counts
+from actorflow.runtime.supervision.family import Family
+from actorflow.runtime.supervision.plans import (
     Done,
     Exit,
     Ignored,
+    OutOfTurn,
     Phase,
     Refused,
     RequestRefusal,
     Started,
     Why,
 )
-from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.planner import OutOfTurn
 from tests.runtime.supervision.family.family_shell import BOOM, REFUSED, child, up
 
 

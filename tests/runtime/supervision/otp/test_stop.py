@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.supervision.actions import ChildState
+from actorflow.runtime.supervision.children import ChildState
 from tests.runtime.supervision.kit import BOOM, CLEAN, RESTARTS, UNCLEAN, ref, state
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import actorflow as af
-from actorflow.runtime.worker.pair.machine import PairState, StopMode
+from actorflow.runtime.worker.pair.machine import PairState, StopMode, Unexpected
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Bounded, Coalesce, Linger, Queue, Unique
 from tests.runtime.worker.probe import Caller, Probe, until_accumulated
@@ -153,6 +153,15 @@ def test_m9_mail_is_served_between_batches_and_before_the_next(lane: ManualLane)
     lane.run()
     assert seen == [[1], "mail", [2]]
     worker.stop()
+
+
+def test_m2_an_event_without_a_row_is_raised_and_not_taken_for_the_behaviours_error(
+    lane: ManualLane,
+) -> None:
+    worker = af.spawn(lambda _batch, _state: None, executor=lane)
+    with pytest.raises(Unexpected, match="REVIVED came in state IDLE"):
+        worker.actor.life.revive()
+    worker.stop(now=True)
 
 
 def test_m9_no_batch_begins_while_mail_is_served_though_there_are_seats(lane: ManualLane) -> None:

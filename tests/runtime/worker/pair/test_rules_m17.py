@@ -137,8 +137,18 @@ class Unprintable(Exception):
     __repr__ = __str__
 
 
-def test_m22_an_error_that_cannot_be_printed_is_an_error_with_a_text(lane: ManualLane) -> None:
-    error = Unprintable()
+class Exiting(Unprintable):
+    def __str__(self) -> str:
+        raise SystemExit
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("kind", [Unprintable, Exiting])
+def test_m22_an_error_that_cannot_be_printed_is_an_error_with_a_text(
+    lane: ManualLane, kind: type[Unprintable]
+) -> None:
+    error = kind()
 
     def job(_batch: Any, _state: Any) -> None:
         raise error
@@ -146,9 +156,9 @@ def test_m22_an_error_that_cannot_be_printed_is_an_error_with_a_text(lane: Manua
     worker = af.spawn(job, executor=lane)
     asked = worker.ask(1, block=False)
     lane.run()
-    with pytest.raises(Unprintable):
+    with pytest.raises(kind):
         asked.get(timeout=0)
-    with pytest.raises(af.WorkerCrashed, match="Unprintable"):
+    with pytest.raises(af.WorkerCrashed, match=kind.__name__):
         worker.push(2)
 
 
@@ -184,7 +194,7 @@ def test_a_revival_of_a_pair_that_was_stopped_meanwhile_does_not_hang(lane: Manu
         assert isinstance(caller.error, af.StartFailed)
 
 
-forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no os.fork")
 
 
 @forks

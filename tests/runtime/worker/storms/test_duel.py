@@ -51,7 +51,7 @@ def test_m7_an_executor_that_is_replaced_while_it_begins_leaves_the_next_one_who
         seen: list[str] = []
         worker = make(lambda batch, _, seen=seen: seen.extend(batch), {"executor": lane})
         life = worker.actor.life
-        life.supervise()
+        life.supervise(lambda _reason: None)
         launch(worker)
         worker.push("first")
         paused = Paused(lane.run, place)

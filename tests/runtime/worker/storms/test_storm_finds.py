@@ -204,7 +204,9 @@ def test_a_pool_thread_that_gives_up_takes_what_came_in_that_moment() -> None:
     assert note.ran
 
 
-@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="no clocks of threads here")
+@pytest.mark.skipif(
+    not hasattr(time, "pthread_getcpuclockid"), reason="this system has no pthread_getcpuclockid"
+)
 def test_the_watcher_of_a_pool_survives_a_thread_that_ends() -> None:
     seat = _Seat()
 

@@ -1,6 +1,9 @@
-"""One plan at a time: runs the plans of a supervisor step by step, and queues the rest.
+"""Plans: the steps that they consist of, and how they are run, one at a time.
 
-A *plan* is a generator: it yields the step that it waits for, a start or a round of stops, and is
+A `Family` never starts, stops, waits or logs. It returns a list of *actions*, which the supervisor
+performs in order, and *answers* to the requests that it was asked for.
+
+A *plan* is a generator: it yields the action that it waits for, a start or a round of stops, and is
 sent the outcome. Everything else it does at once. So a plan reads like a blocking function, but
 nothing blocks: between two steps it is just an object that is kept.
 """
@@ -9,29 +12,232 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.runtime.errors import ActorflowError
 from actorflow.runtime.exits import ExitReason, FailedToStart, GaveUp, Normal, Shutdown
-from actorflow.runtime.supervision.actions import (
-    SHUTDOWN,
-    Action,
-    Answer,
-    ChildState,
-    Done,
-    Exit,
-    Phase,
-    Release,
-    StartChild,
-    StopChildren,
-)
+from actorflow.runtime.supervision.children import ChildState
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from actorflow.runtime.supervision.children import Children, Record
+    from actorflow.runtime.supervision.children import Children, Incarnation, Record
+    from actorflow.runtime.supervision.spec import Child, Grace
 
-__all__ = ["OutOfTurn", "Plan", "Planner", "Request", "Round"]
+__all__ = [
+    "SHUTDOWN",
+    "Action",
+    "Answer",
+    "Done",
+    "Exit",
+    "Ignored",
+    "Log",
+    "LogKind",
+    "OutOfTurn",
+    "Phase",
+    "Plan",
+    "Planner",
+    "Ready",
+    "Refused",
+    "Release",
+    "Reply",
+    "Request",
+    "RequestRefusal",
+    "Round",
+    "ScheduleRetry",
+    "StartChild",
+    "Started",
+    "StopChildren",
+    "Why",
+]
+
+SHUTDOWN = Shutdown()
+"""What children that are stopped end with, unless there is more to say."""
+
+
+class Phase(Enum):
+    """The phases in the life of a family."""
+
+    NEW = auto()
+    STARTING = auto()
+    UP = auto()
+    LEAVING = auto()
+    GONE = auto()
+
+
+class Why(Enum):
+    """Why a supervisor ends."""
+
+    REQUESTED = auto()
+    """`shutdown()` was called: by a user, the parent, or a signal."""
+    START_FAILED = auto()
+    """One of the first children did not start."""
+    TOO_MANY_RESTARTS = auto()
+    AUTO_SHUTDOWN = auto()
+    """Significant children have ended."""
+
+
+class LogKind(Enum):
+    """The events of a supervisor that are logged."""
+
+    PROGRESS = auto()
+    """A child has started."""
+    CHILD_TERMINATED = auto()
+    """A child ended by itself; not for clean exits of children that stay ended."""
+    START_ERROR = auto()
+    SHUTDOWN_ERROR = auto()
+    """A child that was stopped ended for another reason than the stop."""
+    TOO_MANY_RESTARTS = auto()
+    """The supervisor gives up (OTP: reached_max_restart_intensity)."""
+
+
+class RequestRefusal(Enum):
+    """Why a request was refused; the value says so, and what to do."""
+
+    ALREADY_STARTED = "a child of that id is running: use it, or terminate and delete it first"
+    """`ref` is the running child."""
+    ALREADY_PRESENT = "a child of that id is known but not running: restart_child or delete_child"
+    NOT_FOUND = "there is no such child: which_children() lists them"
+    RUNNING = "the child is running: terminate_child first"
+    RESTARTING = "the child is being restarted: wait, or terminate_child first"
+    MAX_CHILDREN = "there are as many children as max_children allows"
+    START_FAILED = "the child did not start"
+    """`reason` says why."""
+    DYNAMIC = "dynamic children are found by their refs, not by an id"
+    NOT_DYNAMIC = "only children of a dynamic supervisor are found by their refs: pass the id"
+    TEMPLATE = "this supervisor starts copies of its template only: use start_copy"
+    NO_TEMPLATE = "this supervisor has no template to start copies of: use start_child"
+    STOPPING = "the supervisor is stopping, or has ended"
+
+
+# Answers to requests
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The child is running; `extra` is what its start returned besides the ref."""
+
+    ref: Incarnation
+    extra: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """The child's start chose not to run; it is kept as stopped, unless temporary or dynamic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The request was carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The request was refused, and nothing has changed."""
+
+    why: RequestRefusal
+    ref: Incarnation = None
+    reason: ExitReason | None = None
+
+
+Answer: TypeAlias = Started | Ignored | Done | Refused
+
+
+# Actions
+
+
+@dataclass(frozen=True, slots=True)
+class StartChild:
+    """Call `child.start(*child.args, **child.kwargs)` and report the outcome.
+
+    Report with `started`, `start_ignored` or `start_failed`, each with this `key`.
+    """
+
+    key: Hashable
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
+class StopChildren:
+    """Ask all of these at once to stop, and kill those still alive after `shutdown` seconds.
+
+    One timer serves all. "brutal_kill" kills at once, `math.inf` waits without a limit. Report
+    each end with `exited`, like any other end: there is no separate report.
+    """
+
+    refs: tuple[Incarnation, ...]
+    shutdown: Grace
+    reason: ExitReason = SHUTDOWN
+    """What they are to end with."""
+    final: bool = True
+    """False: they will be restarted, so what a worker has accumulated is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Free what outlives an incarnation: it has ended, and its child will not be restarted.
+
+    Of a worker that is the accumulator. Not said for children that are left when the family
+    itself ends.
+    """
+
+    ref: Incarnation
+    reason: ExitReason
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRetry:
+    """Pass this very object to `retry()` after `after` seconds, behind what has arrived by then.
+
+    It need not be cancelled: a retry that is out of date does nothing.
+    """
+
+    key: Hashable
+    after: float
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Pass `answer` to the caller of a request; `to` is the `caller` of that request."""
+
+    to: Any
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """All first children have started: the supervisor is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """All children have ended: end the supervisor with this reason. Always the last action."""
+
+    reason: ExitReason
+    why: Why
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Log this, together with the name of the supervisor."""
+
+    kind: LogKind
+    child: Child
+    ref: Incarnation = None
+    reason: ExitReason | None = None
+    restarts: int = 0
+    """How often the supervisor has restarted this child."""
+    requested: bool = False
+    """PROGRESS only: the start was requested, so it is logged at debug level."""
+
+
+Action: TypeAlias = StartChild | StopChildren | Release | ScheduleRetry | Reply | Ready | Exit | Log
+
+
+# Running them
 
 Round: TypeAlias = tuple[StopChildren, ...]
 """Stops that are made at once and waited for together."""
