@@ -25,7 +25,9 @@ METHODS = ("handle", "onEvent", "onStart", "onSuccess", "onFailure", "onTimeout"
 class Properties(Protocol):
     """Where `prop` and `set` read and write."""
 
-    def get(self, name: str) -> Json: ...
+    def get(self, name: str) -> Json:
+        """Return one; null if it is not set."""
+
     def __setitem__(self, name: str, value: Json) -> None: ...
 
 
