@@ -26,12 +26,14 @@ if str(ROOT) not in sys.path:
 import nats  # noqa: E402
 import psycopg  # noqa: E402
 from nats.js.api import StreamConfig  # noqa: E402
+from psycopg.pq import ExecStatus, Format  # noqa: E402
 
 import actorflow as af  # noqa: E402
 from actorflow.cluster.nats.server import NatsServer  # noqa: E402
 from actorflow.cluster.nats.store import NatsStore  # noqa: E402
 from actorflow.cluster.postgres.server import PostgresServer  # noqa: E402
 from actorflow.cluster.postgres.store import PostgresStore  # noqa: E402
+from actorflow.cluster.postgres.writing.pipelining import exchange  # noqa: E402
 from actorflow.engine.stores.protocol import (  # noqa: E402
     NEVER_RUN,
     Change,
@@ -63,9 +65,9 @@ BODY = b"x" * 100
 METHOD = (
     "Each case runs in a process of its own, and cases take turns on the same two servers; figures "
     "are medians of the rounds. A change replaces a state at its revision, adds a message and sets "
-    "a timer; the raw loop writes the same with a pipeline of prepared statements (Postgres) or "
-    "with atomic batches of three messages (NATS), one transaction or batch for a group. Workers "
-    "are started with `actorflow cluster worker`."
+    "a timer; the raw loop writes the same with prepared statements that are sent at once "
+    "(Postgres) or with atomic batches of three messages (NATS), one transaction or batch for a "
+    "group. Workers are started with `actorflow cluster worker`."
 )
 _TABLES = b"""
 DROP SCHEMA IF EXISTS raw CASCADE;
@@ -79,39 +81,50 @@ CREATE INDEX timers_due ON raw.timers (due);
 """
 
 
+_STATEMENTS = {
+    b"begin": b"BEGIN",
+    b"replace": b"UPDATE raw.states SET state = $1::bytea, revision = revision + 1"
+    b" WHERE id = $2::text AND revision = $3::bigint",
+    b"add": b"INSERT INTO raw.messages (execution, body) VALUES ($1::text, $2::bytea)",
+    b"set": b"INSERT INTO raw.timers VALUES ($1::text, 't', $2::bigint, $3::bytea)"
+    b" ON CONFLICT (execution, id) DO UPDATE SET due = excluded.due",
+    b"commit": b"COMMIT",
+}
+
+
 class Raw:
-    """The same change by hand: a pipeline of prepared statements, one transaction for a group."""
+    """The same change by hand: prepared statements, sent at once as one transaction for a group.
+
+    By libpq itself: psycopg's pipeline talks to the server after each statement.
+    """
 
     def __init__(self, url: str, names: Sequence[str]) -> None:
-        self._connection = psycopg.connect(url, prepare_threshold=1)
+        self._connection = psycopg.connect(url, autocommit=True)
         self._revisions = dict.fromkeys(names, 0)
-        with self._connection.transaction():
-            self._connection.execute(_TABLES)
-            self._connection.cursor().executemany(
-                b"INSERT INTO raw.states VALUES (%s, 0, %b)", [(name, BODY) for name in names]
-            )
+        self._connection.execute(_TABLES)
+        self._connection.cursor().executemany(
+            b"INSERT INTO raw.states VALUES (%s, 0, %b)", [(name, BODY) for name in names]
+        )
+        for name, text in _STATEMENTS.items():
+            self._connection.pgconn.prepare(name, text)
 
     def commit(self, names: Sequence[str]) -> None:
         """Replace states, add a message and set a timer for each."""
-        connection, revisions = self._connection, self._revisions
-        with connection.pipeline():
-            for name in names:
-                revision = revisions[name]
-                connection.execute(
-                    b"UPDATE raw.states SET state = %b, revision = %s"
-                    b" WHERE id = %s AND revision = %s",
-                    (BODY, revision + 1, name, revision),
-                )
-                connection.execute(
-                    b"INSERT INTO raw.messages (execution, body) VALUES (%s, %b)", (name, BODY)
-                )
-                connection.execute(
-                    b"INSERT INTO raw.timers VALUES (%s, 't', %s, %b)"
-                    b" ON CONFLICT (execution, id) DO UPDATE SET due = excluded.due",
-                    (name, float(revision), BODY),
-                )
-                revisions[name] = revision + 1
-            connection.commit()
+        pgconn, revisions = self._connection.pgconn, self._revisions
+        send, binary = pgconn.send_query_prepared, [Format.BINARY] * 3
+        pgconn.enter_pipeline_mode()
+        send(b"begin", None)
+        for name in names:
+            id_, revision = name.encode(), revisions[name].to_bytes(8, "big")
+            send(b"replace", (BODY, id_, revision), binary)
+            send(b"add", (id_, BODY), binary[:2])
+            send(b"set", (id_, revision, BODY), binary)
+            revisions[name] += 1
+        send(b"commit", None)
+        pgconn.pipeline_sync()
+        for result in self._connection.wait(exchange(pgconn)):
+            assert result.status == ExecStatus.COMMAND_OK, result.error_message
+        pgconn.exit_pipeline_mode()
 
     def close(self) -> None:
         """Close the connection."""

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 import pytest
@@ -24,6 +24,7 @@ from tests.servers import start_nats
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from actorflow.engine.stores.protocol import SharedStore
     from tests.servers import Postgres
 
 FLOW = """
@@ -154,13 +155,15 @@ def test_a_full_store_on_nats_is_an_error_and_work_goes_on_when_there_is_room() 
         server.stop()
         config.write_text(roomy.replace("jetstream {", "jetstream { max_file: 400KB\n"))
         server.start()
-        with af.Engine(f"{server.url}/x?timeout=5") as engine:
+        with af.Engine(f"{server.url}/x?timeout=1&lease=1") as engine:
             ref = engine.worker("ledger", append, state=0)
             sent: list[int] = []
             with pytest.raises(StoreFull, match="has no room"):
                 send_until_full(ref, sent)
             stored = len(sent)
             assert stored > 0
+            store = cast("SharedStore", engine.core.store)
+            until(lambda: not store.owned(), "it works without a lease, which is a record, too")
             server.stop()
             config.write_text(roomy)
             server.start()

@@ -10,14 +10,12 @@ import pytest
 
 import actorflow as af
 from actorflow.cluster.postgres.server import PostgresServer
+from tests.cluster.nats.trio import Trio
 from tests.cluster.processes import PATIENCE, until, workers
-from tests.servers import start_nats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from actorflow.cluster.nats.server import NatsServer
 
 FLOW = """
 sequence
@@ -27,15 +25,14 @@ sequence
 """
 
 
-def server_of(carrier: str) -> PostgresServer | NatsServer:
-    """Start a server that may be killed."""
-    return PostgresServer() if carrier == "postgres" else start_nats()
+def server_of(carrier: str) -> PostgresServer | Trio:
+    """Start a server that may be killed; of three that replicate, the leader is."""
+    return PostgresServer() if carrier == "postgres" else Trio()
 
 
-def url_of(server: PostgresServer | NatsServer) -> str:
+def url_of(server: PostgresServer | Trio) -> str:
     """Return the address of the store on it."""
-    path = "" if isinstance(server, PostgresServer) else "/x"
-    return f"{server.url}{path}?lease=2"
+    return f"{server.url}{'&' if '?' in server.url else '?'}lease=2"
 
 
 @pytest.mark.timeout(180)

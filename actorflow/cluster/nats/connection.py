@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import ssl
 import threading
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import nats.errors
@@ -102,11 +103,25 @@ class Connection:
             error_cb=_quiet, reconnected_cb=self._on_reconnected, **self._options(),
         )  # fmt: skip
         try:
-            await client.jetstream(timeout=_PATIENCE).account_info()
+            await self._wait_for_jetstream(client)
         except FAILURES as error:
             msg = f"{self._address.shown} has no JetStream for us: {error or type(error).__name__}"
             raise StoreBroken(msg) from error
         return client
+
+    @staticmethod
+    async def _wait_for_jetstream(client: Client) -> None:
+        """Return when JetStream answers: not before its servers have chosen a leader."""
+        js = client.jetstream(timeout=1.0)
+        end = monotonic() + _PATIENCE - 2.0
+        while True:
+            try:
+                await js.account_info()
+            except nats.errors.TimeoutError:
+                if monotonic() > end:
+                    raise
+            else:
+                return
 
     async def _probe(self) -> None:
         """Connect once and give up soon, so that wrong credentials are an error and not a wait."""

@@ -40,6 +40,7 @@ VERSION = "1"
 
 _PAGE = 256  # messages that are asked for at once
 _IDLE = 5.0  # seconds after which a silent consumer is asked whether it is still there
+_ANSWER = 2.0  # seconds for an answer that comes at once, unless a leader has died
 _FIRST, _LONGEST = 0.05, 2.0  # seconds between two tries
 _LOG_EVERY = 60.0  # seconds between two lines about a log that cannot be read
 _HEADERS = 1_024  # bytes that are left for them in a message
@@ -70,14 +71,15 @@ class Log:
         self._address = address
         self._take = take
         self._recover = recover
-        self._again = asyncio.Event()
+        self._again = False
+        self._fetching: asyncio.Future[list[Msg]] | None = None
         self._closed = False
         self._following: asyncio.Future[None] | None = None
         self._parts: list[bytes] = []
         self._seen = 0
         self.failure: ActorflowError | None = None
         """Why the log cannot be used any more, or not now."""
-        self.connection = Connection(address, self._on_reconnected)
+        self.connection = Connection(address, self._read_again)
         try:
             self.partitions = self.connection.call(self._ensure_stream())
         except BaseException:
@@ -89,8 +91,18 @@ class Log:
         """JetStream, for coroutines that run on the loop."""
         return self.connection.js
 
-    def _on_reconnected(self) -> None:
-        self._again.set()
+    def _read_again(self) -> None:
+        """Read with another consumer: the servers may have lost ours. On the loop's thread."""
+        self._again = True
+        if self._fetching is not None:
+            self._fetching.cancel()
+
+    def hurry(self) -> None:
+        """Do not wait for a consumer that is silent although there is something to read."""
+        self.connection.start(self._hurry())
+
+    async def _hurry(self) -> None:
+        self._read_again()
 
     async def _ensure_stream(self) -> int:
         """Create the stream, or see that it is ours; return how many partitions the store has."""
@@ -137,7 +149,7 @@ class Log:
         """
         size = self.connection.largest - _HEADERS
         if len(data) <= size:
-            return (await self.js.publish(self._address.subject, data)).seq
+            return (await self.js.publish(self._address.subject, data, timeout=_ANSWER)).seq
         parts = [data[at : at + size] for at in range(0, len(data), size)]
         if len(parts) > _PARTS:
             msg = f"a commit of {len(data):,} bytes is larger than NATS takes: {_PARTS * size:,}"
@@ -160,7 +172,7 @@ class Log:
             "Nats-Batch-Sequence": str(len(parts)),
             "Nats-Batch-Commit": "1",
         }
-        return (await self.js.publish(subject, last, headers=headers)).seq
+        return (await self.js.publish(subject, last, headers=headers, timeout=_ANSWER)).seq
 
     # Following.
 
@@ -217,7 +229,7 @@ class Log:
     async def _read(self) -> None:
         """Read until the connection is lost, or the consumer is."""
         self._parts = []
-        self._again.clear()
+        self._again = False
         self._check(await self.js.stream_info(self._address.stream))
         consumer = await self.js.pull_subscribe(
             self._address.subject,
@@ -232,16 +244,28 @@ class Log:
         )
         self.failure = None
         try:
-            while not self._closed and not self._again.is_set():
+            while not self._closed and not self._again:
                 try:
-                    messages = await consumer.fetch(_PAGE, timeout=_IDLE)
+                    messages = await self._fetch(consumer)
                 except nats.errors.TimeoutError:
-                    await consumer.consumer_info()  # raises if it is gone
+                    await asyncio.wait_for(consumer.consumer_info(), _ANSWER)  # raises if gone
                     continue
                 for message in messages:
                     self._take_message(message)
         finally:
             await _quietly(consumer.unsubscribe)
+
+    async def _fetch(self, consumer: JetStreamContext.PullSubscription) -> list[Msg]:
+        """Return the next messages; none if another consumer has to be made."""
+        self._fetching = asyncio.ensure_future(consumer.fetch(_PAGE, timeout=_IDLE))
+        try:
+            return await self._fetching
+        except asyncio.CancelledError:
+            if not self._again or self._closed:
+                raise
+            return []
+        finally:
+            self._fetching = None
 
     def _check(self, info: StreamInfo) -> None:
         """Refuse a log that has lost its end."""

@@ -16,6 +16,8 @@ from collections import Counter, OrderedDict
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from nats.js.errors import NoStreamResponseError
+
 from actorflow.cluster.membership import Membership
 from actorflow.cluster.nats.address import Address
 from actorflow.cluster.nats.connection import FAILURES, explain
@@ -53,6 +55,7 @@ __all__ = ["NatsStore", "from_url"]
 
 _REMEMBERED = 10_000  # records by which one that is published twice is recognised
 _SNAPSHOT_EVERY = 5_000  # records
+_READ_BACK = 2.0  # seconds for what is stored to come back, before its reader is looked after
 _AGAIN = 0.2  # seconds before a record is published once more
 _MAX_BATCH = 2_000
 
@@ -257,12 +260,15 @@ class NatsStore(MemoryStore):
             future.result(max(deadline - monotonic(), 0.1))
         except FAILURES as error:
             future.cancel()
+            if isinstance(error, NoStreamResponseError):  # perhaps it is gone: look at once
+                self._log.hurry()
             waiting.done.wait(_AGAIN)
             found = explain(error, self.address)
             if type(found) is StoreRefused and "refused" not in str(found):  # no room: it is not
                 found = StoreRefused(f"{found}; whether this was stored is not known")
             return found
-        waiting.done.wait(max(deadline - monotonic(), 0.1))
+        while not waiting.done.wait(_READ_BACK) and monotonic() < deadline:
+            self._log.hurry()
         if waiting.done.is_set():
             return None
         return StoreRefused(f"{self.address.shown}: it is stored, and cannot be read back now")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGconn, PGresult
 
-__all__ = ["Pipe", "ids_of"]
+__all__ = ["Pipe", "exchange", "ids_of"]
 
 _PLACE = re.compile(rb"%s")
 _long = Struct("!q").pack
@@ -78,7 +78,7 @@ class Pipe:
             pgconn.send_query_params(b"COMMIT", None)
             sent.append((None, None))
             pgconn.pipeline_sync()
-            results = self._connection.wait(_exchange(pgconn))
+            results = self._connection.wait(exchange(pgconn))
             pgconn.exit_pipeline_mode()
         except BaseException:
             self._connection.close()  # nobody can say what has still to be read
@@ -126,7 +126,7 @@ class Pipe:
         return found
 
 
-def _exchange(pgconn: PGconn) -> Generator[Wait, Ready | int, list[PGresult]]:
+def exchange(pgconn: PGconn) -> Generator[Wait, Ready | int, list[PGresult]]:
     """Send what is queued and return the results up to the next synchronisation."""
     while pgconn.flush():
         if (yield Wait.RW) & Ready.R:
