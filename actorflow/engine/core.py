@@ -44,7 +44,7 @@ from actorflow.engine.stores.protocol import (
 )
 from actorflow.engine.tasks.board import Board
 from actorflow.runtime.clock import SYSTEM
-from actorflow.runtime.errors import BadOption, PushTimeout
+from actorflow.runtime.errors import BadOption
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.relay import RELAY
 from actorflow.runtime.lanes.shelter import in_main_thread
@@ -395,7 +395,7 @@ class Core:
     def wait_for(self, ticket: ThreadTicket, timeout: float | None, message: Any) -> Any:
         """Wait for a ticket; return its answer, or raise what it was resolved with."""
         if not ticket.wait(timeout):
-            raise self.late(timeout, message)
+            raise self.writer.late(timeout, message)
         if ticket.error is not None:
             raise ticket.error
         return ticket.answer
@@ -403,15 +403,8 @@ class Core:
     async def await_for(self, ticket: Any, timeout: float | None, message: Any) -> Any:
         """Like `wait_for`, from a task of any event loop."""
         if not await ticket.wait(timeout):
-            raise self.late(timeout, message)
+            raise self.writer.late(timeout, message)
         return ticket.answer
-
-    def late(self, timeout: float | None, message: Any) -> Exception:
-        """Return what to raise to a caller whose time is up."""
-        if self.writer.refusal is not None:
-            return self.writer.refusal[1]
-        msg = f"{message!r:.200} was not done within {timeout} s; it may be yet"
-        return PushTimeout(msg)
 
     # What the parts use.
 

@@ -21,7 +21,7 @@ from actorflow.engine.execution.admission import Admission
 from actorflow.engine.execution.entries import Append, Request, group
 from actorflow.engine.execution.unawaited import Unawaited
 from actorflow.engine.stores.protocol import Change, NewDead
-from actorflow.runtime.errors import StopTimeout, WorkerStopped
+from actorflow.runtime.errors import PushTimeout, StopTimeout, WorkerStopped
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import spawn
@@ -337,6 +337,13 @@ class Writer:
             self.refusal = (self._clock.now(), error)
         self.refused += 1
         return error
+
+    def late(self, timeout: float | None, message: Any) -> Exception:
+        """Return what to raise to a caller whose time is up. Thread-safe."""
+        refusal = self.refusal
+        if refusal is not None:
+            return refusal[1]
+        return PushTimeout(f"{message!r:.200} was not done within {timeout} s; it may be yet")
 
     def _succeeded(self, changes: list[Change]) -> None:
         if self.refusal is not None:

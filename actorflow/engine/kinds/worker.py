@@ -248,7 +248,7 @@ class DurableWorker:
         stored = AsyncTicket()
         self._core.append(self.name, KIND, (message,), stored=stored, key=key)
         if not await stored.wait(timeout):
-            raise self._core.late(timeout, message)
+            raise self._core.writer.late(timeout, message)
 
     async def apush_block(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
         """Like `push_block`, from a task of any event loop."""
@@ -257,7 +257,7 @@ class DurableWorker:
         processed = AsyncTicket()
         self._core.append_waiting(self.name, KIND, message, processed)
         if not await processed.wait(timeout):
-            raise self._core.late(timeout, message)
+            raise self._core.writer.late(timeout, message)
 
     def state(self) -> Any:
         """Return the state as it was last committed."""

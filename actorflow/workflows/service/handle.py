@@ -40,12 +40,13 @@ class WorkflowHandle(Generic[R_co]):
     Verbs that begin with an `a` are for tasks of any event loop.
     """
 
-    __slots__ = ("_core", "_engine", "_kind", "id")
+    __slots__ = ("_core", "_engine", "_kind", "_read_to", "id")
 
     def __init__(self, engine: Engine, kind: WorkflowKind, id: str) -> None:  # noqa: A002 - its id
         self._engine = engine
         self._core = engine.core
         self._kind = kind
+        self._read_to: Any = None  # a place in the history before which no new answer can be
         self.id = id
 
     def __repr__(self) -> str:
@@ -223,25 +224,15 @@ class WorkflowHandle(Generic[R_co]):
             WaitTimeout: not in time; it may be answered yet.
 
         """
-        if timeout is not None:
-            check_timeout(timeout)
-        name, given = written_event(event, data)
-        asked = uuid.uuid4().hex if id is None else check_id(id, "an event")
-        reader = _Reader(self._core.store, self.id)
-        self._core.ownership.follow(self.id)
-        self._engine.send(self.id, event_body(name, given, asked), key=self._key(asked))
-        end = None if timeout is None else monotonic() + timeout
+        question = self._question(event, data, id, timeout)
+        self._engine.send(self.id, question.body, key=self._key(question.id))
         while True:
             ticket = ThreadTicket()
             try:
-                ended = self._watch(ticket)
-                for entry in reader.read():
-                    if entry.get("type") == "answer" and entry["id"] == asked:
-                        return entry["output"]
-                self._refuse_if_over(ended=ended)
-                left = None if end is None else max(end - monotonic(), 0.0)
-                if not ticket.wait(left):
-                    raise WaitTimeout(f"{self!r} has not answered {name!r} within {timeout} s")
+                if self._is_answered(question, ticket):
+                    return question.answer
+                if not ticket.wait(question.left()):
+                    raise WaitTimeout(question.late(self))
                 if ticket.error is not None:
                     raise ticket.error
             finally:
@@ -257,7 +248,41 @@ class WorkflowHandle(Generic[R_co]):
         **data: Any,
     ) -> Any:
         """Like `ask`."""
-        return await asyncio.to_thread(self.ask, event, id=id, timeout=timeout, **data)
+        question = self._question(event, data, id, timeout)
+        await self._engine.asend(self.id, question.body, key=self._key(question.id))
+        while True:
+            ticket = AsyncTicket()
+            try:
+                if self._is_answered(question, ticket):
+                    return question.answer
+                if not await ticket.wait(question.left()):
+                    raise WaitTimeout(question.late(self))
+            finally:
+                self._forget(ticket)
+
+    def _question(
+        self,
+        event: Any,
+        data: dict[str, Any],
+        id: str | None,  # noqa: A002 - as for send
+        timeout: float | None,
+    ) -> _Question:
+        if timeout is not None:
+            check_timeout(timeout)
+        name, given = written_event(event, data)
+        # A new question is answered after all that was read before; an old one was, perhaps.
+        reader = _Reader(self._core.store, self.id, self._read_to if id is None else None)
+        self._core.ownership.follow(self.id)
+        return _Question(name, given, id, timeout, reader)
+
+    def _is_answered(self, question: _Question, ticket: Any) -> bool:
+        """Look for an answer; if there is none, the ticket is resolved after the next commit."""
+        ended = self._watch(ticket)
+        if question.find_answer():
+            self._read_to = question.reader.cursor
+            return True
+        self._refuse_if_over(ended=ended)
+        return False
 
     def _key(self, id_: str | None) -> str | None:
         return None if id_ is None else f"{self.id}/{check_id(id_, 'an event')}"
@@ -448,20 +473,51 @@ class WorkflowHandle(Generic[R_co]):
 class _Reader:
     """Reads the history of an execution, on from where it was."""
 
-    def __init__(self, store: Any, execution: str) -> None:
+    def __init__(self, store: Any, execution: str, cursor: Any = None) -> None:
         self._store = store
         self._execution = execution
-        self._cursor: Any = None
+        self.cursor = cursor
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the entries that are new."""
         while True:
-            page = self._store.history(self._execution, after=self._cursor)
+            page = self._store.history(self._execution, after=self.cursor)
             for row in page.rows:
-                self._cursor = row.id
+                self.cursor = row.id
                 yield from bodies.decode(row.body)["entries"]
             if page.after is None:
                 return
+
+
+class _Question:
+    """An event whose sender waits for the answer, which is an entry of the history."""
+
+    def __init__(
+        self, name: str, data: Any, given: str | None, timeout: float | None, reader: _Reader
+    ) -> None:
+        self.id = uuid.uuid4().hex if given is None else check_id(given, "an event")
+        self.body = event_body(name, data, self.id)
+        self.reader = reader
+        self.answer: Any = None
+        self._name = name
+        self._timeout = timeout
+        self._end = None if timeout is None else monotonic() + timeout
+
+    def find_answer(self) -> bool:
+        """Read on; return whether the answer is there."""
+        for entry in self.reader.read():
+            if entry.get("type") == "answer" and entry["id"] == self.id:
+                self.answer = entry["output"]
+                return True
+        return False
+
+    def left(self) -> float | None:
+        """Return how many seconds the answer may still take."""
+        return None if self._end is None else max(self._end - monotonic(), 0.0)
+
+    def late(self, handle: WorkflowHandle[Any]) -> str:
+        """Return what to say when it has not come in time."""
+        return f"{handle!r} has not answered {self._name!r} within {self._timeout} s"
 
 
 def _check_offset(offset: Any, timeout: Any) -> None:

@@ -75,15 +75,6 @@ def test_the_handle_of_one_that_was_started_before(engine: af.Engine) -> None:
     assert list(engine.workflows.instances(Order, status="active")) == []
 
 
-def test_a_question_is_answered_once_it_is_committed(engine: af.Engine) -> None:
-    order = engine.start(Order("o-1"))
-    wait_for_event(order)
-    assert order.ask("other", timeout=PATIENCE) == 0
-    assert order.ask("paid", amount=2, id="q", timeout=PATIENCE) == 2
-    assert order.result(PATIENCE) == "o-1 shipped for 2"
-    assert order.query().properties["paid"] == 2
-
-
 def test_r14_an_event_with_the_same_id_counts_once(engine: af.Engine) -> None:
     class Counts(af.Workflow[int]):
         def __init__(self) -> None:

@@ -1,0 +1,121 @@
+"""Questions: events whose sender waits for what `on_event` returns."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import actorflow as af
+from actorflow.engine.errors import ExecutionEnded, WaitTimeout
+from tests.engine.kinds import until
+from tests.workflows.service.orders import PATIENCE, Order, wait_for_event
+
+if TYPE_CHECKING:
+    from actorflow.workflows.service.handle import WorkflowHandle
+
+MANY = 40  # more than there are threads in the executor of an event loop
+
+
+class Desk(af.Workflow[int]):
+    """Answers with its number, some questions only when it is told to."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def handle(self) -> int:
+        self.wait("close")
+        return self.count
+
+    def on_event(self, event: af.Event) -> int | None:
+        if event.name == "ask":
+            self.count += 1
+            return self.count
+        if event.name == "ask later":
+            self.count += 1
+            self.wait("go")
+            return self.count
+        return None
+
+
+@pytest.fixture
+def desk(engine: af.Engine) -> WorkflowHandle[int]:
+    made = engine.start(Desk())
+    wait_for_event(made)
+    return made
+
+
+def waits(desk: WorkflowHandle[int]) -> int:
+    return len(desk.query().state.waits)
+
+
+def test_a_question_is_answered_once_it_is_committed(engine: af.Engine) -> None:
+    order = engine.start(Order("o-1"))
+    wait_for_event(order)
+    assert order.ask("other", timeout=PATIENCE) == 0
+    assert order.ask("paid", amount=2, id="q", timeout=PATIENCE) == 2
+    assert order.result(PATIENCE) == "o-1 shipped for 2"
+    assert order.query().properties["paid"] == 2
+
+
+def test_any_number_of_tasks_can_wait_for_answers(
+    engine: af.Engine, desk: WorkflowHandle[int]
+) -> None:
+    async def ask() -> list[Any]:
+        asked = [asyncio.create_task(desk.aask("ask later", timeout=PATIENCE)) for _ in range(MANY)]
+        await asyncio.to_thread(until, engine, lambda: waits(desk) == MANY + 1)
+        await desk.asend("go")
+        return await asyncio.gather(*asked)
+
+    assert asyncio.run(ask()) == [MANY] * MANY
+
+
+def test_a_task_that_is_cancelled_leaves_nothing_behind(
+    engine: af.Engine, desk: WorkflowHandle[int]
+) -> None:
+    waiters, watchers = desk._kind.waiters, engine.core.watchers
+
+    async def ask() -> None:
+        asked = asyncio.create_task(desk.aask("ask later"))
+        await asyncio.to_thread(until, engine, lambda: waits(desk) == 2)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+    asyncio.run(ask())
+    until(engine, lambda: not len(waiters) and not len(watchers))
+
+
+def test_the_same_question_has_the_same_answer_for_a_task(desk: WorkflowHandle[int]) -> None:
+    async def ask() -> list[int]:
+        return [await desk.aask("ask", id="q", timeout=PATIENCE) for _ in range(3)]
+
+    assert asyncio.run(ask()) == [1, 1, 1]
+    assert desk.ask("ask", id="q", timeout=PATIENCE) == 1
+
+
+def test_a_question_that_is_not_answered_says_why(desk: WorkflowHandle[int]) -> None:
+    with pytest.raises(WaitTimeout, match="has not answered 'ask later' within"):
+        asyncio.run(desk.aask("ask later", timeout=0.01))
+    desk.cancel()
+    with pytest.raises(ExecutionEnded):
+        asyncio.run(desk.aask("ask", timeout=PATIENCE))
+
+
+def test_a_long_history_is_not_read_for_each_question(
+    engine: af.Engine, desk: WorkflowHandle[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(30):
+        desk.ask("ask", timeout=PATIENCE)
+    store, rows = engine.core.store, []
+    history = store.history
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        page = history(*arguments, **options)
+        rows.extend(page.rows)
+        return page
+
+    monkeypatch.setattr(store, "history", watched)
+    assert desk.ask("ask", timeout=PATIENCE) == 31
+    assert 0 < len(rows) < 10
