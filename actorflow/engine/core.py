@@ -34,6 +34,7 @@ from actorflow.engine.execution.watching import Waiters, Watches
 from actorflow.engine.execution.writer import AGAIN, Writer
 from actorflow.engine.identifiers import check_id, unknown_execution
 from actorflow.engine.kind import Status
+from actorflow.engine.operations.retention import Retention
 from actorflow.engine.stores.protocol import (
     Change,
     ExecutionRow,
@@ -62,8 +63,6 @@ LAST_COMMIT = 5.0
 """Seconds that the last commit of an engine may take, however short its time to close is."""
 
 _LEAST = 0.1  # seconds that a run has to end, however long the tasks have taken before
-_PURGED = 500  # executions that are forgotten in one pass
-_PURGE_EVERY = 3_600.0  # seconds between looking for what has been kept long enough
 
 
 class _Call:
@@ -110,8 +109,6 @@ class Core:
         self.passive = False
         """Only store what comes; run nothing. For tools that work on a store without an engine."""
         self._why_closed = "the engine has been closed"
-        self._retention = retention
-        self._keys_for = keys_for
         self._lock = threading.Lock()
         self._resuming = threading.Lock()
         self.watchers = Waiters()
@@ -124,6 +121,7 @@ class Core:
         self.writer = Writer(self)
         self.ending = Ending(self)
         self.joining = Joining(self)
+        self.retention = Retention(self, retention, keys_for)
         self._unsubscribe = store.subscribe(self.ownership.woken)
 
     # Beginning.
@@ -174,8 +172,7 @@ class Core:
             self.resumed = False
             raise
         self.board.resume()
-        if self._retention is not None:
-            self.writer.call(self._purge_old)
+        self.retention.begin()
 
     def unfinished(self) -> dict[str, Any]:
         """Return how many messages, timers and tasks wait in the store, and for which executions.
@@ -296,9 +293,22 @@ class Core:
         self.refuse_if_closed()
         if self.writer.quiet and self.resumed and self.writer.refusal is None:
             body = bodies.decode(bodies.encode(message))
+            if type(processed) is ThreadTicket and in_main_thread():
+                # The lane that delivers it also runs it. The shelter would be one thread more.
+                deliver = partial(self._deliver, execution, kind, body, processed)
+                self.in_lane("push_block", deliver)
+                return
             if self.host.offer(execution, Message(None, self.clock.now(), body), processed):
                 return
         self.append(execution, kind, (message,), processed=processed)
+
+    def _deliver(self, execution: str, kind: str, body: Any, processed: ThreadTicket) -> None:
+        """Deliver for a caller in the main thread, who waits. In a lane."""
+        try:
+            if not self.host.offer(execution, Message(None, self.clock.now(), body), processed):
+                self.append(execution, kind, (body,), processed=processed)
+        except Exception as error:  # noqa: BLE001 - the caller's
+            processed.resolve(error)
 
     def append_late(self, execution: str, kind: str, ticket: Ticket) -> None:
         """Store a message after all that was to be processed without. Thread-safe."""
@@ -462,36 +472,6 @@ class Core:
         hook = getattr(live.kind, "committed", None)
         if hook is not None:
             self.in_lane("committed()", lambda: hook(change))
-
-    # Forgetting.
-
-    def purge(self, before: float) -> int:
-        """Forget what ended before a moment, some at a time; return how many executions."""
-        count = 0
-        while True:
-            gone: int = self.in_writer(lambda: self._purge_pass(before))
-            count += gone
-            if gone < _PURGED:
-                return count
-
-    def _purge_pass(self, before: float) -> int:
-        keys_before = min(before, self.clock.now() - self._keys_for)
-        return self.store.purge(before=before, keys_before=keys_before, limit=_PURGED)
-
-    def _purge_old(self) -> None:
-        """Forget what has been kept long enough. In the writer's thread."""
-        if self._retention is None or self.closed:
-            return
-        now = self.clock.now()
-        try:
-            gone = self._purge_pass(now - self._retention)
-        except Exception as error:  # noqa: BLE001 - it is tried again
-            log.error("purge failed; trying again", exc_info=error)
-            gone = 0
-        if gone == _PURGED:  # others have their turn first
-            self.writer.call(self._purge_old)
-        else:
-            self.clock.call_at(now + _PURGE_EVERY, lambda: self.writer.call(self._purge_old))
 
     # Ending.
 

@@ -23,11 +23,11 @@ class Upkeep:
 
     def purge(self, *, before: float) -> int:
         """Forget executions that ended before a moment, with their history; return how many."""
-        return self._core.purge(before)
+        return self._core.retention.purge(before)
 
     async def apurge(self, *, before: float) -> int:
         """Like `purge`, from a task of any event loop."""
-        return await asyncio.to_thread(self._core.purge, before)
+        return await asyncio.to_thread(self._core.retention.purge, before)
 
     def backup(self, path: str | Path) -> None:
         """Copy the store to a new file while the engine runs."""

@@ -73,7 +73,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
 def test_a_repeated_run_comes_to_the_same(flow: str) -> None:
     def outcome() -> dict[str, Any]:
         made = run(kind_with("alice"), [launch(flow)], revision=3)
-        fields = {name: getattr(made, name) for name in Outcome.__dataclass_fields__}
+        fields = {name: getattr(made, name) for name in Outcome.__struct_fields__}
         return {**fields, "state": made.state.data, "history": record(made)}
 
     assert outcome() == outcome()
