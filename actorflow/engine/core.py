@@ -46,6 +46,7 @@ from actorflow.engine.tasks.board import Board
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import BadOption, PushTimeout
 from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.lanes.relay import RELAY
 from actorflow.runtime.lanes.shelter import in_main_thread
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.tickets import ThreadTicket
@@ -304,6 +305,7 @@ class Core:
 
     def _deliver(self, execution: str, kind: str, body: Any, processed: ThreadTicket) -> None:
         """Deliver for a caller in the main thread, who waits. In a lane."""
+        RELAY.free()  # so that this thread goes on with the run
         try:
             if not self.host.offer(execution, Message(None, self.clock.now(), body), processed):
                 self.append(execution, kind, (body,), processed=processed)

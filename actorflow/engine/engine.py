@@ -14,7 +14,7 @@ from actorflow.engine.handle import Execution
 from actorflow.engine.identifiers import check_id, unknown_execution
 from actorflow.engine.kind import Status
 from actorflow.engine.kinds.cron import CronKind
-from actorflow.engine.kinds.worker import KIND, DurableWorker, Job, WorkerKind
+from actorflow.engine.kinds.worker import KIND, DurableWorker, Job, WorkerKind, name_of
 from actorflow.engine.lifetime import OPEN
 from actorflow.engine.operations.dead_letters import Letters
 from actorflow.engine.operations.upkeep import Upkeep
@@ -204,10 +204,10 @@ class Engine:
         Times that went by while no engine ran count as one.
 
         Raises:
-            BadOption: the expression or the zone cannot be read.
+            BadOption: the expression or the zone cannot be read, or it is no worker.
 
         """
-        plan = {"cron": cron, "zone": zone, "to": worker.name, "kind": KIND, "body": message}
+        plan = {"cron": cron, "zone": zone, "to": name_of(worker), "kind": KIND, "body": message}
         return self.schedules.set(name, plan)
 
     async def aevery(

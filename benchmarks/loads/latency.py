@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pykka
@@ -59,12 +60,12 @@ def _subject(name: str, cleanup: contextlib.ExitStack) -> tuple[Callable[[], Any
     if name == "pykka ask":
         ref = _Answering.start()
         cleanup.callback(ref.stop, timeout=PATIENCE)
-        return lambda: ref.ask(None), None
+        return partial(ref.ask, None), None
     if name == "ask":
         asked = cleanup.enter_context(af.spawn(_answer))
-        return lambda: asked.ask(None), asked.push
+        return partial(asked.ask, None), asked.push
     worker = cleanup.enter_context(af.spawn(_ignore, help=name in _HELPED))
-    return lambda: worker.push_block(None), worker.push
+    return partial(worker.push_block, None), worker.push
 
 
 _HELPED = {"push_block, help, main thread": True, "push_block, help, other thread": False}
@@ -216,7 +217,8 @@ def paced(subject: str, *, messages: int, every: float) -> Figures:
         times.extend(now - each for each in pushed)
 
     def job(pushed: list[float], state: Any) -> Any:
-        batch(pushed)
+        now = time.perf_counter()
+        times.extend(now - each for each in pushed)
         return state
 
     with contextlib.ExitStack() as cleanup:

@@ -10,6 +10,7 @@ import pytest
 
 from actorflow.testing import conform
 from actorflow.testing.golden import workflows as golden_workflows
+from actorflow.testing.golden.notation import Scope
 
 ROOT = Path(__file__).parent.parent.parent
 SHARED = ROOT.parent / "shared" / "conformance" / "workflows"
@@ -140,3 +141,10 @@ def test_the_command_survives_a_broken_file(
 def test_the_command_wants_golden_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert conform.main(["workflows", str(tmp_path)]) == 2
     assert "contains no golden files" in capsys.readouterr().err
+
+
+def test_names_that_are_not_set_are_null_and_sums_have_any_length() -> None:
+    scope = Scope({"p": 1}, {})
+    assert scope.value([{"prop": "q"}, {"var": "x"}, {"arg": "event_name"}]) == [None] * 3
+    assert scope.value({"add": [{"prop": "p"}, 2, 3]}) == 6
+    assert scope.value({"add": ["a", "b"]}) == "ab"

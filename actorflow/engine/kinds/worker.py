@@ -21,7 +21,7 @@ from actorflow.runtime.errors import BadOption
 from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.runtime.worker.job.failure import failure_policy
 from actorflow.runtime.worker.job.jobs import kind_of
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
 from behaviours import Queue, Stack, Throttle
 from behaviours.base import adapt
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from actorflow.engine.kind import Context
     from actorflow.engine.stores.protocol import ExecutionRow, Store
 
-__all__ = ["KIND", "DurableWorker", "Job", "WorkerKind"]
+__all__ = ["KIND", "DurableWorker", "Job", "WorkerKind", "name_of"]
 
 KIND = "worker"
 _TIMEOUT = 5.0
@@ -212,6 +212,8 @@ class DurableWorker:
                 more to wait may make the commit itself; then that is not cut short.
 
         """
+        if timeout is not None:
+            check_timeout(timeout)
         stored = ThreadTicket()
         patience = inf if timeout is None else timeout
         self._core.append(self.name, KIND, (message,), stored=stored, key=key, patience=patience)
@@ -231,6 +233,8 @@ class DurableWorker:
             PushTimeout: not in time; it is processed all the same.
 
         """
+        if timeout is not None:
+            check_timeout(timeout)
         processed = ThreadTicket()
         self._core.append_waiting(self.name, KIND, message, processed)
         self._core.wait_for(processed, timeout, message)
@@ -239,6 +243,8 @@ class DurableWorker:
         self, message: Any, timeout: float | None = _TIMEOUT, *, key: str | None = None
     ) -> None:
         """Like `push_ack`, from a task of any event loop."""
+        if timeout is not None:
+            check_timeout(timeout)
         stored = AsyncTicket()
         self._core.append(self.name, KIND, (message,), stored=stored, key=key)
         if not await stored.wait(timeout):
@@ -246,6 +252,8 @@ class DurableWorker:
 
     async def apush_block(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
         """Like `push_block`, from a task of any event loop."""
+        if timeout is not None:
+            check_timeout(timeout)
         processed = AsyncTicket()
         self._core.append_waiting(self.name, KIND, message, processed)
         if not await processed.wait(timeout):
@@ -265,3 +273,15 @@ class DurableWorker:
     def dead_letters(self) -> Letters:
         """Messages that could not be processed: read, retry or purge them."""
         return Letters(self._core, self.name)
+
+
+def name_of(worker: Any) -> str:
+    """Return the name of a durable worker.
+
+    Raises:
+        BadOption: it is none.
+
+    """
+    if not isinstance(worker, DurableWorker):
+        raise BadOption(f"{worker!r:.80} is no durable worker: give engine.worker(name, job)")
+    return worker.name

@@ -11,6 +11,7 @@ import re
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from actorflow.engine.stores.validation import check_durability
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
@@ -59,13 +60,14 @@ def open_store(
         name: what this engine is called among those that share the store.
 
     Raises:
-        BadOption: nobody opens such URLs.
+        BadOption: nobody opens such URLs, or there is no such durability.
         StoreBusy, StoreBroken: see `SqliteStore`; stores of others may have their own.
 
     """
     if not isinstance(where, (str, PathLike)):
         _refuse_strangers(where, "what the engine was given")
         return where
+    check_durability(durability)
     scheme = scheme_of(where)
     options: dict[str, Any] = {"durability": durability, "check": check, "read_only": read_only}
     if scheme is not None:

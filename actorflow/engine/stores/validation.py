@@ -1,15 +1,31 @@
-"""The last line before a store: ids are text, whoever made the change."""
+"""What no store takes: a durability that there is not, and ids that are no text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from actorflow.runtime.errors import BadOption, near
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from actorflow.engine.stores.protocol import Change
 
-__all__ = ["validate_ids"]
+__all__ = ["check_durability", "validate_ids"]
+
+_DURABILITY = ("full", "normal", "off")
+
+
+def check_durability(durability: Any) -> None:
+    """Refuse a durability that there is not.
+
+    Raises:
+        BadOption: there is none of that name.
+
+    """
+    if durability not in _DURABILITY:
+        msg = f"durability={durability!r:.40} is not a setting{near(str(durability), _DURABILITY)}"
+        raise BadOption(msg)
 
 
 def validate_ids(changes: Sequence[Change]) -> None:

@@ -216,7 +216,7 @@ class PlanHandle:
         """Its id in the store."""
 
     def __repr__(self) -> str:
-        return f"<plan {self.id!r} {self.status}>"
+        return f"<plan {self.id!r}>"
 
     @property
     def status(self) -> Status:

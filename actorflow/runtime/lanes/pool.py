@@ -44,6 +44,7 @@ __all__ = ["HERE", "POOL", "Pool", "PoolStatistics"]
 _TICK = 0.001  # seconds between two looks at a stalled pool
 _QUIET_TICKS = 20  # the watcher sleeps after so many looks without waiting work
 _BUSY_SHARE = 0.5  # of one processor: above it the process computes, and a wait may be for the GIL
+_pop = list.pop  # looking it up takes long
 _STUCK = 0.1  # seconds in one run each, after which a pool that computes gets another thread
 
 
@@ -195,7 +196,7 @@ class Pool:
         if not self._idle and self._asleep and in_main_thread():
             return shelter(idle, self._submit)
         try:  # `hand_over`, inlined: every wake-up comes this way
-            exhaust(map(self._ready.put, map(list.pop, (idle,))))
+            exhaust(map(self._ready.put, map(_pop, (idle,))))
             if not self._idle and self._asleep:
                 attend(self._attend)
         except IndexError:

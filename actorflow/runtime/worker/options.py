@@ -18,8 +18,9 @@ from actorflow.runtime.lanes.relay import Relay
 from actorflow.runtime.lanes.thread import ThreadLane
 from actorflow.runtime.worker.job.failure import Breaker, Drop, FailurePolicy, failure_policy
 from actorflow.runtime.worker.job.jobs import Kind, kind_of
+from actorflow.runtime.worker.pair.accumulation import QUEUE, STACK
 from actorflow.runtime.worker.process.options import Processes
-from behaviours import Queue, Throttle
+from behaviours import Queue, Stack, Throttle
 from behaviours.arguments import choice, count, seconds
 from behaviours.base import adapt
 from behaviours.errors import brief
@@ -129,7 +130,7 @@ class Settings:
     __slots__ = (
         "asynchronous", "breaker", "checks", "clock", "concurrency", "executor", "handle",
         "has_on_start", "has_on_stop", "help", "idle_timeout", "is_real", "job", "lane", "name",
-        "policy", "remote", "reruns", "title", "verbose",
+        "now", "policy", "remote", "reruns", "title", "verbose",
     )  # fmt: skip
 
     def __init__(self, job: Any, given: WorkerOptions, what: str = "spawn") -> None:
@@ -165,10 +166,9 @@ class Settings:
         self.policy: FailurePolicy = failure_policy(options["on_failure"])
         self.reruns = type(self.policy) is not Drop
         """Whether the policy may run a batch again."""
-        self.clock: Clock = options["clock"]
-        if not (callable(getattr(self.clock, "now", None)) and hasattr(self.clock, "call_at")):
-            msg = f"clock={brief(self.clock)} must have now() and call_at(when, callback)"
-            raise BadOption(msg)
+        self.clock = _checked_clock(options["clock"])
+        self.now: Callable[[], float] = self.clock.now
+        """Returns the time. Calling it from a local variable is faster than `clock.now()`."""
         self.verbose = bool(options["verbose"])
         self.remote = _remote(options["executor"], job, self)
         """The lane, if the job runs in worker processes."""
@@ -252,6 +252,13 @@ class Settings:
         return outcome
 
 
+def _checked_clock(clock: Any) -> Clock:
+    if not (callable(getattr(clock, "now", None)) and hasattr(clock, "call_at")):
+        msg = f"clock={brief(clock)} must have now() and call_at(when, callback)"
+        raise BadOption(msg)
+    return clock  # type: ignore[no-any-return]
+
+
 def runs_elsewhere(executor: Any) -> bool:
     """Return whether the option `executor` asks for worker processes."""
     return isinstance(executor, Processes) or (isinstance(executor, str) and executor == "process")
@@ -311,6 +318,8 @@ def settings_of(job: Any, options: WorkerOptions) -> Settings:
 
 def _same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Return whether options come to the same settings. By identity: users own `__eq__`."""
+    if not (some or others):
+        return True
     if some.get("concurrency", 1) != 1:
         return False  # the state is looked at, too
     if some.keys() == others.keys():
@@ -333,4 +342,8 @@ def accumulation_of(options: WorkerOptions) -> Behaviour:
     """
     behaviour = options.get("behaviour", Queue)
     throttle = options.get("throttle")
+    if throttle is None and behaviour is Queue:
+        return QUEUE
+    if throttle is None and behaviour is Stack:
+        return STACK
     return adapt(behaviour if throttle is None else Throttle(behaviour, throttle))

@@ -45,7 +45,27 @@ class FoldingWorkerRef(WorkerRef):
             self.actor.intake.fold_early()
 
 
-class LingeringWorkerRef(WorkerRef):
+class TimedWorkerRef(WorkerRef):
+    """A worker whose behaviour involves time, so that a push may have to end a wait."""
+
+    __slots__ = ("_counting", "_now")
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        super().__init__(accumulator)
+        self._counting = accumulator._counting
+        self._now = accumulator.settings.clock.now
+
+    def push_many(self, messages: Iterable[Any]) -> None:
+        """See `WorkerRef.push_many`."""
+        super().push_many(messages)
+        self._look()
+
+    def _look(self) -> None:
+        if self._counting and len(self._raw) >= self.actor._ring_at:
+            self.actor.intake.ring()
+
+
+class LingeringWorkerRef(TimedWorkerRef):
     """A worker whose behaviour must know when the first message of a batch arrived."""
 
     __slots__ = ()
@@ -54,56 +74,42 @@ class LingeringWorkerRef(WorkerRef):
         """See `WorkerRef.push`."""
         raw = self._raw
         if not raw:
-            self.actor.core.first_at = self.actor.settings.clock.now()
+            self.actor.core.first_at = self._now()
         raw.append(message)
         if self._idle:
             self.actor.wake((message,))
-        elif len(raw) >= self.actor._ring_at:
-            self.actor.intake.ring()
+        elif self._counting:
+            self._look()
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """See `WorkerRef.push_many`."""
         if not self._raw:
-            self.actor.core.first_at = self.actor.settings.clock.now()
+            self.actor.core.first_at = self._now()
         super().push_many(messages)
-        self._look()
 
     def _append(self, message: Any, ticket: Any) -> None:
         if not self._raw:
-            self.actor.core.first_at = self.actor.settings.clock.now()
+            self.actor.core.first_at = self._now()
         super()._append(message, ticket)
 
-    def _look(self) -> None:
-        if len(self._raw) >= self.actor._ring_at:
-            self.actor.intake.ring()
 
-
-class StampingWorkerRef(WorkerRef):
+class StampingWorkerRef(TimedWorkerRef):
     """A worker whose behaviour must know when each message arrived.
 
     The raw list holds each message after its time. Both are added by one C call; the pair of them
     is gone at once, so that a long list is nothing for the garbage collector to walk.
     """
 
-    __slots__ = ("_now",)
-
-    def __init__(self, accumulator: Accumulator) -> None:
-        super().__init__(accumulator)
-        self._now = accumulator.settings.clock.now
+    __slots__ = ()
 
     def push(self, message: Any) -> None:
         """See `WorkerRef.push`."""
-        raw = self._raw
-        raw.extend((self._now(), message))
+        now = self._now  # apart: calling what a slot holds looks it up as a method, in vain
+        self._raw.extend((now(), message))
         if self._idle:
             self.actor.wake((message,))
-        elif len(raw) >= self.actor._ring_at:
-            self.actor.intake.ring()
-
-    def push_many(self, messages: Iterable[Any]) -> None:
-        """See `WorkerRef.push_many`."""
-        super().push_many(messages)
-        self._look()
+        elif self._counting:
+            self._look()
 
     def _append(self, message: Any, ticket: Any) -> None:
         item = Item(message, (ticket,))
@@ -119,10 +125,6 @@ class StampingWorkerRef(WorkerRef):
         stamped[1::2] = messages
         return stamped
 
-    def _look(self) -> None:
-        if len(self._raw) >= self.actor._ring_at:
-            self.actor.intake.ring()
-
 
 class PatientWorkerRef(StampingWorkerRef):
     """The same, where no number of messages makes a batch leave, so that a push need not look."""
@@ -131,7 +133,8 @@ class PatientWorkerRef(StampingWorkerRef):
 
     def push(self, message: Any) -> None:
         """See `WorkerRef.push`."""
-        self._raw.extend((self._now(), message))
+        now = self._now
+        self._raw.extend((now(), message))
         if self._idle:
             self.actor.wake((message,))
 

@@ -28,8 +28,8 @@ class _Attributes:
     def __init__(self, workflow: Workflow[Any]) -> None:
         self._workflow = workflow
 
-    def __getitem__(self, name: str) -> Json:
-        return getattr(self._workflow, name)
+    def get(self, name: str) -> Json:
+        return getattr(self._workflow, name, None)
 
     def __setitem__(self, name: str, value: Json) -> None:
         setattr(self._workflow, name, value)

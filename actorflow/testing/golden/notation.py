@@ -7,6 +7,8 @@ outputs. So the same text runs on a bare session and in the methods of a real `W
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.workflows.instance.decision import WorkCall
@@ -23,7 +25,9 @@ METHODS = ("handle", "onEvent", "onStart", "onSuccess", "onFailure", "onTimeout"
 class Properties(Protocol):
     """Where `prop` and `set` read and write."""
 
-    def __getitem__(self, name: str) -> Json: ...
+    def get(self, name: str) -> Json:
+        """Return one; null if it is not set."""
+
     def __setitem__(self, name: str, value: Json) -> None: ...
 
 
@@ -45,7 +49,7 @@ class NotationRaised(Exception):
 
 
 _OPERATORS: dict[str, Callable[..., Json]] = {
-    "add": lambda one, other: one + other,
+    "add": lambda one, *others: reduce(add, others, one),
     "append": lambda items, item: [*items, item],
     "and": lambda *all_of: all(all_of),
     "eq": lambda one, other: one == other,
@@ -58,14 +62,14 @@ _OPERATORS: dict[str, Callable[..., Json]] = {
 
 
 class Scope:
-    """What the names of one execution of a branch mean."""
+    """What the names of one execution of a branch mean. One that is not set is null."""
 
     def __init__(self, properties: Properties, arguments: Mapping[str, Json]) -> None:
         self.properties = properties
         self.variables: dict[str, Json] = {}
         self._names: dict[str, Callable[[str], Json]] = {
-            "prop": properties.__getitem__,
-            "var": self.variables.__getitem__,
+            "prop": properties.get,
+            "var": self.variables.get,
             "arg": arguments.get,
         }
 

@@ -410,6 +410,7 @@ class WorkflowHandle(Generic[R_co]):
         """Send a control; return when what it led to is committed."""
         processed = ThreadTicket()
         body = control_body(verb, work)
+        self._core.refuse_if_closed()
         self._core.row(self.id)
         self._core.append(self.id, None, (body,), processed=processed)
         self._core.wait_for(processed, None, body)

@@ -1,4 +1,4 @@
-"""An engine whose opening is interrupted holds nothing."""
+"""Engines that cannot be opened say why; one whose opening is interrupted holds nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.engine.errors import StoreBroken
 from actorflow.engine.lifetime import OPEN
 
 if TYPE_CHECKING:
@@ -37,3 +38,33 @@ def test_an_interrupt_while_an_engine_is_opened_leaves_the_store_to_the_next(
     assert before == OPEN
     with af.Engine(tmp_path / "store.db", durability="off") as engine:
         assert list(engine.executions()) == []
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreBroken, match="is a directory: name a file"):
+        af.Engine(tmp_path)
+    with pytest.raises(af.BadOption, match="'' is no path: name a file"):
+        af.Engine("")
+
+
+@pytest.mark.parametrize("where", [":memory:", "store.db"])
+def test_a_durability_that_there_is_not_is_refused(where: str, tmp_path: Path) -> None:
+    where = where if where == ":memory:" else str(tmp_path / where)
+    with pytest.raises(af.BadOption, match=r"durability='ful' is not a setting.*'full'"):
+        af.Engine(where, durability="ful")
+
+
+@pytest.mark.parametrize("timeout", ["5", float("nan"), True])
+def test_a_timeout_that_is_no_number_is_refused_before_anything_is_pushed(timeout: Any) -> None:
+    with af.Engine(":memory:") as engine:
+        worker = engine.worker("w", lambda batch, state: state + len(batch), state=0)
+        for push in (worker.push_ack, worker.push_block):
+            with pytest.raises(af.BadOption, match="must be a number of seconds"):
+                push(1, timeout=timeout)
+        worker.push_block(1)
+        assert worker.state() == 1
+
+
+def test_a_schedule_needs_a_durable_worker() -> None:
+    with af.Engine(":memory:") as engine, pytest.raises(af.BadOption, match="no durable worker"):
+        engine.every("daily", "0 2 * * *", "worker", 1)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.errors import StoreBroken, StoreConflict, StoreFull, StoreRefused
 from actorflow.engine.stores.sqlite.lock import sync_folder
 from actorflow.engine.stores.sqlite.schema import APPLICATION, SCHEMA, VERSION
+from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +69,8 @@ class StoreFile:
     """
 
     def __init__(self, path: str | Path) -> None:
+        if not os.fspath(path):
+            raise BadOption("'' is no path: name a file, as in 'orders.db', or ':memory:'")
         self.path = Path(os.path.realpath(path))
         self.log = Path(f"{self.path}-wal")
         self._index = Path(f"{self.path}-shm")
@@ -103,6 +107,9 @@ class StoreFile:
 
         """
         found = self.path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            what = "a directory" if stat.S_ISDIR(found.st_mode) else "no regular file"
+            raise StoreBroken(f"{self.path} is {what}: name a file, as in 'orders.db'")
         if found.st_size == 0:
             msg = f"{self.path} is empty: a store never is. If it is not a torn one, remove it"
             raise StoreBroken(msg)

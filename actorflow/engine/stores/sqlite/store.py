@@ -33,8 +33,8 @@ from actorflow.engine.stores.sqlite.lock import FileLock, Note
 from actorflow.engine.stores.sqlite.reading import Readers
 from actorflow.engine.stores.sqlite.schema import CHUNK, ORDER, SELECTED, WRONG_PARTS, listed
 from actorflow.engine.stores.sqlite.writing import EPOCH, Writer
-from actorflow.engine.stores.validation import validate_ids
-from actorflow.runtime.errors import BadOption, near
+from actorflow.engine.stores.validation import check_durability, validate_ids
+from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SqliteStore", "from_url"]
 
-_DURABILITY = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 _SYNC_AFTER = 4_000  # pages in the log after which it is moved into the file
 _CACHE = 16_000  # KiB of pages that are kept in memory to be written
 
@@ -83,9 +82,7 @@ class SqliteStore:
         read_only: bool = False,
         check: bool = True,
     ) -> None:
-        if durability not in _DURABILITY:
-            msg = f"durability={durability!r} is not a setting{near(durability, _DURABILITY)}"
-            raise BadOption(msg)
+        check_durability(durability)
         self._file = StoreFile(path)
         self.path = self._file.path
         self._durability = durability
@@ -134,7 +131,7 @@ class SqliteStore:
         writer = Writer(connection)
         writer.reserve()  # so there is a log from here on
         self._lock.mark(Note.OPEN, sync=synced)
-        connection.execute(f"PRAGMA synchronous = {_DURABILITY[self._durability]}")
+        connection.execute(f"PRAGMA synchronous = {self._durability}")
         self._writer = writer
         self._readers.open()
 

@@ -35,7 +35,8 @@ class Answers:
     def problem(self, messages: Sequence[Any], concurrency: int) -> str | None:
         """Return what is wrong with these answers for these messages, if anything is."""
         given: Any = self.answers
-        if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+        listed = type(given) is list or isinstance(given, Sequence)  # the latter takes long
+        if not listed or isinstance(given, (str, bytes)):
             return (
                 f"Answers(state, answers) needs a list with one answer for each message, "
                 f"not {brief(self.answers)}"

@@ -13,8 +13,8 @@ drain that sees no mark need not look for items.
 
 from __future__ import annotations
 
-import sys
 from _thread import allocate_lock
+from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +23,7 @@ from actorflow.runtime.fork import after_fork
 from actorflow.runtime.worker.pair.loose import Loose, displacement
 from actorflow.runtime.worker.pair.tasks import Batch
 from behaviours import Chunk, Queue, Stack
-from behaviours.base import Behaviour, Fate, Item, Reason, Tally
+from behaviours.base import Behaviour, Fate, Item, Reason, Tally, adapt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.pair.tasks import Ticket
     from behaviours.base import Refusal
 
-__all__ = ["FOLD_AT", "LONG", "NEVER", "Accumulation", "Counts", "Shape"]
+__all__ = ["FOLD_AT", "LONG", "NEVER", "QUEUE", "STACK", "Accumulation", "Counts", "Shape"]
 
 FOLD_AT = 512
 """Raw messages at which a producer has them folded, for behaviours that shrink or have a bound.
@@ -40,9 +40,13 @@ A bound can be exceeded by what is raw: at most `4 * FOLD_AT` messages, and for 
 it pushes in one call. What is handed to the job, and what `push_ack` accepts, is within the bound.
 """
 
-NEVER = sys.maxsize
+NEVER = 2**30 - 1
+"""More messages than there can be. Python compares numbers up to this one fastest."""
 LONG = 1_024
 """Raw messages from which small batches are not cut: each cut moves all that come after."""
+
+QUEUE, STACK = adapt(Queue), adapt(Stack)
+"""Empty lines that all accumulations share until one puts something in, which most never do."""
 
 _MARKING = allocate_lock()
 
@@ -55,7 +59,8 @@ def _renew_lock() -> None:
 after_fork(_renew_lock)
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
     """How messages reach a behaviour: what its traits mean for whoever pushes."""
 
     timed: bool
@@ -130,7 +135,8 @@ class Accumulation:
     """Messages on their way to one executor.
 
     Args:
-        behaviour: how they accumulate; it must have been claimed (`adapt`).
+        behaviour: how they accumulate; it must have been claimed (`adapt`), or be `QUEUE` or
+            `STACK`.
 
     """
 
@@ -202,12 +208,11 @@ class Accumulation:
             length = min(length, count * shape.width)
         if not length:
             return
-        messages = raw[:length]
+        messages = raw[shape.width - 1 : length : shape.width]
+        times: list[float] | None = raw[:length:2] if shape.stamped else None
         del raw[:length]
         self.folded += length // shape.width
-        times: list[float] | None = None
-        if shape.stamped:
-            times, messages = messages[::2], messages[1::2]
+        if times is not None:
             # Producers read the clock before they append, so neighbours may be out of order.
             # What is in order already, as almost all of it is, is sorted in one fast pass.
             times.sort()
@@ -223,6 +228,7 @@ class Accumulation:
 
     def _absorb(self, messages: list[Any], times: list[float] | None) -> None:
         """Add messages that were raw, and settle those that are refused or displaced for it."""
+        self._own()
         shape, behaviour = self.shape, self.behaviour
         items = self._unmark(messages) if self.marks else []
         loose = self._loose
@@ -243,6 +249,11 @@ class Accumulation:
             self._settle_loose()
         elif self._gone:
             self._settle_gone()
+
+    def _own(self) -> None:
+        """Take a line of its own instead of the shared one, before something is put in."""
+        if self.behaviour is QUEUE or self.behaviour is STACK:
+            self.behaviour = type(self.behaviour)()  # unclaimed, but nobody else knows it
 
     def _unmark(self, messages: list[Any]) -> list[Item]:
         """Return the items among these messages, and remove their marks."""
@@ -285,6 +296,7 @@ class Accumulation:
                 not resolved then, because the caller knows.
 
         """
+        self._own()
         behaviour = self.behaviour
         self.note_time(now)
         self.folded += 1
@@ -328,6 +340,7 @@ class Accumulation:
         self, pairs: Sequence[tuple[Any, Ticket]], now: float = 0.0
     ) -> list[tuple[Ticket, Exception]]:
         """Add messages with their tickets, like `offer` one by one; return those refused."""
+        self._own()
         self._begin_tracking()
         refused: list[tuple[Ticket, Exception]] = []
         if self._loose is not None or len(pairs) == 1:

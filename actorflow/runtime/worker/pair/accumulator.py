@@ -29,7 +29,7 @@ from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker.metrics import Backlog, Timing
 from actorflow.runtime.worker.pair import runner
-from actorflow.runtime.worker.pair.accumulation import FOLD_AT, LONG, NEVER, Accumulation
+from actorflow.runtime.worker.pair.accumulation import FOLD_AT, LONG, NEVER, QUEUE, Accumulation
 from actorflow.runtime.worker.pair.idleness import Idleness
 from actorflow.runtime.worker.pair.intake import Intake, refuse_late, take_back
 from actorflow.runtime.worker.pair.life import Life
@@ -94,6 +94,7 @@ class Accumulator:
     _backlog: Backlog | None = None
     _every: tuple[Seat, ...] = ()
     _exclusive: bool = False
+    _counting: Any = ()  # a list where time plays a role
 
     def __init__(self, settings: Settings, behaviour: Behaviour, state: Any) -> None:
         self.settings = settings
@@ -129,6 +130,8 @@ class Accumulator:
         self._timing: Timing | None = None
         self._ring_at = FOLD_AT * self.core.shape.width if self.core.shape.folds else NEVER
         """The length of `raw` at which a push makes the accumulator look, or fold."""
+        if self.core.shape.timed:  # not empty while pushes have to compare that length at all
+            self._counting = [None] * self.core.shape.folds
         # A pair that runs one batch at a time is its own seat.
         self.first: Task | None = None
         self.batch: Batch | None = None
@@ -184,17 +187,18 @@ class Accumulator:
             WouldDeadlock: user code of the behaviour pushes to its own worker.
 
         """
-        if self._owner == get_ident():
+        if self._owner and self._owner == get_ident():
             take_back(self, pushed)
             raise self._deadlock()
         if self.mode is None and self.exit_reason is None:
             if self.settings.is_real or not self.core.shape.timed:
-                self._since = self.settings.clock.now()
+                now = self.settings.now
+                self._since = now()
                 self.settings.lane.claim(self.idle)
             else:
                 SHELTER.run(self._wake_timed)
-            if self._takes_messages():
-                return
+        if self.mode is None and self.exit_reason is None:
+            return
         if SHELTER.run(refuse_late, self, pushed):
             raise self.life.dead_error()
 
@@ -297,7 +301,8 @@ class Accumulator:
                 count, self._lead = self._lead, 1
                 batch = self._cut(count)
                 if batch is not None:
-                    self._begin_line(self, batch, self.settings.clock.now())
+                    now = self.settings.now
+                    self._begin_line(self, batch, now())
                     self.idle.clear()
                     return batch
             effects = Effects()
@@ -333,10 +338,10 @@ class Accumulator:
         """
         core = self.core
         raw, portion = core.raw, core.portion
-        payload = raw[: min(count, portion)]
-        if not payload:
-            return None
+        payload = raw[: count if count < portion else portion]  # noqa: FURB136 - `min` takes longer
         size = len(payload)
+        if not size:
+            return None
         del raw[:size]
         if core.shape.turns:
             payload.reverse()
@@ -378,7 +383,8 @@ class Accumulator:
         caller does not contend with this thread for the interpreter.
         """
         task: Task | None
-        end = self.settings.clock.now()
+        now = self.settings.now
+        end = now()
         with self.lock:
             if generation != self.generation:
                 return None  # it was cut off meanwhile, and all have been told
@@ -395,8 +401,8 @@ class Accumulator:
                 not self._line
                 or self.state is not RUNNING
                 or self.mail
-                or len(core.behaviour)
-                or (len(raw) > LONG and not self._plain)
+                or (core.behaviour is not QUEUE and len(core.behaviour))
+                or (not self._plain and len(raw) > LONG)
             ):
                 if core.shape.observed:
                     core.behaviour.observe(batch.size, end - seat.span[2])
@@ -440,9 +446,8 @@ class Accumulator:
         return None
 
     def _count_reason(self, reason: Reason) -> None:
-        if self._timing is None:
-            self._timing = Timing()
-        self._timing.count_reason(reason)
+        timing = self._timing = self._timing or Timing()
+        timing.count_reason(reason)
 
     # The general path.
 
@@ -463,9 +468,8 @@ class Accumulator:
                 self.value = state
                 self.core.processed += batch.size
                 self.core.in_flight -= batch.size
-                if self._timing is None:
-                    self._timing = Timing()
-                self._timing.finished(self.core.batches, batch.size, seat.span, end)
+                timing = self._timing = self._timing or Timing()
+                timing.finished(self.core.batches, batch.size, seat.span, end)
 
     def lost(self, generation: int, batch: Batch, *, buried: bool) -> bool:
         """Account for messages that failed; return whether they are still in flight."""

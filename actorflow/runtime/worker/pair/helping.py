@@ -35,7 +35,8 @@ def help_out(pair: Accumulator, message: Any, ticket: Ticket | None) -> bool:
             return False
         if pair._seats is not None:
             return False
-        now = pair._since = pair.settings.clock.now()
+        clock = pair.settings.now
+        now = pair._since = clock()
         task: Task | None
         if pair._line:
             task = pair._batch([message], None if ticket is None else [(0, ticket)])
@@ -87,7 +88,8 @@ def _help_in_main_thread(  # noqa: C901 - steps that an interrupt can strike bet
                 core.folded, core.batches = folded - 1, batches - 1
                 raise
         outcome = runner.call_helped(pair, batch)
-        end = pair.settings.clock.now()
+        clock = pair.settings.now
+        end = clock()
         if runner.is_plain(outcome) and not pair.settings.checks:
             with pair.lock:
                 if generation == pair.generation and pair.mode is None:
@@ -117,7 +119,8 @@ def _begin_help(pair: Accumulator, batch: Batch, folded: int, batches: int) -> f
     pair.batch = batch
     pair.state, pair.active, pair.core.in_flight = RUNNING, 1, 1
     pair.core.folded, pair.core.batches = folded, batches
-    now = pair._since = pair.settings.clock.now()
+    clock = pair.settings.now
+    now = pair._since = clock()
     pair.span = (now, now, now)
     pair.idle.clear()
     return now

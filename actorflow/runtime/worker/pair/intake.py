@@ -24,7 +24,7 @@ from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.lanes.token import in_one_go
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.pair import runner
-from actorflow.runtime.worker.pair.accumulation import FOLD_AT, NEVER
+from actorflow.runtime.worker.pair.accumulation import FOLD_AT
 from actorflow.runtime.worker.pair.machine import DUE, IDLE, WAITING
 from actorflow.runtime.worker.pair.retiring import SPARE
 from actorflow.runtime.worker.pair.tasks import Effects
@@ -266,14 +266,14 @@ class Intake:
             if put is None:
                 SHELTER.run(self._ring)
             else:  # one look for all who push meanwhile
-                in_one_go(partial(setattr, pair, "_ring_at", NEVER), partial(put, self._ring))
+                in_one_go(pair._counting.clear, partial(put, self._ring))
         elif pair.core.shape.folds:
             self.fold_early()
 
     def _ring(self) -> None:
         """Let a waiting batch leave if it is full. Not in the main thread."""
         pair = self._pair
-        pair._ring_at = NEVER  # one look for all who push meanwhile
+        pair._counting.clear()  # one look for all who push meanwhile
         with pair.lock:
             effects = Effects()
             schedule(pair, DUE, effects)

@@ -54,6 +54,8 @@ class _Raised:
 
 
 _SPECIAL = (Answers, Deferred, Stop, _Raised, CoroutineType)
+_ORDINARY = frozenset({int, float, str, bytes, tuple, list, dict, set})
+"""Types of most states: that they are not special needs no long look."""
 
 
 def run(pair: Accumulator, seat: Any) -> None:
@@ -85,7 +87,7 @@ def _perform(
                 return
             outcome = _result_of(pair, outcome)  # no need to leave the loop
         plain = outcome is None and seat.parts is None and not pair.settings.verbose
-        if not plain and not _is_state(pair, seat, outcome):
+        if not plain and (type(outcome) is Answers or not _is_state(pair, seat, outcome)):
             task = _settle(pair, seat, generation, task, outcome)
             continue
         batch, task = task, pair.done(seat, generation, task, outcome)
@@ -99,7 +101,7 @@ def _is_state(pair: Accumulator, seat: Any, outcome: Any) -> bool:
     """Return whether what came of a batch is the new state, and nothing has to be checked."""
     if outcome is None:
         return not pair.settings.verbose and seat.parts is None
-    if isinstance(outcome, _SPECIAL) or pair.settings.checks:
+    if pair.settings.checks or (type(outcome) not in _ORDINARY and isinstance(outcome, _SPECIAL)):
         return False
     return seat.parts is None
 
@@ -109,8 +111,9 @@ def call(pair: Accumulator, batch: Batch) -> Any:
     payload = batch.payload
     if pair.settings.reruns and type(payload) is list:
         payload = payload[:]  # it may be run again, and a job may empty it before it raises
+    handle: Any = pair.handle
     try:
-        return pair.handle(payload, pair.value)  # type: ignore[misc]
+        return handle(payload, pair.value)
     except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
         return _Raised(error)
 
@@ -162,12 +165,14 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
 
     Also every batch of a job whose outcome has to be checked, because it keeps no state.
     """
+    if type(outcome) is Answers:  # before all others, because callers wait
+        return _answer(pair, seat, generation, batch, outcome)
     if isinstance(outcome, (CoroutineType, Deferred)):
         if type(outcome) is CoroutineType and not pair.settings.asynchronous:
             outcome.close()
             outcome = _Raised(BadJob(_NEVER_AWAITED.format(pair.settings.title)))
         elif type(outcome) is Deferred and outcome.resolved:
-            outcome = _result_of(pair, outcome)
+            return _settle(pair, seat, generation, batch, _result_of(pair, outcome))
         else:
             _wait(outcome, partial(_settled_later, pair, seat, generation, batch))
             return None
@@ -176,8 +181,6 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
         stop, outcome = outcome.error, None
     elif isinstance(outcome, Stop):
         stop, outcome = outcome, None
-    if type(outcome) is Answers:
-        return _answer(pair, seat, generation, batch, outcome)
     if type(outcome) is not _Raised:
         outcome = pair.settings.checked(outcome)
     if type(outcome) is _Raised or isinstance(outcome, BadJob):

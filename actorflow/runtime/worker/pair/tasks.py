@@ -71,7 +71,12 @@ class Batch:
 
     def answer(self, answers: Sequence[Any]) -> None:
         """Resolve every ticket with the answer to its message."""
-        for at, ticket in _popped(self.tickets):
+        tickets = self.tickets
+        while tickets:  # `_popped`, inlined: callers wait
+            try:
+                at, ticket = tickets.pop()
+            except IndexError:
+                break
             ticket.resolve(None, answers[at])
 
     def messages(self) -> list[Any]:

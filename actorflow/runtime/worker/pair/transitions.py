@@ -366,6 +366,7 @@ def _set_timer(pair: Accumulator) -> None:
         more = pair.core.behaviour.until_full()
         if more is not None:
             pair._ring_at = min(pair._ring_at, more * pair.core.shape.width)
+            pair._counting[:] = (None,)
         pair._timer = pair.settings.clock.call_at(due, pair._on_due)
 
 
@@ -373,6 +374,8 @@ def calm(pair: Accumulator) -> None:
     """Let pushes ring when there is much to fold, or not at all."""
     shape = pair.core.shape
     pair._ring_at = FOLD_AT * shape.width if shape.folds else NEVER
+    if shape.timed:
+        pair._counting[:] = (None,) * shape.folds
 
 
 def cancel_timer(pair: Accumulator) -> None:
