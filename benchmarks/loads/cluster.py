@@ -12,9 +12,10 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import actorflow as af
 from benchmarks.loads import workflows
@@ -22,7 +23,7 @@ from benchmarks.loads import workflows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["DBOS", "LEASE", "LOADS", "OURS", "setup"]
+__all__ = ["DBOS", "LEASE", "LOADS", "OURS", "setup", "setup_newer"]
 
 Figures = dict[str, float]
 ROOT = Path(__file__).parents[2]
@@ -44,15 +45,41 @@ def setup(engine: af.Engine) -> None:
         return {}
 
     engine.tasker("waits", wait)
+    engine.workflows.register(Parcel)
+
+
+def setup_newer(engine: af.Engine) -> None:
+    """Register the same after a deploy: the code of the workflow has changed."""
+    Parcel.version = "2"
+    setup(engine)
+
+
+@af.task
+def weigh() -> int:
+    """Do something that workers of before the deploy do not ask for."""
+    return 1
+
+
+class Parcel(af.Workflow[str]):
+    """Waits for an event; after the deploy, a task is asked for first."""
+
+    version: ClassVar[str] = "1"
+
+    def handle(self) -> str:
+        """Return once it is sent."""
+        if self.version == "2" and self.patched("weigh first"):
+            self.dispatch(weigh())
+        self.wait("sent")
+        return "sent"
 
 
 class Worker:
     """A worker, started by the command that users have."""
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, setup: str = "setup") -> None:
         command = [sys.executable, "-m", "actorflow.cli", "cluster", "worker", url, "--name", name]
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter on our own module
-            [*command, "--app", "benchmarks.loads.cluster:setup"],
+            [*command, "--app", f"benchmarks.loads.cluster:{setup}"],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
@@ -195,6 +222,11 @@ class Traffic:
                 begin = time.perf_counter()
                 client.wait(client.launch(_ONE_TASK), timeout=_LONG)
                 self.times.append(time.perf_counter() - begin)
+                parcel = client.start(Parcel(), id=uuid.uuid4().hex)
+                begin = time.perf_counter()
+                parcel.send("sent")
+                parcel.result(timeout=_LONG)
+                self.times.append(time.perf_counter() - begin)
 
     def end(self) -> None:
         """Wait for the last reaction."""
@@ -211,7 +243,7 @@ def deploy(url: str, _subject: str, streams: int, between: float) -> Figures:
             stack.callback(stream.end)
         time.sleep(between)
         for number, each in enumerate(old):
-            new = Worker(url, f"new-{number}")
+            new = Worker(url, f"new-{number}", "setup_newer")
             stack.callback(new.end)
             new.wait_until_ready()  # old and new code overlap
             time.sleep(between)

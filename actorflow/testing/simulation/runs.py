@@ -137,7 +137,12 @@ def _run(
         watches=fetched.watches,
     )  # fmt: skip
     live: Any = SimpleNamespace(
-        id=name, kind=kind, revision=row.revision, parent=row.parent, core=Core
+        id=name,
+        kind=kind,
+        revision=row.revision,
+        parent=row.parent,
+        status=row.status,
+        core=Core,
     )
     state = Core.decode(live, kind, row)
     change = change_of(live, awaited(kind.run(context, state, batch)))

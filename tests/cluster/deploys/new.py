@@ -16,7 +16,7 @@ def check(order: str) -> bool:
 
 
 class Order(af.Workflow[str]):
-    """Waits to be paid, after a check that instances of before the deploy do not have."""
+    """Waits to be paid; a check is asked for first, if it has begun after the deploy."""
 
     def __init__(self, order: str) -> None:
         self.order = order
@@ -24,7 +24,7 @@ class Order(af.Workflow[str]):
     def handle(self) -> str:
         path = "old"
         if self.patched("check first"):
-            self.execute(check(self.order))
+            self.dispatch(check(self.order))
             path = "new"
         self.wait("paid")
         return path
