@@ -256,6 +256,8 @@ class Kind(Protocol):
       `Ownership.has_code`.
     - `quick(execution)`: whether its `options` and its behaviour run no code of a user, so that the
       engine need not call them in a lane.
+    - `unhurried` (False): whether a commit that nobody waits for may wait for company, a few
+      milliseconds while other commits are made; meanwhile the execution accumulates messages.
     - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default. A
       method `plain()` of a view returns what `actorflow show` prints of it.
     - `cancel(target) -> body | None`: the message that asks an execution to end, or the part of it

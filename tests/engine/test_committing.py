@@ -18,7 +18,7 @@ from actorflow.engine.execution.unawaited import Unawaited
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.errors import PushTimeout
-from tests.engine.kinds import PATIENCE, collect, quiet
+from tests.engine.kinds import PATIENCE, Script, collect, quiet, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,6 +38,13 @@ class Watched(MemoryStore):
             self.threads.append(get_ident())
         assert self.gate.wait(PATIENCE)
         super().commit(changes)
+
+
+class Quick(Script):
+    """A kind whose inbox the engine need not call in a lane."""
+
+    def quick(self, execution: str) -> bool:
+        return True
 
 
 def in_thread(call: Callable[[], Any]) -> Any:
@@ -107,6 +114,26 @@ def test_an_event_loop_never_commits(verb: str) -> None:
         thread, _ = in_thread(lambda: asyncio.run(call()))
         assert store.threads
         assert thread not in store.threads
+
+
+def test_only_the_states_of_durable_workers_wait_for_company(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next message to an execution waits for its commit: a reaction must not be late."""
+    kept: list[Request] = []
+    sent = threading.Event()
+
+    def step(state: Any, message: Any) -> Any:
+        assert sent.wait(PATIENCE)  # the sender knows that it is stored, and may have more
+        return [*state, message]
+
+    monkeypatch.setattr(Unawaited, "add", lambda _, request: kept.append(request))
+    with Engine(":memory:") as engine:
+        engine.register(Quick(step))
+        engine.send("x", "message", kind="script")
+        sent.set()
+        until(engine, lambda: kept or state_of(engine, "x") == ["message"])
+        assert kept == []
 
 
 def test_what_nobody_waits_for_is_committed_with_others_or_alone_once_nothing_else_is() -> None:

@@ -120,6 +120,8 @@ class Address:
         self.schema = check_schema_name(given["schema"])
         self.prepare = _switch(given, "prepare")
         self.listens = _switch(given, "listen")
+        self.pooled = not (self.prepare and self.listens)
+        """Whether a pooler may give out another connection for each transaction."""
         self.poll = _seconds(given, "poll")
         self.lease = _seconds(given, "lease")
         self.dsn = urlunsplit(parts._replace(query=urlencode(rest, quote_via=quote)))

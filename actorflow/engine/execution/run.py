@@ -371,7 +371,8 @@ class Run:
         change.at = live.core.clock.now()
         change.epoch = live.epoch
         writer = live.core.writer
-        if writer.expects_more and not self._is_awaited(change):
+        unhurried = getattr(live.kind, "unhurried", False)
+        if unhurried and writer.expects_more and not self._is_awaited(change):
             writer.submit_unawaited(change, self._committed)
         else:
             writer.submit(change, self._committed, insist=True, may_block=may_block)

@@ -89,6 +89,7 @@ class WorkerKind:
     """The kind of execution that durable workers are."""
 
     name = KIND
+    unhurried = True
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}

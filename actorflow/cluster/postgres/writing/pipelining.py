@@ -71,12 +71,10 @@ class Pipe:
         pgconn.enter_pipeline_mode()
         try:
             if pgconn.transaction_status == TransactionStatus.IDLE:
-                pgconn.send_query_params(b"BEGIN", None)
-                sent.append((None, None))
+                self._send(pgconn, "BEGIN", (), sent)
             for text, values in script:
                 self._send(pgconn, text, values, sent)
-            pgconn.send_query_params(b"COMMIT", None)
-            sent.append((None, None))
+            self._send(pgconn, "COMMIT", (), sent)
             pgconn.pipeline_sync()
             results = self._connection.wait(exchange(pgconn))
             pgconn.exit_pipeline_mode()

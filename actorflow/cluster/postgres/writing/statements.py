@@ -15,22 +15,34 @@ if TYPE_CHECKING:
 
     from actorflow.cluster.postgres.writing.planning import Plan
 
-__all__ = ["MESSAGES", "Mark", "column_list", "statements"]
+__all__ = ["MESSAGES", "SESSION", "Mark", "column_list", "statements"]
 
-# Tables that were never analysed would be scanned, and a plan that does so is kept. Plans are made
-# once: they join with arrays of any length, which is no reason to plan each commit anew.
-_SETTINGS = """
-  set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-  set_config('enable_mergejoin', 'off', true),
-  set_config('plan_cache_mode', 'force_generic_plan', true)
-"""
-_BEGIN = f"SELECT {_SETTINGS}"
-_BEGIN_MARKED = """
+
+def _settings(*, local: str) -> str:
+    """Return what makes a plan once, and well, for arrays of rows of any length.
+
+    Tables that were never analysed would be scanned, and a plan that does so is kept. To join with
+    arrays of any length is no reason to plan each commit anew.
+    """
+    values = {
+        "enable_seqscan": "off",
+        "enable_hashjoin": "off",
+        "enable_mergejoin": "off",
+        "plan_cache_mode": "force_generic_plan",
+    }
+    calls = [f"set_config('{name}', '{value}', {local})" for name, value in values.items()]
+    return f"SELECT {', '.join(calls)}"
+
+
+SESSION = _settings(local="false")
+"""Sets what a connection needs, once."""
+_TRANSACTION = _settings(local="true")
+_MARK = """
 WITH noted AS (
   UPDATE {s}.sessions SET last = %s, seen = clock_timestamp()
   WHERE id = %s AND incarnation = %s RETURNING 1
-) SELECT {s}.must(count(*) = 1), {settings} FROM noted
-""".replace("{settings}", _SETTINGS)
+) SELECT {s}.must(count(*) = 1) FROM noted
+"""
 _EPOCHS = """
 SELECT {s}.must(count(*) = %s) FROM (
   SELECT 1 FROM {s}.epochs AS p
@@ -217,13 +229,18 @@ class Mark(NamedTuple):
 _UNMARKED = (0, None, 0)
 
 
-def statements(plan: Plan, partitions: int, mark: Mark | None) -> Iterator[tuple[str, list[Any]]]:
+def statements(
+    plan: Plan, partitions: int, mark: Mark | None, *, pooled: bool = False
+) -> Iterator[tuple[str, list[Any]]]:
     """Yield the statements that write a plan, with their parameters, in their order.
 
-    `mark` is left in the row of its session; a transaction of the user's has none.
+    `mark` is left in the row of its session; a transaction of the user's has none. A `pooled`
+    connection is another one for each transaction, so that each has to set what it needs.
     """
-    if mark is not None:
-        yield (_BEGIN, []) if plan.messages else (_BEGIN_MARKED, [*mark])
+    if pooled:
+        yield _TRANSACTION, []
+    if mark is not None and not plan.messages:
+        yield _MARK, [*mark]
     yield from _write_executions(plan, partitions)
     yield from _remove(plan, partitions)
     yield from _add(plan, partitions)

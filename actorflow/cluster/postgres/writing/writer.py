@@ -19,7 +19,7 @@ from actorflow.cluster.postgres.writing.arrays import Texts
 from actorflow.cluster.postgres.writing.facts import read_facts
 from actorflow.cluster.postgres.writing.pipelining import Pipe, ids_of
 from actorflow.cluster.postgres.writing.planning import NeedFacts, plan_changes
-from actorflow.cluster.postgres.writing.statements import MESSAGES, Mark, statements
+from actorflow.cluster.postgres.writing.statements import MESSAGES, SESSION, Mark, statements
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.stores.protocol import NEVER_RUN
@@ -106,6 +106,8 @@ class Writer:
         row = connection.execute(self._text(_OPEN), (self._session,)).fetchone()
         assert row is not None  # noqa: S101 - it was inserted or updated
         connection.execute(self._text(_TRIM))
+        if not self._address.pooled:
+            connection.execute(SESSION.encode())
         connection.commit()
         self._incarnation, last, ids = row
         unknown, self._unknown = self._unknown, None
@@ -182,7 +184,7 @@ class Writer:
         assert self._pipe is not None  # noqa: S101 - it comes with the connection
         self._number += 1
         mark = Mark(self._number, self._session, self._incarnation)
-        script = list(statements(plan, self._partitions, mark))
+        script = list(statements(plan, self._partitions, mark, pooled=self._address.pooled))
         notices = list(self._notices(plan))
         if notices:
             script.append((_NOTIFY, [self._address.schema, Texts(notices)]))
