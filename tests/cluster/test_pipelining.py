@@ -90,7 +90,7 @@ def test_the_first_error_is_raised_nothing_is_committed_and_it_goes_on(
 def test_statements_are_kept_by_the_server_only_where_it_may(
     connection: psycopg.Connection[Any],
 ) -> None:
-    for prepare, kept in ((False, 0), (True, 1)):
+    for prepare, kept in ((False, 0), (True, 3)):  # with BEGIN and COMMIT
         pipe = Pipe(connection, SCHEMA, prepare=prepare)
         for _ in range(3):
             pipe.transact([(LENGTH, ["x"])])
