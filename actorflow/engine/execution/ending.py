@@ -131,7 +131,7 @@ class Ending:
         core.writer.submit(change, committed, waiter=done)
 
     def _tell_kind(self, live: Live) -> None:
-        """Tell the kind of an end that it was not asked about; what its inbox holds leaves it."""
+        """Call the hook of a kind that was not asked; what its inbox holds then leaves it."""
         ended: Any = getattr(live.kind, "ended", None)
 
         def tell() -> None:

@@ -165,6 +165,13 @@ class Writer:
         """Whether everything from outside that was appended so far is stored and delivered."""
         return not self._unstored
 
+    def late(self, timeout: float | None, message: Any) -> Exception:
+        """Return what to raise to a caller whose time is up."""
+        refusal = self.refusal
+        if refusal is not None:
+            return refusal[1]
+        return PushTimeout(f"{message!r:.200} was not done within {timeout} s; it may be yet")
+
     @property
     def waiting(self) -> int:
         """Entries that are not being committed yet."""
@@ -337,13 +344,6 @@ class Writer:
             self.refusal = (self._clock.now(), error)
         self.refused += 1
         return error
-
-    def late(self, timeout: float | None, message: Any) -> Exception:
-        """Return what to raise to a caller whose time is up. Thread-safe."""
-        refusal = self.refusal
-        if refusal is not None:
-            return refusal[1]
-        return PushTimeout(f"{message!r:.200} was not done within {timeout} s; it may be yet")
 
     def _succeeded(self, changes: list[Change]) -> None:
         if self.refusal is not None:
