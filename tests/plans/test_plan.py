@@ -17,7 +17,7 @@ from actorflow.plans.arguments import find, replace
 from actorflow.plans.errors import BadPlan, UnknownJob
 from actorflow.plans.plan import Plan
 from actorflow.plans.sources import job
-from tests.plans.jobs import add, double, nothing, one, plus, upto
+from tests.plans.jobs import double, nothing, one, plus, upto
 
 Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - what users have
 
