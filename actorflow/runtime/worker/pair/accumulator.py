@@ -544,7 +544,7 @@ class Accumulator:
         """Do what is done outside the lock."""
         for seat in effects.seats:
             self.settings.lane.submit(seat)
-        if effects.executor_gone or effects.dead or effects.cut or self.core.has_refusals:
+        if effects.executor_gone or effects.dead or effects.cut or self.core.refusals:
             self.life.conclude(effects)
 
     def _ahead(self) -> int:

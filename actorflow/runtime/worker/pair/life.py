@@ -437,7 +437,7 @@ class Life:
         error = effects.error or self.dead_error()
         for batch in effects.cut:
             batch.resolve(error)
-        if pair.core.has_refusals:
+        if pair.core.refusals:
             pair.intake.report()
 
     def over(self) -> None:

@@ -59,6 +59,7 @@ class Twin:
         script: list[str],
         racers: list[str],
         concurrency: int = 1,
+        supervised: bool = False,
     ) -> None:
         self.lane = ManualLane()
         self.clock = VirtualClock()
@@ -80,6 +81,9 @@ class Twin:
         self.pair.mail = deque()  # else the first mail waits for the lock
         self.pair.idle = self.worker._idle = Racy([], self)
         self.is_plain = plain
+        self.exits: list[Any] = []
+        if supervised:
+            self.pair.life.supervise(lambda reason: self.exits.append(type(reason)))
         if plain:
             self.pair.open()
         else:
@@ -98,6 +102,8 @@ class Twin:
         state = total + len(batch) if self.keeps_state else None
         if action == "raise":
             raise ValueError(batch[0])
+        if action == "crash":  # what no policy contains
+            raise SystemExit(batch[0])
         if action == "answer":
             return af.Answers(state, list(batch))
         if action == "stop":
@@ -137,6 +143,8 @@ class Twin:
             self.lane.step()
         elif action == "tick":
             self.clock.advance(1.0)
+        elif action == "revive" and self.pair.state is PairState.ALONE:
+            self.pair.life.revive()
         elif action in ("drain", "finish", "now"):
             self.pair.life.request_stop(StopMode(action))
 
@@ -178,6 +186,7 @@ class Twin:
             "answered": [future._queue.qsize() if hasattr(future, "_queue") else None
                          for future in self.futures],
             "lane": len(self.lane._ready),
+            "exits": self.exits,
         }  # fmt: skip
 
 
@@ -233,6 +242,42 @@ def test_the_short_cuts_equal_the_table(
         for plain in (True, False)
     )
     assert short.look() == by_table.look()
+    for action in life:
+        short.do(action)
+        by_table.do(action)
+        assert short.look() == by_table.look(), action
+    for twin in (short, by_table):
+        twin.pair.life.kill()
+    assert short.look() == by_table.look()
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+@given(
+    life=st.lists(
+        st.sampled_from(["push", "many", "ask", "mail", "run", "run", "revive", "revive", "drain"]),
+        max_size=14,
+    ),
+    script=st.lists(st.sampled_from(["", "push", "crash", "crash", "stop", "mail"]), max_size=6),
+    racers=st.lists(st.sampled_from(["", "append", "push", "mail"]), max_size=4),
+)
+@example(life=["push", "run", "many", "push", "revive", "run"], script=["crash"], racers=[])
+@example(life=["push", "many", "run", "revive", "push", "run"], script=["crash"], racers=["append"])
+@example(life=["many", "run", "mail", "revive", "ask", "run"], script=["crash"], racers=["push"])
+def test_a_restart_by_the_short_cuts_equals_one_by_the_table(
+    behaviour: str, concurrency: int, life: list[str], script: list[str], racers: list[str]
+) -> None:
+    short, by_table = (
+        Twin(
+            BEHAVIOURS[behaviour],
+            plain=plain,
+            script=script,
+            racers=racers,
+            concurrency=concurrency,
+            supervised=True,
+        )
+        for plain in (True, False)
+    )
     for action in life:
         short.do(action)
         by_table.do(action)
