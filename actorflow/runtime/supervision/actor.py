@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pykka._envelope import Envelope
 
 from actorflow.runtime.actor.actor import Actor
-from actorflow.runtime.actor.lifespan import Lifespan
-from actorflow.runtime.actor.mailbox import Mailbox
+from actorflow.runtime.actor.lifespan import Lifespan, Mailbox
 from actorflow.runtime.errors import RequestRefused, StartFailed, WorkerStopped
 from actorflow.runtime.exits import (
     Crash,

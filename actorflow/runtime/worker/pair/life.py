@@ -15,8 +15,8 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.actor.answers import refuse
 from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.actor.mailbox import refuse
 from actorflow.runtime.errors import (
     NotParked,
     StartFailed,
@@ -251,7 +251,7 @@ class Life:
             apply(pair, CRASHED, effects)
         if not self.durable:  # its owner knows it by another name
             log.error(
-                "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
+                "worker crashed", worker=repr(pair), error=reason.text, failed=lost, exc_info=error
             )
         self._call_on_failure(error)
         if not effects.dead and self._trips():
@@ -261,7 +261,7 @@ class Life:
                     effects.executor_gone = False
                     apply(pair, TRIPPED, effects)
             if parks and pair.state is PARKED:
-                log.error("worker parked", worker=repr(pair), error=brief(error))
+                log.error("worker parked", worker=repr(pair), error=reason.text)
                 self.refuse_mail()
         try:
             pair.conclude(effects)

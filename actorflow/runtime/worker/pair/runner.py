@@ -14,9 +14,8 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.actor.answers import reply, reply_error
+from actorflow.runtime.actor.answers import ActorStop, reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.actor.mailbox import is_stop
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.exits import Crash, Normal, Stop
 from actorflow.runtime.lanes.loop import LOOP
@@ -418,7 +417,7 @@ def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
             envelope = pair.mail.popleft()
         except IndexError:
             break  # it was killed just now, and those who wait have been told
-        if is_stop(envelope):
+        if type(envelope.message) is ActorStop:
             _stop_asked(pair, envelope.reply_to)
             continue
         executor = pair.life.executor
