@@ -79,7 +79,7 @@ def test_an_idle_push_reaches_the_job_through_at_most_five_modules() -> None:
     assert len(path.modules) <= 5, path.modules
 
 
-CRASH_TO_RESTART = 20
+CRASH_TO_RESTART = 15
 """Modules from a crash to the next batch. The goal is 12: lower this whenever the path shortens.
 
 Eight are the pair with its behaviour, six supervision, three the supervisor's turn on its lane; the
