@@ -17,6 +17,7 @@ from actorflow.runtime.errors import BadJob
 from actorflow.runtime.exits import Stop
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.pair.machine import PARKED
+from actorflow.runtime.worker.pair.stopping import abandon_executor, kill, shut_down
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
@@ -167,13 +168,13 @@ class ExecutorActor(Lifespan):
     def kill(self) -> None:
         """Cut the executor off; the accumulator of a supervised pair stays."""
         if self._pair.life.supervised:
-            self._pair.life.abandon_executor()
+            abandon_executor(self._pair)
         else:
-            self._pair.life.kill()
+            kill(self._pair)
 
     def shut_down(self, reason: ExitReason) -> None:
         """End the whole pair in order."""
-        self._pair.life.shut_down(reason)
+        shut_down(self._pair, reason)
 
     def _cut_off(self) -> None:
         self._refuse_asked()

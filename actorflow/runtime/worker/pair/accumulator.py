@@ -46,7 +46,7 @@ from actorflow.runtime.worker.pair.machine import (
     PairState,
     StopMode,
 )
-from actorflow.runtime.worker.pair.retiring import SPARE
+from actorflow.runtime.worker.pair.stopping import SPARE
 from actorflow.runtime.worker.pair.tasks import Batch, Effects, Seat, Task
 from actorflow.runtime.worker.pair.transitions import (
     after,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import actorflow as af
 from actorflow.runtime.worker.pair.helping import help_out
 from actorflow.runtime.worker.pair.machine import PairState, StopMode
-from actorflow.runtime.worker.pair.retiring import retire
+from actorflow.runtime.worker.pair.stopping import kill, request_stop, retire
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import make
 from actorflow.runtime.worker.tickets import FutureTicket
@@ -146,7 +146,7 @@ class Twin:
         elif action == "revive" and self.pair.state is PairState.ALONE:
             self.pair.life.revive()
         elif action in ("drain", "finish", "now"):
-            self.pair.life.request_stop(StopMode(action))
+            request_stop(self.pair, StopMode(action))
 
     def look(self) -> dict[str, Any]:
         """Return all that the twins must have in common."""
@@ -247,7 +247,7 @@ def test_the_short_cuts_equal_the_table(
         by_table.do(action)
         assert short.look() == by_table.look(), action
     for twin in (short, by_table):
-        twin.pair.life.kill()
+        kill(twin.pair)
     assert short.look() == by_table.look()
 
 
@@ -283,7 +283,7 @@ def test_a_restart_by_the_short_cuts_equals_one_by_the_table(
         by_table.do(action)
         assert short.look() == by_table.look(), action
     for twin in (short, by_table):
-        twin.pair.life.kill()
+        kill(twin.pair)
     assert short.look() == by_table.look()
 
 
@@ -318,7 +318,7 @@ def test_help_in_the_main_thread_equals_help_by_the_table(
         short.do("run")
         by_table.do("run")
     for twin in (short, by_table):
-        twin.pair.life.kill()
+        kill(twin.pair)
 
 
 @pytest.mark.parametrize("before", [[], ["push"], ["push", "run"], ["mail"], ["ask", "run"]])
@@ -334,11 +334,11 @@ def test_retire_equals_a_stop_by_the_table(before: list[str]) -> None:
     if not retired:
         assert short.look() == seen
     else:
-        by_table.pair.life.request_stop(StopMode.DRAIN)
+        request_stop(by_table.pair, StopMode.DRAIN)
         ends = [{**twin.look(), "mode": None} for twin in (short, by_table)]
         assert ends[0] == ends[1]
         for twin in (short, by_table):
             with pytest.raises(af.WorkerStopped):
                 twin.worker.push(1)
     for twin in (short, by_table):
-        twin.pair.life.kill()
+        kill(twin.pair)
