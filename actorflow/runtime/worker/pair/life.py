@@ -292,6 +292,7 @@ class Life:
     def dead_letters(self) -> DeadLetters:
         """The dead letters of the pair."""
         if self._letters is None:
+            self._pair._refuse_own_functions()
             with self._pair.lock:
                 if self._letters is None:
                     self._letters = DeadLetters(self._pair.actor_ref.push)
@@ -309,6 +310,7 @@ class Life:
             NotParked: it is not parked.
 
         """
+        self._pair._refuse_own_functions()
         SHELTER.run(self._resume)
 
     def _resume(self) -> None:
@@ -374,6 +376,7 @@ class Life:
 
     def request_stop(self, mode: StopMode, reason: ExitReason | None = None) -> bool:
         """Begin to stop, or stop harder; return whether the pair was still there."""
+        self._pair._refuse_own_functions()
         return bool(SHELTER.run(self._request_stop, mode, reason))
 
     def _request_stop(self, mode: StopMode, reason: ExitReason | None) -> bool:

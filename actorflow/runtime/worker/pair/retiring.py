@@ -28,6 +28,7 @@ def retire(pair: Accumulator) -> bool:
 
     Return whether that was so. An interrupt leaves it either alive or dead.
     """
+    pair._refuse_own_functions()
     if pair.settings.has_on_stop or pair.settings.name is not None:
         return False
     try:

@@ -10,6 +10,7 @@ import pytest
 import actorflow as af
 from actorflow.runtime.worker.spec import launch, make
 from actorflow.testing import ManualLane
+from tests.runtime.worker.probe import is_locked
 from tests.runtime.worker.storms.duel import ACTIONS, STATES, duel
 from tests.runtime.worker.storms.interleave import PATIENCE, Paused
 
@@ -57,7 +58,7 @@ def test_m7_an_executor_that_is_replaced_while_it_begins_leaves_the_next_one_who
         paused = Paused(lane.run, place)
         helper = threading.Thread(target=_replace, args=(life,), daemon=True)
         helper.start()
-        if not worker.actor.lock.locked():
+        if not is_locked(worker.actor.lock):
             helper.join(PATIENCE)
         paused.finish()
         helper.join(PATIENCE)
