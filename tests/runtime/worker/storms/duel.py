@@ -110,9 +110,9 @@ class Door:
     """A lock that signals when somebody has to wait for it."""
 
     def __init__(self, waited: threading.Semaphore) -> None:
-        self._lock: Any = threading.RLock()
+        self._lock = threading.RLock()
         self._waited = waited
-        self._is_owned = self._lock._is_owned
+        self._is_owned = self._lock._is_owned  # type: ignore[attr-defined] # private
         self.release = self._lock.release
 
     def __repr__(self) -> str:
