@@ -9,7 +9,6 @@ All functions run under the lock of the pair. What has to happen outside of it i
 
 from __future__ import annotations
 
-from _thread import get_ident
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.worker.metrics import Backlog
@@ -292,11 +291,7 @@ def _take(pair: Accumulator, seat: Any, now: float, *, woken: bool) -> bool:
     core = pair.core
     batch = core.take(now)
     if pair._intake is not None and pair._intake.is_blocking:
-        pair._owner = get_ident()
-        try:
-            pair._intake.admit(now)
-        finally:
-            pair._owner = 0
+        pair._intake.admit(now)
     if batch is None:
         return False
     if pair.mode is StopMode.DRAIN and batch.reason in (Reason.IDLE, Reason.FLUSH):
@@ -522,7 +517,6 @@ def fold_for_producer(pair: Accumulator, now: float, effects: Effects) -> Except
 
     Return what it raised: the producer has nothing to do with it. Under the lock.
     """
-    pair._owner = get_ident()
     try:
         pair.core.fold(now)
         pair.core.note_time(now)
@@ -534,6 +528,4 @@ def fold_for_producer(pair: Accumulator, now: float, effects: Effects) -> Except
         elif seat is not None:
             leave(pair, seat)
         return error
-    finally:
-        pair._owner = 0
     return None
