@@ -6,7 +6,6 @@ interrupted between any two bytecodes; the shelter then finishes what it has beg
 
 from __future__ import annotations
 
-from _thread import get_ident
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,8 @@ __all__ = ["help_out"]
 
 def help_out(pair: Accumulator, message: Any, ticket: Ticket | None) -> bool:
     """Process a message in this thread, if the executor is idle; return whether it did."""
+    if pair.lock._is_owned():  # type: ignore[attr-defined] # `_refuse_own_functions`, inlined
+        raise pair._deadlock()
     if in_main_thread():
         return pair._plain and _help_in_main_thread(pair, message, ticket)
     effects = None
@@ -48,11 +49,7 @@ def help_out(pair: Accumulator, message: Any, ticket: Ticket | None) -> bool:
             pair.idle.clear()
         else:
             pair._since = pair.settings.clock.now()
-            pair._owner = get_ident()
-            try:
-                pair.core.offer(message, ticket, pair._now())
-            finally:
-                pair._owner = 0
+            pair.core.offer(message, ticket, pair._now())
             pair.idle.clear()
             effects = Effects()
             apply(pair, PUSHED, effects, pair)
