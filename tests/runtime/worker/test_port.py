@@ -149,11 +149,14 @@ def test_m5_a_push_while_an_idle_worker_is_stopped_is_processed_or_refused() -> 
     pushes = iter(["between"])
 
     class Racing(Queue):
-        """Pushes, as another thread could, after the stop has looked at the inbox."""
+        """Lets another thread push, after the stop has looked at the inbox."""
 
         def __len__(self) -> int:
             for message in pushes:
-                worker.push(message)
+                thread = threading.Thread(target=worker.push, args=(message,))
+                thread.start()
+                thread.join(PATIENCE)
+                assert not thread.is_alive()
             return super().__len__()
 
     worker: Any = None
