@@ -62,4 +62,4 @@ def test_a_kind_is_an_object_with_its_methods(engine: Engine) -> None:
     with pytest.raises(BadOption, match="it is a class"):
         engine.register(type("Half", (Script,), {"name": "half"}))  # type: ignore[arg-type] # wrong
     with pytest.raises(BadOption, match="it has no decode"):
-        engine.register(type("Half", (), {"name": "half", "options": None})())  # type: ignore[arg-type] # wrong
+        engine.register(type("Half", (), {"name": "half", "options": None})())
