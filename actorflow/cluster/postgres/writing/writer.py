@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import errors
 
-from actorflow.cluster.postgres.connections import explain
+from actorflow.cluster.postgres.connections import NoAnswer, explain
 from actorflow.cluster.postgres.schema import qualified
-from actorflow.cluster.postgres.writing.arrays import Texts
 from actorflow.cluster.postgres.writing.facts import read_facts
 from actorflow.cluster.postgres.writing.pipelining import Pipe, ids_of
 from actorflow.cluster.postgres.writing.planning import NeedFacts, plan_changes
-from actorflow.cluster.postgres.writing.statements import MESSAGES, SESSION, Mark, statements
+from actorflow.cluster.postgres.writing.rows import Statement, with_cells
+from actorflow.cluster.postgres.writing.statements import SESSION, STORING, Mark, statements
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.stores.protocol import NEVER_RUN
@@ -42,7 +42,7 @@ RETURNING incarnation, last, ids
 _TRIM = "DELETE FROM {s}.sessions WHERE seen < clock_timestamp() - interval '2 days'"
 _CLOSE = "DELETE FROM {s}.sessions WHERE id = %s"
 _LIMITS = b"SELECT set_config('idle_in_transaction_session_timeout', '5000', true)"
-_NOTIFY = "SELECT pg_notify(%s, notice) FROM unnest(%s) AS v (notice)"
+_NOTIFY = Statement("SELECT pg_notify('{s}', notice) FROM {rows: text} AS v (notice)")
 _NOT_AS_EXPECTED = "AF001"
 _AGAIN = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure)
 
@@ -134,11 +134,37 @@ class Writer:
         """Commit changes, all of those that are not refused, or none.
 
         Raises:
-            StoreRefused: nothing was changed; or nobody knows, and the next commit finds out.
+            StoreRefused: nothing was changed; or the server is away, nobody knows, and the next
+                commit finds out.
             StoreConflict: one of them can never be committed.
 
         """
         failpoint("commit.before")
+        try:
+            self._commit_once(changes)
+        except psycopg.Error as error:
+            if self._unknown is None:
+                raise explain(error, self._address) from error
+            if isinstance(error, NoAnswer):  # the caller has waited long enough
+                raise self._not_known(error) from error
+            self._commit_again(changes, error)
+        failpoint("commit.after")
+
+    def _commit_again(self, changes: Sequence[Change], lost: psycopg.Error) -> None:
+        """Find out what became of a commit, and repeat it if nothing did.
+
+        A connection can be lost although the server is there: it was started again, or a pooler.
+        """
+        try:
+            self._commit_once(changes)
+        except (psycopg.Error, StoreRefused) as error:
+            if self._unknown is not None:
+                raise self._not_known(lost) from error
+            if isinstance(error, StoreRefused):
+                raise
+            raise explain(error, self._address) from error
+
+    def _commit_once(self, changes: Sequence[Change]) -> None:
         again = self._unknown is not None
         connection = self.connection()
         if again:  # what turns out to have been committed is not done twice
@@ -146,11 +172,7 @@ class Writer:
             if not changes:
                 return
         _reset(changes)
-        try:
-            self._commit(connection, changes)
-        except psycopg.Error as error:
-            raise self._explained(error) from error
-        failpoint("commit.after")
+        self._commit(connection, changes)
 
     def _commit(self, connection: psycopg.Connection[Any], changes: Sequence[Change]) -> None:
         try:
@@ -184,10 +206,11 @@ class Writer:
         assert self._pipe is not None  # noqa: S101 - it comes with the connection
         self._number += 1
         mark = Mark(self._number, self._session, self._incarnation)
-        script = list(statements(plan, self._partitions, mark, pooled=self._address.pooled))
-        notices = list(self._notices(plan))
+        pooled = self._address.pooled
+        script = list(statements(plan, self._partitions, mark, fill=with_cells, pooled=pooled))
+        notices = [(notice,) for notice in self._notices(plan)]
         if notices:
-            script.append((_NOTIFY, [self._address.schema, Texts(notices)]))
+            script.append(with_cells(_NOTIFY, notices))
         self._unknown = plan
         failpoint("commit.inside")
         try:
@@ -201,12 +224,12 @@ class Writer:
                 return False
             raise
         self._unknown = None
-        plan.settle(ids_of(found[MESSAGES]) if plan.messages else ())
+        plan.settle(
+            [id_ for text, result in found.items() if text in STORING for id_ in ids_of(result)]
+        )
         return True
 
-    def _explained(self, error: psycopg.Error) -> Exception:
-        if self._unknown is None:
-            return explain(error, self._address)
+    def _not_known(self, error: psycopg.Error) -> StoreRefused:
         return StoreRefused(
             f"{self._address.shown} was lost during a commit, and whether it was stored is not "
             f"known yet; the next commit finds out: {' '.join(str(error).split())}"
