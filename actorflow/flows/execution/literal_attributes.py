@@ -3,25 +3,25 @@
 Most messages of most flows are about those, and their course is known beforehand: the attribute is
 entered, its value is entered, the value answers, the attribute answers, and the next attribute is
 entered. The messages, their numbers and the resulting nodes are the same as if the procedures had
-processed one message at a time.
+processed one message at a time; the messages are made only for those who look at each.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from actorflow.flows.execution.node import Node, child_id, child_nid
 from actorflow.flows.execution.procedure import Procedure
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Iterator
 
     from actorflow.flows.execution.node import Message, Payload
     from actorflow.flows.execution.run import Run
     from actorflow.flows.language.tree import Tree
 
-__all__ = ["EACH", "LEAST", "Part", "evaluate", "is_literal", "unfold"]
+__all__ = ["EACH", "LEAST", "Literals", "Part", "evaluate", "every_message", "is_literal", "unfold"]
 
 EACH = 4
 """Messages per attribute."""
@@ -30,6 +30,35 @@ LEAST = EACH - 1
 
 Part: TypeAlias = "tuple[Tree, Tree, Payload]"
 """An attribute, the atom in it, and the payload with its value."""
+
+
+class Literals(NamedTuple):
+    """Literal attributes that were processed together."""
+
+    first: Message
+    """The message that executes the first of them."""
+    parts: list[Part]
+    answer: Message
+    """The answer of the last of them to the parent, still to be processed."""
+
+    @property
+    def count(self) -> int:
+        """How many messages were processed."""
+        return EACH * len(self.parts) - 1
+
+    def messages(self) -> list[Message]:
+        """Return all messages, in order; the last is the answer."""
+        return unfold(self.first, self.parts, self.first["m"], self.first["pr"])
+
+
+def every_message(processed: Iterable[Message | Literals]) -> Iterator[Message]:
+    """Yield all messages that a run has processed."""
+    for one in processed:
+        if type(one) is Literals:
+            yield from one.messages()[:-1]
+        else:
+            yield one  # type: ignore[misc] # a type checker does not see that it is no tuple
+
 
 _BETWEEN = ("receive", "receive_att", "execute_child", "wrap")
 _ATOMS = frozenset(("_num", "_boo", "_sqs", "_nul"))
@@ -46,30 +75,30 @@ def is_literal(tree: Tree | None) -> bool:
         return False  # not a tree: the loop will raise the error
 
 
-def evaluate(run: Run, message: Message, room: int) -> list[Message]:
+def evaluate(run: Run, message: Message, room: int) -> Literals | None:
     """Process the message that executes a literal attribute, and those that follow from it.
 
-    Continues with the next attributes while they are literals and ``room`` allows. The last message
-    returned is the next one to process. Does nothing and returns nothing if a trap, a handler or
-    the parent might interfere.
+    Continues with the next attributes while they are literals and ``room`` allows. Does nothing and
+    returns None if there is no room, or a trap, a handler or the parent might interfere.
     """
     parent = run.find(message.get("from") or "")
     if (
-        parent is None
+        room < LEAST
+        or parent is None
         or parent.status
         or "child" in parent.own
         or type(message.get("payload")) is not dict
         or message.get("vars") is not None
         or run.traps
     ):
-        return []
-    counters = run.counters
+        return None
     tree, payload = message["tree"], message["payload"]
     rest = _rest(run, parent, message)
     parts: list[Part] = []
     while True:
         atom = tree[1][0]
-        payload = payload.copy()
+        entered = payload
+        payload = entered.copy()
         payload["ret"] = atom[1]
         if parent.atts is not None:
             parent.atts.append([None, atom[1]])
@@ -79,10 +108,21 @@ def evaluate(run: Run, message: Message, room: int) -> list[Message]:
         if not rest or EACH * len(parts) + LEAST > room or not is_literal(rest[-1]):
             break
         tree = rest.pop()
-    passed = unfold(message, parts, counters.get("msgs", 0) + 1, counters["runs"])
-    counters["msgs"] = passed[-1]["sm"]
-    _leave_entered(run, parent, passed[-EACH])
-    return passed
+    nid = message["nid"]
+    if len(parts) > 1:
+        nid = child_nid(parent.nid, child_id(nid) + len(parts) - 1)
+    _leave_entered(run, parent, nid, tree, entered)
+    return _counted(run, message, parts, nid)
+
+
+def _counted(run: Run, message: Message, parts: list[Part], nid: str) -> Literals:
+    """Count the messages of literal attributes, the last of which is ``nid``."""
+    counters = run.counters
+    message["m"] = counters.get("msgs", 0) + 1
+    runs = message["pr"] = counters["runs"]
+    counters["msgs"] = message["m"] + EACH * len(parts) - 2
+    answer = _answer(message, nid, parts[-1][2], counters["msgs"], runs)
+    return Literals(message, parts, answer)
 
 
 def unfold(message: Message, parts: Iterable[Part], m: int, runs: int) -> list[Message]:
@@ -126,12 +166,12 @@ def _rest(run: Run, parent: Node, message: Message) -> list[Tree]:
 
 def _messages(message: Message, atom: Tree, payload: Payload, m: int, runs: int) -> list[Message]:
     """Return the four messages of an attribute; the last one is not numbered yet."""
-    exid, nid = message["exid"], message["nid"]
+    nid = message["nid"]
     inner = child_nid(nid, 0)
     message["m"], message["pr"] = m, runs
     entered: Message = {
         "point": "execute",
-        "exid": exid,
+        "exid": message["exid"],
         "nid": inner,
         "from": nid,
         "sm": m,
@@ -144,7 +184,7 @@ def _messages(message: Message, atom: Tree, payload: Payload, m: int, runs: int)
     }
     answered: Message = {
         "point": "receive",
-        "exid": exid,
+        "exid": message["exid"],
         "nid": nid,
         "from": inner,
         "sm": m + 1,
@@ -153,18 +193,25 @@ def _messages(message: Message, atom: Tree, payload: Payload, m: int, runs: int)
         "m": m + 2,
         "pr": runs,
     }
-    reply: Message = {
+    if message.get("cause"):
+        entered["cause"] = answered["cause"] = message["cause"]
+    return [message, entered, answered, _answer(message, nid, payload, m + 2, runs)]
+
+
+def _answer(message: Message, nid: str, payload: Payload, sm: int, runs: int) -> Message:
+    """Return the answer of attribute ``nid`` to its parent; it is not numbered yet."""
+    answer: Message = {
         "point": "receive",
-        "exid": exid,
+        "exid": message["exid"],
         "nid": message["from"],
         "from": nid,
-        "sm": m + 2,
+        "sm": sm,
         "payload": payload,
         "er": runs,
     }
     if message.get("cause"):
-        entered["cause"] = answered["cause"] = reply["cause"] = message["cause"]
-    return [message, entered, answered, reply]
+        answer["cause"] = message["cause"]
+    return answer
 
 
 def _next(reply: Message, m: int, tree: Tree) -> Message:
@@ -187,10 +234,9 @@ def _next(reply: Message, m: int, tree: Tree) -> Message:
     return message
 
 
-def _leave_entered(run: Run, parent: Node, message: Message) -> None:
+def _leave_entered(run: Run, parent: Node, nid: str, tree: Tree, payload: Payload) -> None:
     """Create the node of the attribute whose answer is still to be processed."""
-    nid, tree = message["nid"], message["tree"]
-    node = run.nodes[nid] = Node(nid, parent.nid, message["payload"], "_att", "_att")
+    node = run.nodes[nid] = Node(nid, parent.nid, payload, "_att", "_att")
     run.touched.add(nid)
     run.trees[nid] = tree
     run.keep_tree(node, tree)

@@ -67,87 +67,93 @@ def run(
         rng=rng,
         limits=limits,
     )
-    return process(one, messages, max_messages, keep_going, observer)
+    out = process(one, intake.accepted(one, messages), max_messages, keep_going, observer)
+    out.messages = list(literal_attributes.every_message(out.messages))
+    return out
 
 
 def process(
     run: Run,
-    messages: Iterable[Message],
+    messages: list[Message],
     max_messages: int,
     keep_going: Callable[[], bool] | None,
     observer: Observer | None,
 ) -> RunOutcome:
-    """Process ``messages`` in a new run, as `run` does."""
-    queue = run.queue
-    queue.extend(intake.accepted(run, messages))
-    counters = run.counters
+    """Process ``messages`` in a new run, as `run` does.
+
+    They belong to the run, and have passed `intake.accepted`. In the outcome, the messages of
+    literal attributes are together.
+    """
+    queue, counters, nodes = run.queue, run.counters, run.nodes
+    queue.extend(messages)
     runs = counters["runs"] = max(counters.get("runs", 0), 0) + 1
-    history = run.out.messages
+    history, signals = run.out.messages, run.out.signals
+    observe = None if observer is None else observer.observe
     exid = run.exid
     processed = 0
     while queue and processed < max_messages:
         if processed and keep_going is not None and not keep_going():
             break
         message = queue.popleft()
-        if queue and message["point"] == "terminated":
-            queue.append(message)
-            message = queue.popleft()
+        point = message["point"]
+        if queue:
+            if point == "terminated":
+                queue.append(message)
+                message = queue.popleft()
+                point = message["point"]
+        elif (
+            point == "execute"
+            and "er" in message
+            and literal_attributes.is_literal(message.get("tree"))
+            and (passed := literal_attributes.evaluate(run, message, max_messages - processed))
+        ):
+            processed += passed.count
+            history.append(passed)
+            queue.append(passed.answer)
+            if observer is not None:
+                observer.observe_literals(passed, len(nodes) - 1)
+            continue
         if "er" not in message and intake.refuses(run, message):
             continue
-        if (
-            message["point"] == "execute"
-            and not queue
-            and (passed := _process_literals(run, message, max_messages - processed, observer))
-        ):
-            processed += passed
-            continue
         processed += 1
-        emitted = _process_one(run, message, runs)
+        message["m"] = counters["msgs"] = counters.get("msgs", 0) + 1
+        message["pr"] = runs
+        try:
+            if run.traps or point in _CAUSES:
+                emitted = _process_watched(run, message)
+            else:
+                emitted = _POINTS[point](run, message)
+        except Exception as error:  # noqa: BLE001 - any error of a procedure fails the flow, not the run
+            emitted = _failure(run, message, error)
         history.append(message)
         for one in emitted:
             one["er"] = message.get("er") if "fm" in one else runs
             if one["exid"] == exid:
                 queue.append(one)
             else:
-                run.out.signals.append(one)
-        if observer is not None:
-            observer.observe(message, emitted, len(run.nodes))
+                signals.append(one)
+        if observe is not None:
+            observe(message, emitted, len(nodes))
     if processed:
-        counters["omsgs"] = counters.get("omsgs", 0) + len(run.out.signals)
+        counters["omsgs"] = counters.get("omsgs", 0) + len(signals)
     return _finish(run)
 
 
-def _process_literals(run: Run, message: Message, room: int, observer: Observer | None) -> int:
-    """Process literal attributes, if ``message`` executes one; return the number of messages."""
-    if room < literal_attributes.LEAST or not literal_attributes.is_literal(message.get("tree")):
-        return 0
-    passed = literal_attributes.evaluate(run, message, room)
-    if not passed:
-        return 0
-    if observer is not None:
-        observer.observe_literals(passed, len(run.nodes) - 1)
-    run.queue.append(passed.pop())
-    run.out.messages += passed
-    return len(passed)
-
-
-def _process_one(run: Run, message: Message, runs: int) -> list[Message]:
-    """Process a message, and return the messages that it emits."""
-    counters = run.counters
-    message["m"] = counters["msgs"] = counters.get("msgs", 0) + 1
-    message["pr"] = runs
+def _process_watched(run: Run, message: Message) -> list[Message]:
+    """Process a message that may spring a trap, or has a cause to note."""
     point = message["point"]
-    try:
-        if point == "execute":
-            enter.create_node(run, message)
-        elif point == "trigger" or point == "cancel":  # noqa: PLR1714 - faster than a tuple
-            cancel.add_cause(run, message)
-        triggered = traps.matching(run, message) if run.traps else None
-        handler = _POINTS.get(point)
-        out = handler(run, message) if handler is not None else []
-        return triggered + out if triggered else out
-    except Exception as error:  # noqa: BLE001 - any error of a procedure fails the flow, not the run
-        return _failure(run, message, error)
+    if point in _CAUSES:
+        cancel.add_cause(run, message)
+    if not run.traps:
+        return _POINTS[point](run, message)
+    if point != "execute":
+        return [*traps.matching(run, message), *_POINTS[point](run, message)]
+    node = enter.create_node(run, message)  # a trap may watch for it
+    return [*traps.matching(run, message), *enter.start(run, node, message)]
+
+
+def _nothing(_run: Run, _message: Message) -> list[Message]:
+    return []
 
 
 def _failure(run: Run, message: Message, error: BaseException) -> list[Message]:
@@ -189,6 +195,7 @@ def _finish(run: Run) -> RunOutcome:
     return out
 
 
+_CAUSES = frozenset(("cancel", "trigger"))
 _POINTS: dict[str, Callable[[Run, Message], list[Message]]] = {
     "execute": enter.execute,
     "receive": receive.receive,
@@ -202,4 +209,5 @@ _POINTS: dict[str, Callable[[Run, Message], list[Message]]] = {
     "failed": failures.failed,
     "terminated": leave.terminate,
     "add": enter.add,
+    **dict.fromkeys(("ceased", "entered", "left", "signal"), _nothing),
 }

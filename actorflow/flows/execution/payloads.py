@@ -40,11 +40,8 @@ class Gathered:
         place = self._payload_places.get(id(payload))
         if place is None:
             place = self._payload_places[id(payload)] = len(self.payloads)
-            for value in payload.values():
-                if type(value) in _CONTAINERS and value:
-                    self.payloads.append(self._flat(payload))
-                    return place
-            self.payloads.append(payload)
+            is_plain = _CONTAINERS.isdisjoint(map(type, payload.values()))
+            self.payloads.append(payload if is_plain else self._flat(payload))
         return place
 
     def _flat(self, payload: Payload) -> list[Any]:

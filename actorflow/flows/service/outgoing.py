@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import Failure, NewTask, NewWatch, Outcome, Outgoing, SetTimer
 from actorflow.engine.kind import Status as EngineStatus
+from actorflow.flows.execution.literal_attributes import every_message
 from actorflow.flows.execution.messages.traps import looks_elsewhere, trigger_from_elsewhere
 from actorflow.flows.execution.names import visible_variables
 from actorflow.flows.execution.state import Status
@@ -121,7 +122,11 @@ def _forget_tasks(
         if handed is None or node.own.get("answered"):
             continue
         if answered is None:
-            answered = {one["nid"] for one in out.messages if one["point"] in _ANSWERS}
+            answered = {
+                one["nid"]
+                for one in out.messages
+                if type(one) is dict and one["point"] in _ANSWERS
+            }
         if nid in answered:
             continue
         now = after.nodes.get(nid)
@@ -170,7 +175,7 @@ def _spring(out: FlowOutcome, outcome: Outcome, watches: Sequence[Watch]) -> Non
         if watch.execution == after.exid:
             continue
         owner, trap = watch.body["domain"], watch.body["trap"]
-        for message in out.messages:
+        for message in every_message(out.messages):
             trigger = trigger_from_elsewhere(watch.execution, owner, trap, message, after.domain)
             if trigger is not None:
                 outcome.messages.append(Outgoing(watch.execution, trigger))

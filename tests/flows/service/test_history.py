@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from actorflow.engine import bodies
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.environment import NoLoader, NoTaskers, Observer
+from actorflow.flows.execution.literal_attributes import Literals
 from actorflow.flows.execution.loop import process
 from actorflow.flows.execution.payloads import Gathered, restored
 from actorflow.flows.execution.requests import launch_message
@@ -49,10 +50,10 @@ class _Eye(Observer):
         self.other.observe(message, emitted, nodes)
         self._keep(message, nodes)
 
-    def observe_literals(self, messages: list[Message], nodes: int) -> None:
+    def observe_literals(self, literals: Literals, nodes: int) -> None:
         """Keep those of plain attributes."""
-        self.other.observe_literals(messages, nodes)
-        for place, message in enumerate(messages[:-1]):
+        self.other.observe_literals(literals, nodes)
+        for place, message in enumerate(literals.messages()[:-1]):
             self._keep(message, nodes + (1, 2, 1, 0)[place % 4])
 
     def _keep(self, message: Message, nodes: int) -> None:
