@@ -1,11 +1,12 @@
 """The history of an execution: one record per run, with every message as it was processed.
 
-A message is a row: its point, nid, from, ``sm``, ``er``, the index of its payload and the number of
-nodes after it; for an execute message a digest of its tree and its procedure; then other fields.
-Its number and its run follow from the record. The many messages of literal attributes are one row.
+A message is a row: its point, nid, from, ``sm``, ``er``, its payload and the number of nodes after
+it; for an execute message a digest of its tree and its procedure; then other fields. Its number and
+its run follow from the record. The many messages of literal attributes are one row.
 
-Payloads and parts that messages share are written once per run. A part above a limit is replaced
-by a note, so that the history of a flow with a large payload stays small.
+A payload without lists and objects stands in its row, unless it is that of the row before. Any
+other is an index, and what such payloads share is written once per run. A part above a limit is
+replaced by a note, so that the history of a flow with a large payload stays small.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 
 from actorflow.flows.execution.environment import MORE_NODES, Observer
 from actorflow.flows.execution.literal_attributes import EACH, LEAST, unfold
-from actorflow.flows.execution.payloads import Gathered, restored
+from actorflow.flows.execution.payloads import Gathered, is_plain, restored
 from actorflow.flows.values.rendering import digest
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder", "messages_of"]
 
+_SAME = -1  # instead of a payload: it is that of the row before
 _LARGEST = 16_384  # bytes of one field of a payload
 _LONGEST = 1_000  # elements of one field of a payload
 _COLUMNS = ("point", "nid", "from", "sm", "er", "payload", "nodes", "tree", "heap")
@@ -44,7 +46,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class Recorder(Observer):
     """Records one run. Costs about a microsecond per message, and one write of its payloads."""
 
-    __slots__ = ("_gathered", "_nodes", "_payload", "_place", "_rows", "_run")
+    __slots__ = ("_gathered", "_nodes", "_payload", "_rows", "_run")
 
     def __init__(self, run: Run) -> None:
         """Record a run that is about to begin."""
@@ -53,7 +55,6 @@ class Recorder(Observer):
         self._gathered = Gathered(_limited)
         self._rows: list[tuple[Any, ...]] = []
         self._payload: Any = None
-        self._place: int | None = None
 
     def observe(self, message: Message, _emitted: list[Message], nodes: int) -> None:
         """Record a processed message, which must stay alive until the run is stored."""
@@ -65,8 +66,11 @@ class Recorder(Observer):
             is_usual = False
         if payload is not self._payload:
             self._payload = payload
-            self._place = None if payload is None else self._gathered.place(payload)
-        row: tuple[Any, ...] = (point, nid, came_from, sm, er, self._place, nodes)
+            if payload is not None and not is_plain(payload):
+                payload = self._gathered.place(payload)
+        elif payload is not None:
+            payload = _SAME
+        row: tuple[Any, ...] = (point, nid, came_from, sm, er, payload, nodes)
         node = self._nodes.get(nid)
         if not is_usual or (node is not None and node.vars):
             row += _rest(message, node)
@@ -77,7 +81,8 @@ class Recorder(Observer):
         self.observe(literals.first, [], nodes)
         parts: list[Any] = []
         for tree, atom, payload in literals.parts:
-            parts += (digest(tree), digest(atom), self._gathered.place(payload))
+            stored = payload if is_plain(payload) else self._gathered.place(payload)
+            parts += (digest(tree), digest(atom), stored)
         row = self._rows[-1]
         more = {**row[_MORE], _LITERALS: parts} if len(row) > _MORE else {_LITERALS: parts}
         parent = self._nodes.get(literals.first["from"])
@@ -137,15 +142,23 @@ def messages_of(entry: dict[str, Any]) -> list[Message]:
     rows, run = entry["messages"], entry["run"]
     m = entry["counters"]["msgs"] - sum(map(_count, rows)) + 1
     messages: list[Message] = []
+    payload: Payload | None = None
     for row in rows:
         message = dict(row) if type(row) is dict else _message(row)
-        if message.get("payload") is not None:
-            message["payload"] = payloads[message["payload"]]
+        if message.get("payload", _SAME) != _SAME:
+            payload = _found(message["payload"], payloads)
+        if "payload" in message:
+            message["payload"] = payload
         message["m"], message["pr"] = m, run
         literals = message.pop(_LITERALS, None)
         messages += (message,) if literals is None else _unfolded(message, literals, payloads)
         m += _count(row)
     return messages
+
+
+def _found(stored: Any, payloads: list[Payload]) -> Payload:
+    """Return a payload, which is stored as it is or as an index."""
+    return payloads[stored] if type(stored) is int else stored
 
 
 def _count(row: Any) -> int:
@@ -168,7 +181,8 @@ def _message(row: list[Any]) -> Message:
 def _unfolded(message: Message, stored: list[Any], payloads: list[Payload]) -> list[Message]:
     """Return the messages of literal attributes, from the first one and the parts of each."""
     parts = (
-        (stored[at], stored[at + 1], payloads[stored[at + 2]]) for at in range(0, len(stored), 3)
+        (stored[at], stored[at + 1], _found(stored[at + 2], payloads))
+        for at in range(0, len(stored), 3)
     )
     before, seen = message["nodes"], message.pop("seen", None)
     messages = unfold({**message, "exid": None}, parts, message["m"], message["pr"])[:-1]
