@@ -111,6 +111,8 @@ def sequences(count: int) -> Iterator[list[str]]:
 def one_in_flight(count: int) -> Iterator[list[str]]:
     """Measure two-task sequences one after the other, against bare commits in the same folder.
 
+    Each takes three commits: the launch with the first run, and each answer with its run.
+
     They take turns, and count by their medians: what else the machine does falls on both.
     """
     bare: list[float] = []
@@ -136,8 +138,7 @@ def one_in_flight(count: int) -> Iterator[list[str]]:
     flow, commit = statistics.median(flows), statistics.median(bare)
     yield [
         "two-task sequences one after the other / bare synced commits",
-        f"{commit / flow:.2f} ({1 / flow:,.0f} /s / {1 / commit:,.0f} /s; {each:.1f} commits each:"
-        " the launch with the first run, and each answer with its run)",
+        f"{commit / flow:.2f} ({1 / flow:,.0f} /s / {1 / commit:,.0f} /s; {each:.1f} commits each)",
         "",
         ">= 0.15",
     ]

@@ -8,7 +8,7 @@ from actorflow.flows.errors import UnknownTasker
 from actorflow.flows.values.values import MISSING, Value
 
 if TYPE_CHECKING:
-    from actorflow.flows.execution.literal_attributes import Literals
+    from actorflow.flows.execution.literal_messages import Literals
     from actorflow.flows.execution.node import Message
     from actorflow.flows.language.tree import Tree
 

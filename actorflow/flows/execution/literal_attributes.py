@@ -9,56 +9,21 @@ processed one message at a time; the messages are made only for those who look a
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from actorflow.flows.execution.literal_messages import EACH, LEAST, Literals, answer_of
 from actorflow.flows.execution.node import Node, child_id, child_nid
 from actorflow.flows.execution.procedure import Procedure
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Hashable
 
+    from actorflow.flows.execution.literal_messages import Part
     from actorflow.flows.execution.node import Message, Payload
     from actorflow.flows.execution.run import Run
     from actorflow.flows.language.tree import Tree
 
-__all__ = ["EACH", "LEAST", "Literals", "Part", "evaluate", "every_message", "is_literal", "unfold"]
-
-EACH = 4
-"""Messages per attribute."""
-LEAST = EACH - 1
-"""The same without the answer to the parent, which for the last attribute is processed normally."""
-
-Part: TypeAlias = "tuple[Tree, Tree, Payload]"
-"""An attribute, the atom in it, and the payload with its value."""
-
-
-class Literals(NamedTuple):
-    """Literal attributes that were processed together."""
-
-    first: Message
-    """The message that executes the first of them."""
-    parts: list[Part]
-    answer: Message
-    """The answer of the last of them to the parent, still to be processed."""
-
-    @property
-    def count(self) -> int:
-        """How many messages were processed."""
-        return EACH * len(self.parts) - 1
-
-    def messages(self) -> list[Message]:
-        """Return all messages, in order; the last is the answer."""
-        return unfold(self.first, self.parts, self.first["m"], self.first["pr"])
-
-
-def every_message(processed: Iterable[Message | Literals]) -> Iterator[Message]:
-    """Yield all messages that a run has processed."""
-    for one in processed:
-        if type(one) is Literals:
-            yield from one.messages()[:-1]
-        else:
-            yield one  # type: ignore[misc] # a type checker does not see that it is no tuple
-
+__all__ = ["evaluate", "is_literal"]
 
 _BETWEEN = ("receive", "receive_att", "execute_child", "wrap")
 _ATOMS = frozenset(("_num", "_boo", "_sqs", "_nul"))
@@ -121,22 +86,8 @@ def _counted(run: Run, message: Message, parts: list[Part], nid: str) -> Literal
     message["m"] = counters.get("msgs", 0) + 1
     runs = message["pr"] = counters["runs"]
     counters["msgs"] = message["m"] + EACH * len(parts) - 2
-    answer = _answer(message, nid, parts[-1][2], counters["msgs"], runs)
+    answer = answer_of(message, nid, parts[-1][2], counters["msgs"], runs)
     return Literals(message, parts, answer)
-
-
-def unfold(message: Message, parts: Iterable[Part], m: int, runs: int) -> list[Message]:
-    """Return all messages of literal attributes, beginning with ``message``, whose number is ``m``.
-
-    All have been processed except the last, the answer of the last attribute to its parent.
-    """
-    passed: list[Message] = []
-    for tree, atom, payload in parts:
-        if passed:
-            message = _next(passed[-1], m - 1, tree)
-        passed += _messages(message, atom, payload, m, runs)
-        m += EACH
-    return passed
 
 
 @functools.lru_cache(maxsize=1024)
@@ -162,76 +113,6 @@ def _rest(run: Run, parent: Node, message: Message) -> list[Tree]:
         return []
     rest: list[Tree] = children[:index:-1]
     return rest
-
-
-def _messages(message: Message, atom: Tree, payload: Payload, m: int, runs: int) -> list[Message]:
-    """Return the four messages of an attribute; the last one is not numbered yet."""
-    nid = message["nid"]
-    inner = child_nid(nid, 0)
-    message["m"], message["pr"] = m, runs
-    entered: Message = {
-        "point": "execute",
-        "exid": message["exid"],
-        "nid": inner,
-        "from": nid,
-        "sm": m,
-        "payload": payload,
-        "tree": atom,
-        "accept_symbol": False,
-        "er": runs,
-        "m": m + 1,
-        "pr": runs,
-    }
-    answered: Message = {
-        "point": "receive",
-        "exid": message["exid"],
-        "nid": nid,
-        "from": inner,
-        "sm": m + 1,
-        "payload": payload,
-        "er": runs,
-        "m": m + 2,
-        "pr": runs,
-    }
-    if message.get("cause"):
-        entered["cause"] = answered["cause"] = message["cause"]
-    return [message, entered, answered, _answer(message, nid, payload, m + 2, runs)]
-
-
-def _answer(message: Message, nid: str, payload: Payload, sm: int, runs: int) -> Message:
-    """Return the answer of attribute ``nid`` to its parent; it is not numbered yet."""
-    answer: Message = {
-        "point": "receive",
-        "exid": message["exid"],
-        "nid": message["from"],
-        "from": nid,
-        "sm": sm,
-        "payload": payload,
-        "er": runs,
-    }
-    if message.get("cause"):
-        answer["cause"] = message["cause"]
-    return answer
-
-
-def _next(reply: Message, m: int, tree: Tree) -> Message:
-    """Process the answer of an attribute; return the message that executes the next one."""
-    runs = reply["er"]
-    reply["m"], reply["pr"] = m, runs
-    nid = reply["nid"]
-    message: Message = {
-        "point": "execute",
-        "exid": reply["exid"],
-        "nid": child_nid(nid, child_id(reply["from"]) + 1),
-        "from": nid,
-        "sm": m,
-        "payload": reply["payload"],
-        "tree": tree,
-        "er": runs,
-    }
-    if "cause" in reply:
-        message["cause"] = reply["cause"]
-    return message
 
 
 def _leave_entered(run: Run, parent: Node, nid: str, tree: Tree, payload: Payload) -> None:

@@ -67,64 +67,47 @@ def run(
         rng=rng,
         limits=limits,
     )
-    out = process(one, intake.accepted(one, messages), max_messages, keep_going, observer)
-    out.messages = list(literal_attributes.every_message(out.messages))
-    return out
+    accepted = intake.accepted(one, messages)
+    return process(one, accepted, max_messages, keep_going or _always, observer)
 
 
 def process(
     run: Run,
     messages: list[Message],
     max_messages: int,
-    keep_going: Callable[[], bool] | None,
+    keep_going: Callable[[], bool],
     observer: Observer | None,
 ) -> RunOutcome:
     """Process ``messages`` in a new run, as `run` does.
 
-    They belong to the run, and have passed `intake.accepted`. In the outcome, the messages of
-    literal attributes are together.
+    They belong to the run, and have passed `intake.accepted`.
     """
     queue, counters, nodes = run.queue, run.counters, run.nodes
     queue.extend(messages)
     runs = counters["runs"] = max(counters.get("runs", 0), 0) + 1
-    history, signals = run.out.messages, run.out.signals
+    history, signals = run.out.processed, run.out.signals
     observe = None if observer is None else observer.observe
     exid = run.exid
     processed = 0
     while queue and processed < max_messages:
-        if processed and keep_going is not None and not keep_going():
+        if processed and not keep_going():
             break
         message = queue.popleft()
-        point = message["point"]
-        if queue:
-            if point == "terminated":
-                queue.append(message)
-                message = queue.popleft()
-                point = message["point"]
-        elif (
-            point == "execute"
-            and "er" in message
-            and literal_attributes.is_literal(message.get("tree"))
-            and (passed := literal_attributes.evaluate(run, message, max_messages - processed))
-        ):
-            processed += passed.count
-            history.append(passed)
-            queue.append(passed.answer)
-            if observer is not None:
-                observer.observe_literals(passed, len(nodes) - 1)
-            continue
+        if queue and message["point"] == "terminated":
+            queue.append(message)
+            message = queue.popleft()
         if "er" not in message and intake.refuses(run, message):
             continue
+        if (
+            not queue
+            and message["point"] == "execute"
+            and literal_attributes.is_literal(message.get("tree"))
+            and (passed := _process_literals(run, message, max_messages - processed, observer))
+        ):
+            processed += passed
+            continue
         processed += 1
-        message["m"] = counters["msgs"] = counters.get("msgs", 0) + 1
-        message["pr"] = runs
-        try:
-            if run.traps or point in _CAUSES:
-                emitted = _process_watched(run, message)
-            else:
-                emitted = _POINTS[point](run, message)
-        except Exception as error:  # noqa: BLE001 - any error of a procedure fails the flow, not the run
-            emitted = _failure(run, message, error)
+        emitted = _process_one(run, message, runs)
         history.append(message)
         for one in emitted:
             one["er"] = message.get("er") if "fm" in one else runs
@@ -139,17 +122,44 @@ def process(
     return _finish(run)
 
 
-def _process_watched(run: Run, message: Message) -> list[Message]:
-    """Process a message that may spring a trap, or has a cause to note."""
+def _process_literals(run: Run, message: Message, room: int, observer: Observer | None) -> int:
+    """Process literal attributes, of which ``message`` executes one; return how many messages."""
+    literals = literal_attributes.evaluate(run, message, room)
+    if literals is None:
+        return 0
+    run.out.processed.append(literals)
+    run.queue.append(literals.answer)
+    if observer is not None:
+        observer.observe_literals(literals, len(run.nodes) - 1)
+    return literals.count
+
+
+def _process_one(run: Run, message: Message, runs: int) -> list[Message]:
+    """Process a message, and return the messages that it emits."""
+    counters = run.counters
+    message["m"] = counters["msgs"] = counters.get("msgs", 0) + 1
+    message["pr"] = runs
     point = message["point"]
-    if point in _CAUSES:
-        cancel.add_cause(run, message)
-    if not run.traps:
+    try:
+        if point in _CAUSES:
+            cancel.add_cause(run, message)
+        if run.traps:
+            return _process_watched(run, point, message)
         return _POINTS[point](run, message)
+    except Exception as error:  # noqa: BLE001 - any error of a procedure fails the flow, not the run
+        return _failure(run, message, error)
+
+
+def _process_watched(run: Run, point: str, message: Message) -> list[Message]:
+    """Process a message that may spring a trap."""
     if point != "execute":
         return [*traps.matching(run, message), *_POINTS[point](run, message)]
     node = enter.create_node(run, message)  # a trap may watch for it
     return [*traps.matching(run, message), *enter.start(run, node, message)]
+
+
+def _always() -> bool:
+    return True
 
 
 def _nothing(_run: Run, _message: Message) -> list[Message]:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from actorflow.flows.execution.literal_messages import Literals
+from actorflow.flows.execution.node import Message, Payload
+from actorflow.flows.execution.state import Execution, Status, Timer
+
 if TYPE_CHECKING:
     from actorflow.flows.errors import FlowError
-    from actorflow.flows.execution.literal_attributes import Literals
-    from actorflow.flows.execution.node import Message, Payload
-    from actorflow.flows.execution.state import Execution, Status, Timer
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class RunOutcome(msgspec.Struct):
 
     state: Execution
     status: Status
-    messages: list[Message | Literals] = []
-    """The processed messages in order, as they were after processing: the history."""
+    processed: list[Message | Literals] = []
+    """The processed messages in order, as they were after processing; literals are together."""
     tasks: list[Message] = []
     """task and detask messages to dispatch after the commit."""
     timers: list[Timer] = []
@@ -45,3 +46,11 @@ class RunOutcome(msgspec.Struct):
     """Texts for the log, with their nodes."""
     payload: Payload | None = None
     """The payload of the terminated message, if it was processed in this run."""
+
+    @property
+    def messages(self) -> list[Message]:
+        """The processed messages, each of them: the history. Takes time linear in their number."""
+        messages: list[Message] = []
+        for one in self.processed:
+            messages += one.messages()[:-1] if isinstance(one, Literals) else (one,)
+        return messages

@@ -215,7 +215,7 @@ class Procedure:
             "sm": message["m"],
             "payload": self.payload,
         }
-        if "cause" in message and message["cause"]:
+        if message.get("cause"):
             emitted["cause"] = message["cause"]
         if node.vars and "idx" in node.vars:
             emitted["rvars"] = {"idx": node.vars["idx"]}

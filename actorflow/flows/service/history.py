@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actorflow.flows.execution.environment import MORE_NODES, Observer
-from actorflow.flows.execution.literal_attributes import EACH, LEAST, unfold
+from actorflow.flows.execution.literal_messages import EACH, LEAST, unfold
 from actorflow.flows.execution.payloads import Gathered, is_plain, restored
 from actorflow.flows.values.rendering import digest
 
 if TYPE_CHECKING:
-    from actorflow.flows.execution.literal_attributes import Literals
+    from actorflow.flows.execution.literal_messages import Literals
     from actorflow.flows.execution.node import Message, Node, Payload
     from actorflow.flows.execution.run import Run
 

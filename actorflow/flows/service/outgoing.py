@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import Failure, NewTask, NewWatch, Outcome, Outgoing, SetTimer
 from actorflow.engine.kind import Status as EngineStatus
-from actorflow.flows.execution.literal_attributes import every_message
 from actorflow.flows.execution.messages.traps import looks_elsewhere, trigger_from_elsewhere
 from actorflow.flows.execution.names import visible_variables
 from actorflow.flows.execution.state import Status
@@ -124,8 +123,8 @@ def _forget_tasks(
         if answered is None:
             answered = {
                 one["nid"]
-                for one in out.messages
-                if type(one) is dict and one["point"] in _ANSWERS
+                for one in out.processed
+                if isinstance(one, dict) and one["point"] in _ANSWERS
             }
         if nid in answered:
             continue
@@ -171,11 +170,12 @@ def _set_watches(before: Execution, after: Execution, outcome: Outcome) -> None:
 def _spring(out: FlowOutcome, outcome: Outcome, watches: Sequence[Watch]) -> None:
     """Send triggers to the executions whose traps a message of this run springs."""
     after = out.state
+    messages = out.messages
     for watch in watches:
         if watch.execution == after.exid:
             continue
         owner, trap = watch.body["domain"], watch.body["trap"]
-        for message in every_message(out.messages):
+        for message in messages:
             trigger = trigger_from_elsewhere(watch.execution, owner, trap, message, after.domain)
             if trigger is not None:
                 outcome.messages.append(Outgoing(watch.execution, trigger))

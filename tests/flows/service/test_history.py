@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from hypothesis import given
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from actorflow.engine import bodies
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.environment import NoLoader, NoTaskers, Observer
-from actorflow.flows.execution.literal_attributes import Literals
 from actorflow.flows.execution.loop import process
 from actorflow.flows.execution.payloads import Gathered, restored
 from actorflow.flows.execution.requests import launch_message
@@ -21,6 +20,9 @@ from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.flows.service.history import Recorder, messages_of
 from actorflow.flows.values.rendering import digest
+
+if TYPE_CHECKING:
+    from actorflow.flows.execution.literal_messages import Literals
 
 Message = dict[str, Any]
 
@@ -84,7 +86,7 @@ def _record(flow: str, payload: Message, room: int) -> tuple[list[Message], list
         )
         recorder = Recorder(run)
         eye = _Eye(run, recorder)
-        out = process(run, inbox, room, None, eye)
+        out = process(run, inbox, room, lambda: True, eye)
         state, inbox = out.state, out.leftover
         stored = recorder.record(counters=state.counters)
         seen += eye.seen
