@@ -112,7 +112,7 @@ def _rest(message: Message, node: Node | None) -> tuple[Any, ...]:
         if len(_shapes) >= _SHAPES:
             _shapes.clear()
         fields = _shapes[shape] = tuple(field for field in shape if field not in _IMPLIED)
-    more = {field: message[field] for field in fields}
+    more = {field: message[field] for field in fields} if fields else {}
     if node is not None and node.vars:
         more["seen"] = list(node.vars)
     tree = message.get("tree")
