@@ -94,10 +94,25 @@ def _record(flow: str, payload: Message, room: int) -> tuple[list[Message], list
     return seen, read
 
 
-@given(st.integers(1, 77))
-def test_every_message_is_read_as_it_was(room: int) -> None:
-    seen, read = _record(FLOW, {"l": [[1]], "o": {"a": [2]}, "n": 1}, room)
-    assert len(seen) > 60
+PLAIN = """
+sequence
+  noret 1 'two'
+  set f.a 2
+  "$(f.a) and $(f.n)"
+  sequence
+    3
+  task 'nobody' 'nothing'
+"""
+
+
+@given(
+    st.integers(1, 77),
+    st.sampled_from([(FLOW, {"l": [[1]], "o": {"a": [2]}, "n": 1}, 60), (PLAIN, {"n": 1}, 30)]),
+)
+def test_every_message_is_read_as_it_was(room: int, case: tuple[str, Message, int]) -> None:
+    flow, payload, least = case
+    seen, read = _record(flow, payload, room)
+    assert len(seen) > least
     assert [message["m"] for message in read] == list(range(1, len(seen) + 1))
     for expected, found in zip(seen, read, strict=True):
         given_keys = {key for key, value in expected.items() if value is not None}
