@@ -77,7 +77,7 @@ def run(pair: Accumulator, seat: Any = None) -> None:
         CURRENT.reset(before)
 
 
-def _perform(  # noqa: C901, PLR0912 - the hot path, inlined on purpose
+def _perform(
     pair: Accumulator, seat: Any, generation: int, task: Any, rounds: int = _ROUNDS
 ) -> None:
     """Perform tasks until there is none, one has to be waited for, or others want to run."""
@@ -87,14 +87,7 @@ def _perform(  # noqa: C901, PLR0912 - the hot path, inlined on purpose
                 return
             task = _do(pair, seat, generation, task)
             continue
-        if pair.settings.reruns:
-            outcome = call(pair, task)
-        else:  # the same, inlined
-            handle: Any = pair.handle
-            try:
-                outcome = handle(task.payload, pair.value)
-            except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
-                outcome = _Raised(error)
+        outcome = call(pair, task)
         if type(outcome) is Deferred:
             if not outcome.resolved:
                 outcome.then(partial(_resolved, pair, seat, generation, task))
@@ -126,7 +119,7 @@ def _is_state(pair: Accumulator, seat: Any, outcome: Any) -> bool:
 
 
 def call(pair: Accumulator, batch: Batch) -> Any:
-    """Call the job with a batch; return what came of it."""
+    """Call the job with a batch: the only place that does. Return what came of it."""
     payload = batch.payload
     if pair.settings.reruns and type(payload) is list:
         payload = payload[:]  # it may be run again, and a job may empty it before it raises
