@@ -365,9 +365,21 @@ class Core:
             live = Live(self, execution, found, new_row(execution, kind, now))
             live.creates = NewExecution(execution, kind)
             envelope = Message(None, now, bodies.decode(body))
+            if in_main_thread():  # the lane that begins it also runs it: see `append_waiting`
+                self.in_lane("create", partial(self._begin_one, live, envelope, message, done))
+                return
             if self.host.begin(live, envelope, _Created(self, live, done)):
                 return
         self.create_many([(execution, message)], kind, done)
+
+    def _begin_one(self, live: Live, envelope: Message, message: Any, done: Any) -> None:
+        """Begin an execution for a caller in the main thread. In a lane."""
+        RELAY.free()  # so that this thread goes on with the run
+        try:
+            if not self.host.begin(live, envelope, _Created(self, live, done)):
+                self.create_many([(live.id, message)], live.kind.name, done)
+        except Exception as error:  # noqa: BLE001 - the caller's
+            done.resolve(error)
 
     def create_many(
         self,

@@ -367,9 +367,9 @@ class Engine:
         """
         check_wait(execution, timeout)
         ticket = ThreadTicket()
-        told = None
         try:
-            if self._watch(execution, ticket).status == Status.ACTIVE:
+            told = self._watch(execution, ticket)
+            if told.status == Status.ACTIVE:
                 if not ticket.wait(timeout):
                     raise self._not_in_time(execution, timeout)
                 told = ticket.answer
@@ -383,9 +383,9 @@ class Engine:
         """Like `wait`, from a task of any event loop."""
         check_wait(execution, timeout)
         ticket = AsyncTicket()
-        told = None
         try:
-            if self._watch(execution, ticket).status == Status.ACTIVE:
+            told = self._watch(execution, ticket)
+            if told.status == Status.ACTIVE:
                 if not await ticket.wait(timeout):
                     raise self._not_in_time(execution, timeout)
                 told = ticket.answer
@@ -398,6 +398,7 @@ class Engine:
         return WaitTimeout(f"execution {execution!r} did not end within {timeout} s")
 
     def _watch(self, execution: str, ticket: Any) -> Any:
+        """Return an execution as it is now; `ticket` gets it as it is when it has ended."""
         self.core.refuse_if_closed()
         self.core.resume()
         self.core.watchers.add(execution, ticket)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count as count_from
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from actorflow.engine import bodies
 from actorflow.engine.errors import TaskCrashed
@@ -28,7 +30,7 @@ from behaviours.arguments import choice, count, function, seconds
 from behaviours.base import adapt, release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from actorflow.engine.stores.protocol import TaskRow
     from actorflow.engine.tasks.board import Board
@@ -55,8 +57,7 @@ def _wanted() -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """What a tasker is called with."""
 
     id: str
@@ -69,7 +70,10 @@ class Task:
     priority: int = 0
     timeout: float | None = None
     """Seconds for this attempt, if the task has a time of its own."""
-    _beat: Callable[[], bool] = field(default=_wanted, repr=False, compare=False)
+    _beat: Callable[[], bool] = _wanted
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id!r} for {self.tasker!r}: {self.body!r:.200}>"
 
     def heartbeat(self) -> bool:
         """Ask for another `timeout` seconds; return whether the task is still wanted."""
