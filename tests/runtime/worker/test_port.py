@@ -15,7 +15,7 @@ from actorflow.runtime.worker.pair.machine import PairState
 from actorflow.runtime.worker.port import Port
 from behaviours import Bounded, Queue
 from behaviours.base import Behaviour
-from tests.runtime.worker.probe import PATIENCE, FakeTicket
+from tests.runtime.worker.probe import PATIENCE, Caller, FakeTicket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,14 +149,11 @@ def test_m5_a_push_while_an_idle_worker_is_stopped_is_processed_or_refused() -> 
     pushes = iter(["between"])
 
     class Racing(Queue):
-        """Lets another thread push, after the stop has looked at the inbox."""
+        """Lets another thread push after the stop has looked at the inbox."""
 
         def __len__(self) -> int:
             for message in pushes:
-                thread = threading.Thread(target=worker.push, args=(message,))
-                thread.start()
-                thread.join(PATIENCE)
-                assert not thread.is_alive()
+                Caller(worker.push, message).value()
             return super().__len__()
 
     worker: Any = None

@@ -77,7 +77,7 @@ def run(pair: Accumulator, seat: Any = None) -> None:
         CURRENT.reset(before)
 
 
-def _perform(
+def _perform(  # noqa: C901 - the run loop: what is commonest comes first
     pair: Accumulator, seat: Any, generation: int, task: Any, rounds: int = _ROUNDS
 ) -> None:
     """Perform tasks until there is none, one has to be waited for, or others want to run."""
