@@ -11,7 +11,7 @@ from actorflow.engine.clock import WALL
 from actorflow.engine.core import Core
 from actorflow.engine.errors import KindMismatch, UnknownExecution, UnknownKind, WaitTimeout
 from actorflow.engine.handle import Execution
-from actorflow.engine.identifiers import check_id, check_task_id, unknown_execution
+from actorflow.engine.identifiers import check_id, check_task_id, check_wait, unknown_execution
 from actorflow.engine.kind import Status
 from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import KIND, DurableWorker, Job, WorkerKind, name_of
@@ -365,8 +365,7 @@ class Engine:
             EngineClosed: the engine was closed before.
 
         """
-        if timeout is not None:
-            check_timeout(timeout)
+        check_wait(execution, timeout)
         ticket = ThreadTicket()
         try:
             told = self._watch(execution, ticket)
@@ -382,8 +381,7 @@ class Engine:
 
     async def await_(self, execution: str, timeout: float | None = None) -> Execution:
         """Like `wait`, from a task of any event loop."""
-        if timeout is not None:
-            check_timeout(timeout)
+        check_wait(execution, timeout)
         ticket = AsyncTicket()
         try:
             told = self._watch(execution, ticket)
@@ -470,10 +468,12 @@ class Engine:
             BadOption: there is no such status, or no such tag can be.
 
         """
-        if status is not None and status not in set(Status):
+        if status is not None and status not in list(Status):
             known = ", ".join(repr(str(each)) for each in Status)
             msg = f"status={status!r:.80} is none; write one of {known}"
             raise BadOption(msg)
+        if kind is not None:
+            check_id(kind, "a kind")
         chosen = None if status is None else str(status)
         wanted = {"kind": kind, "status": chosen, "parent": parent, "tags": texts_of(tags or {})}
         return self._executions(wanted)
@@ -545,6 +545,8 @@ class Engine:
 
     def dead_letters(self, execution: str | None = None) -> Letters:
         """Return the dead letters: of one execution, or all."""
+        if execution is not None:
+            check_id(execution, "an execution")
         return Letters(self.core, execution)
 
     def statistics(self) -> EngineStatistics:
@@ -567,6 +569,7 @@ class Engine:
         is not stored any more: they begin again with the next engine. An engine that nobody has
         closed is closed when the interpreter ends.
         """
+        check_timeout(timeout)
         OPEN.discard(self)
         self.core.close(timeout)
 

@@ -26,7 +26,7 @@ from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.process.options import Processes
 from actorflow.runtime.worker.spec import spawn
 from behaviours import Chunk, Queue
-from behaviours.arguments import choice, count, seconds
+from behaviours.arguments import choice, count, function, seconds
 from behaviours.base import adapt, release
 
 if TYPE_CHECKING:
@@ -299,6 +299,8 @@ class Tasker:
         self.retries = count(retries, "retries", "retries=3", least=0, error=BadOption)
         if timeout is not None:
             seconds(timeout, "timeout", "timeout=60.0", zero=False, error=BadOption)
+        if on_cancel is not None:
+            function(on_cancel, "on_cancel", "on_cancel=withdraw", error=BadOption)
         chosen = executor if isinstance(executor, Processes) else None
         choice("process" if chosen else executor, "executor", ("pool", "process"), error=BadOption)
         self.board = board

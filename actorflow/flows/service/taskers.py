@@ -15,7 +15,8 @@ import msgspec
 
 from actorflow.engine.tasks.tasker import HOLD, Task, function_of
 from actorflow.flows.errors import FlowError, UnknownTasker, pack_payload
-from actorflow.runtime.errors import near
+from actorflow.runtime.errors import BadOption, near
+from behaviours.arguments import function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -129,6 +130,7 @@ def adapt(do: Callable[..., Any] | str, timeout: float | None = None) -> Callabl
 
 def adapt_cancel(on_cancel: Callable[[Any], Any]) -> Callable[[Task], Any]:
     """Return an `on_cancel` that is shown tasks of flows as such."""
+    function(on_cancel, "on_cancel", "on_cancel=withdraw", error=BadOption)
     return lambda task: on_cancel(_shown(task))
 
 

@@ -8,9 +8,8 @@ when that is done. No thread waits.
 from __future__ import annotations
 
 import inspect
+import sys
 import time
-from asyncio import CancelledError
-from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -40,9 +39,6 @@ __all__ = ["current_batch", "help_with", "pause", "run"]
 
 _ROUNDS = 16  # tasks that a pair performs before it lets others run
 _PAUSE = 0.0
-# What a failure policy deals with; SystemExit and the like always end the executor. Awaiting what
-# somebody else has cancelled is a failure of the batch, although it is no `Exception`.
-_CONTAINED = (Exception, CancelledError)
 
 pause = partial(time.sleep, _PAUSE)
 """Let other threads have the interpreter."""
@@ -62,8 +58,15 @@ _ORDINARY = frozenset({int, float, str, bytes, tuple, list, dict, set})
 """Types of most states: that they are not special needs no long look."""
 
 
-def run(pair: Accumulator, seat: Any) -> None:
-    """Perform the seat's tasks, for a while. Only the lane calls this."""
+def run(pair: Accumulator, seat: Any = None) -> None:
+    """Perform the tasks of a seat, for a while; by default, of one that is free.
+
+    Only the lane calls this. A pair that runs one batch at a time is its own seat.
+    """
+    if seat is None:
+        seat = pair if pair._seats is None else pair.next_seat()
+        if seat is None:
+            return
     before = CURRENT.set(seat)
     generation = pair.generation
     try:
@@ -74,7 +77,7 @@ def run(pair: Accumulator, seat: Any) -> None:
         CURRENT.reset(before)
 
 
-def _perform(
+def _perform(  # noqa: C901, PLR0912 - the hot path, inlined on purpose
     pair: Accumulator, seat: Any, generation: int, task: Any, rounds: int = _ROUNDS
 ) -> None:
     """Perform tasks until there is none, one has to be waited for, or others want to run."""
@@ -84,16 +87,28 @@ def _perform(
                 return
             task = _do(pair, seat, generation, task)
             continue
-        outcome = call(pair, task)
+        if pair.settings.reruns:
+            outcome = call(pair, task)
+        else:  # the same, inlined
+            handle: Any = pair.handle
+            try:
+                outcome = handle(task.payload, pair.value)
+            except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
+                outcome = _Raised(error)
         if type(outcome) is Deferred:
             if not outcome.resolved:
                 outcome.then(partial(_resolved, pair, seat, generation, task))
                 return
             outcome = _result_of(pair, outcome)  # no need to leave the loop
         plain = outcome is None and seat.parts is None and not pair.settings.verbose
-        if not plain and (type(outcome) is Answers or not _is_state(pair, seat, outcome)):
-            task = _settle(pair, seat, generation, task, outcome)
-            continue
+        if not plain:
+            if type(outcome) is Answers:
+                task = _answer(pair, seat, generation, task, outcome)
+                continue
+            if not _is_state(pair, seat, outcome):
+                task = _settle(pair, seat, generation, task, outcome)
+                outcome = None  # the traceback of an error in it refers to this frame
+                continue
         batch, task = task, pair.done(seat, generation, task, outcome)
         if batch.tickets is not None:
             batch.resolve()
@@ -111,7 +126,7 @@ def _is_state(pair: Accumulator, seat: Any, outcome: Any) -> bool:
 
 
 def call(pair: Accumulator, batch: Batch) -> Any:
-    """Call the job with a batch: the only place that does. Return what came of it."""
+    """Call the job with a batch; return what came of it."""
     payload = batch.payload
     if pair.settings.reruns and type(payload) is list:
         payload = payload[:]  # it may be run again, and a job may empty it before it raises
@@ -125,13 +140,9 @@ def call(pair: Accumulator, batch: Batch) -> Any:
 def call_helped(pair: Accumulator, batch: Batch) -> Any:
     """Like `call`, in the main thread for a caller that helps.
 
-    In a context of its own, which one C call leaves again: an interrupt cannot leave the main
-    thread behind as if it was still in the job.
+    Run it in a context of its own, which one C call leaves again: an interrupt cannot leave the
+    main thread behind as if it was still in the job.
     """
-    return copy_context().run(_call_as, pair, batch)
-
-
-def _call_as(pair: Accumulator, batch: Batch) -> Any:
     CURRENT.set(pair)
     return call(pair, batch)
 
@@ -297,6 +308,17 @@ def _answer(pair: Accumulator, seat: Any, generation: int, batch: Batch, given: 
     return pair.next_part(seat, generation)
 
 
+def _is_contained(error: BaseException) -> bool:
+    """Return whether a failure policy deals with it; SystemExit and the like end the executor.
+
+    Awaiting what somebody else has cancelled is a failure of the batch, although no `Exception`.
+    """
+    if isinstance(error, Exception):
+        return True
+    asyncio = sys.modules.get("asyncio")  # nobody raises what is not loaded
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
+
+
 def _recover(
     pair: Accumulator, seat: Any, generation: int, batch: Batch, error: BaseException
 ) -> Any:
@@ -305,7 +327,7 @@ def _recover(
         return None
     policy = pair.settings.policy
     batch.attempt += 1
-    contained = isinstance(error, _CONTAINED)
+    contained = _is_contained(error)
     parts = policy.parts(batch) if contained and pair.settings.reruns else None
     if parts:
         seat.parts = [*(seat.parts or ()), *reversed(parts)]
@@ -319,7 +341,7 @@ def _recover(
 
 def _give_up(pair: Accumulator, generation: int, batch: Batch, error: BaseException) -> None:
     """Count messages whose failure is theirs alone, and tell their callers."""
-    buries = pair.settings.policy.buries and isinstance(error, _CONTAINED)
+    buries = pair.settings.policy.buries and _is_contained(error)
     if not pair.lost(generation, batch, buried=buries):
         return
     if buries:
@@ -449,7 +471,7 @@ def _served(pair: Accumulator, generation: int, reply_to: Any, outcome: Any) -> 
         error = reason.exception
         if reply_to is not None:
             reply_error(reply_to, error)
-        contained = isinstance(error, _CONTAINED) and executor.ask_failures == "reply"
+        contained = _is_contained(error) and executor.ask_failures == "reply"
         if reply_to is None or not contained:
             pair.life.crashed(generation, error)
             return None
