@@ -266,15 +266,12 @@ class Writer:
         self._expected = 0
         begin = perf_counter()
         part: list[Append | Request] = []
-        for entry in batch:
+        for entry in _singly(batch):
             if type(entry) is Append or type(entry) is Request:
                 part.append(entry)
                 if len(part) >= _LARGEST:
                     self._write_part(part)
                     part = []
-                continue
-            if type(entry) is list:
-                part += entry
                 continue
             # A call sees everything before it in the store and delivered, and nothing after it.
             if part:
@@ -346,13 +343,13 @@ class Writer:
             self._call(self._core.board.pass_on)
 
         changes = [change for change, _ in groups]
-        begin = self._pace.begin()
+        begin = self._pace.expect()
         try:
             future = self._store.commit(changes)
         except Exception as error:  # noqa: BLE001 - each owner is notified
             decided(self._failed(error, changes))
             return
-        self._pace.end(begin)
+        self._pace.note(begin)
         if future is None:
             self._succeeded(changes)
             decided(None)
@@ -492,6 +489,19 @@ class Writer:
                 self.lost += len(append.bodies)
             told += [(each, error) for each in waiting]
         resolve_many(told)
+
+
+def _singly(batch: list[Entry]) -> list[Any]:
+    """Return the entries of a batch, each for itself."""
+    if len(batch) == 1:  # as most are
+        return batch[0] if type(batch[0]) is list else batch
+    entries: list[Any] = []
+    for entry in batch:
+        if type(entry) is list:
+            entries += entry
+        else:
+            entries.append(entry)
+    return entries
 
 
 def _is_appends(entries: list[Entry]) -> bool:

@@ -52,18 +52,31 @@ class Pace:
         if seat is not None:
             seat.free = False
             if self.slow or seat.next is not None:
-                RELAY.leave(seat)
+                RELAY.pass_on()
             elif RELAY.ready:
                 POOL.rouse()
         return perf_counter()
 
     def end(self, begin: float) -> None:
         """Declare that the call is over, and that this thread is done soon."""
-        long = perf_counter() - begin > self._limit
-        self.slow, self._long = long and self._long, long
+        self.note(begin)
         seat = HERE.seat
         if seat is not None:
             seat.free = True
+
+    def expect(self) -> float:
+        """Like `begin`, for code of our own, which others may call in the midst of theirs."""
+        if RELAY.ready:
+            if self.slow:
+                RELAY.pass_on()
+            else:
+                POOL.rouse()
+        return perf_counter()
+
+    def note(self, begin: float) -> None:
+        """Note that a call is over."""
+        long = perf_counter() - begin > self._limit
+        self.slow, self._long = long and self._long, long
 
 
 class Relay:
@@ -114,14 +127,20 @@ class Relay:
 
     def _hand_out(self, seat: Seat | None) -> None:
         """Give the baton that nobody has to a thread: to this one, if it is done soon."""
-        try:
-            self._baton.pop()
-        except IndexError:
+        if not self._take():
             return
         if seat is not None and seat.free and seat.next is None and not POOL.has_waiting:
             seat.next = self
         else:
             POOL.submit(self)
+
+    def _take(self) -> bool:
+        """Take the baton if nobody has it; return whether that was so."""
+        try:
+            self._baton.pop()
+        except IndexError:
+            return False
+        return True
 
     def run(self) -> None:
         """Run what is submitted, as long as this thread has the baton. Only the pool calls this."""
@@ -133,9 +152,9 @@ class Relay:
             try:
                 runnable = ready.popleft()
             except IndexError:
-                seat.free = True  # so that it may be the one that goes on
-                self.pass_on()
-                return
+                if not self._give_back(seat):
+                    return
+                continue
             seat.runs += 1
             seat.free = False
             try:
@@ -146,6 +165,18 @@ class Relay:
                 self.pass_on()
                 return
 
+    def _give_back(self, seat: Seat) -> bool:
+        """Put the baton down, as nothing is left to run; return whether it was taken up again."""
+        try:
+            self._held.pop()
+        except IndexError:
+            return False  # somebody has taken it away
+        self._baton.append(None)
+        if not self.ready or not self._take():
+            return False
+        self._held.append(seat)  # something came in between
+        return True
+
     @property
     def is_here(self) -> bool:
         """Whether this thread has the baton."""
@@ -153,9 +184,14 @@ class Relay:
         return seat is not None and self._held[:1] == [seat]
 
     def pass_on(self) -> None:
-        """Let another thread run what there is, if this one has the baton."""
+        """Let another thread run what this one has the baton for, or is about to get it for."""
         seat = HERE.seat
-        if seat is None or self._held[:1] != [seat]:
+        if seat is None:
+            return
+        if seat.next is not None:
+            runnable, seat.next = seat.next, None
+            POOL.submit(runnable)
+        if self._held[:1] != [seat]:
             return
         try:
             self._held.pop()
@@ -165,22 +201,14 @@ class Relay:
             POOL.submit(self)
             return
         self._baton.append(None)
-        if self.ready:
-            self._hand_out(seat)
+        if self.ready and self._take():  # something came in between
+            POOL.submit(self)
 
     def free(self) -> None:
         """Declare that what this thread runs now ends soon, and calls no more code of users."""
         seat = HERE.seat
         if seat is not None:
             seat.free = True
-
-    def leave(self, seat: Seat) -> None:
-        """Let another thread run what this one has kept, or has the baton for."""
-        if seat.next is not None:
-            runnable, seat.next = seat.next, None
-            POOL.submit(runnable)
-        else:
-            self.pass_on()
 
     def _look(self, now: float, *, computing: bool) -> bool:
         """Take the baton away from a thread that has been in one run since an earlier look.

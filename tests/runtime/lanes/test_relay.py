@@ -176,11 +176,11 @@ def test_another_thread_takes_over_when_code_blocks_that_was_declared() -> None:
 
 def test_code_that_was_slow_twice_lets_others_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pace = Pace(-1.0)  # whatever it takes is long
-    assert not pace.slow
-    pace.end(pace.begin())
-    assert not pace.slow
-    pace.end(pace.begin())
-    assert pace.slow
+    slow = []
+    for _ in range(2):
+        pace.end(pace.begin())
+        slow.append(pace.slow)
+    assert slow == [False, True]
     second = Run()
 
     def action() -> None:
@@ -218,6 +218,36 @@ def test_a_run_that_waits_for_a_caller_lets_others_run_at_once(
         assert first.wait() != second.wait()
 
 
+def test_a_thread_that_waits_for_a_caller_gives_away_what_it_has_kept() -> None:
+    ticket = ThreadTicket()
+    second = Run(ticket.resolve)
+
+    def action() -> None:
+        RELAY.free()
+        RELAY.submit(second)
+        assert ticket.wait(PATIENCE)
+
+    first = Run(action)
+    POOL.submit(first)
+    assert first.wait() != second.wait()
+
+
+def test_code_of_our_own_does_not_declare_that_a_thread_is_done_soon() -> None:
+    free: list[bool] = []
+    pace = Pace(NEVER)
+
+    def action() -> None:
+        pace.note(pace.expect())
+        free.append(HERE.seat.free)  # type: ignore[union-attr]
+        pace.end(pace.begin())
+        free.append(HERE.seat.free)  # type: ignore[union-attr]
+
+    first = Run(action)
+    POOL.submit(first)
+    first.wait()
+    assert free == [False, True]
+
+
 def test_a_thread_without_the_baton_finishes_its_run_and_may_get_it_again() -> None:
     here: list[bool] = []
     second, third = Run(), Run()
@@ -241,19 +271,21 @@ def test_a_thread_without_the_baton_finishes_its_run_and_may_get_it_again() -> N
 
 def test_what_waits_for_a_thread_of_the_pool_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     submitted: list[Any] = []
+    passed_on = threading.Event()
     second = Run()
+
+    def submit(runnable: Any) -> None:
+        submitted.append(runnable)
+        passed_on.set()
 
     def action() -> None:
         RELAY.submit(second)
         patch.setattr(type(POOL), "has_waiting", True)
-        patch.setattr(POOL, "submit", submitted.append)
-        HERE.seat.next = ended  # type: ignore[union-attr]
+        patch.setattr(POOL, "submit", submit)
 
-    ended = Run()  # the pool runs it after the relay
-    first = Run(action)
     with nobody_watches(monkeypatch), monkeypatch.context() as patch:
-        Caller(first)
-        assert ended.wait() == first.wait()
+        Caller(Run(action))
+        assert passed_on.wait(PATIENCE)
     assert submitted == [RELAY]
     assert not second.done.is_set()
     POOL.submit(RELAY)
