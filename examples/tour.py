@@ -261,15 +261,14 @@ def workflow() -> None:
 
         def handle(self) -> str:
             amount = self.execute(charge(self.order))
+            self.publish(f"{amount} to pay")
             paid = self.wait("paid", days=3)
             return "cancelled" if paid is None else f"{self.order}: {amount} paid"
 
     with tempfile.TemporaryDirectory() as folder:
         with af.Engine(f"{folder}/orders.db") as engine:
             order = engine.start(Order("o-1"), id="o-1")
-            while not order.query().state.waits:
-                time.sleep(0.001)
-            print("it waits:", order.query().properties)
+            print(next(order.follow()))
 
         with af.Engine(f"{folder}/orders.db") as engine:  # the next day
             order = engine.workflows.get(Order, "o-1")

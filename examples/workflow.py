@@ -10,7 +10,6 @@
 """
 
 import tempfile
-import time
 
 import actorflow as af
 
@@ -37,6 +36,7 @@ class Order(af.Workflow[str]):
     def handle(self) -> str:
         """Return what became of the order."""
         amount = self.execute(charge(self.order))
+        self.publish(f"{amount} to pay")
         if self.wait("paid", days=3) is None:
             return f"{self.order}: {amount} were not paid in time"
         return self.execute(ship(self.order))
@@ -51,9 +51,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         with af.Engine(f"{folder}/orders.db") as engine:
             started = engine.start(Order("o-1"), id="o-1")
-            while not started.query().state.waits:
-                time.sleep(0.01)
-            print("it waits for its payment")
+            print(next(started.follow()))
 
         with af.Engine(f"{folder}/orders.db") as engine:  # days later, another process
             setup(engine)

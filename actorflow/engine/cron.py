@@ -11,13 +11,17 @@ cronsim reads the fields and knows about zones and daylight saving. What is diff
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from actorflow.runtime.errors import BadOption
 
-__all__ = ["next_time"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["moments", "next_time"]
 
 _FIELDS: Final = 5
 _MINUTE: Final = 60
@@ -43,9 +47,36 @@ def next_time(line: str, after: float, zone: str = "UTC") -> float:
         BadOption: the line or the zone cannot be read, or the line never comes due.
 
     """
+    for moment in moments(line, after, zone):
+        return moment
+    msg = f"cron {line!r} never comes due: no such day is in the calendar"
+    raise BadOption(msg)
+
+
+def moments(line: str, after: float, zone: str = "UTC") -> Iterator[float]:
+    """Yield the moments after another one at which a cron line comes due, until the year 9999.
+
+    A few microseconds for each, because the line is read once.
+
+    Raises:
+        BadOption: the line or the zone cannot be read.
+
+    """
+    minutes, seconds = _read(line, after, _zone(zone))
+    last = after
+    with suppress(OverflowError):  # the calendar ends there
+        for begin in minutes:
+            moment = begin.timestamp()
+            for second in seconds:
+                if moment + second > last:
+                    last = moment + second
+                    yield last
+
+
+def _read(line: str, after: float, here: tzinfo) -> tuple[Iterable[datetime], list[int]]:
+    """Return the minutes of a cron line, the first maybe over, and the seconds of each."""
     from cronsim import CronSim, CronSimError  # noqa: PLC0415 - not every engine has schedules
 
-    here = _zone(zone)
     fields = line.lower().split()
     try:
         seconds = _seconds(fields.pop(0)) if len(fields) > _FIELDS else [0]
@@ -63,13 +94,7 @@ def next_time(line: str, after: float, zone: str = "UTC") -> float:
             f"cannot read cron {line!r}: {why[0].lower()}{why[1:]}; write for example '30 9 * * *'"
         )
         raise BadOption(msg) from error
-    for begin in minutes:
-        moment = begin.timestamp()
-        for second in seconds:
-            if moment + second > after:
-                return moment + second
-    msg = f"cron {line!r} never comes due: no such day is in the calendar"
-    raise BadOption(msg)
+    return minutes, seconds
 
 
 def _zone(name: str) -> tzinfo:

@@ -25,6 +25,8 @@ __all__ = ["MOST", "Schedule", "Schedules"]
 MOST = 100_000
 """Occurrences that one backfill makes up for, at most."""
 
+_LATEST = 253_402_300_800.0  # the year 10,000, which calendars do not have
+
 
 class Schedules:
     """The schedules of an engine, by name. Thread-safe."""
@@ -159,7 +161,7 @@ class Schedule:
         """
         given: tuple[Any, Any] = begin, end
         if not all(isinstance(each, (int, float)) for each in given) or not (
-            0 <= begin <= end < float("inf")
+            0 <= begin <= end < _LATEST
         ):
             msg = (
                 f"backfill({begin!r:.40}, {end!r:.40}) is no interval: give two moments in seconds "

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from actorflow.plans.arguments import find
+from actorflow.plans.calls import Calls
 from actorflow.plans.errors import BadPlan, UnknownJob
 from actorflow.plans.graph import Graph
 from actorflow.plans.job import DEFAULT, Job, JobOptions
@@ -70,6 +71,7 @@ class Blueprint:
         self._counted: dict[str, array[int]] = {}  # by name of a function: its jobs
         self._spans: list[int] = []  # the first job of each map over known items
         self._span_of: dict[int, tuple[int, int]] = {}  # by first: (gathering job, count)
+        self._calls = Calls()
 
     def __len__(self) -> int:
         return len(self.functions)
@@ -99,6 +101,8 @@ class Blueprint:
                 f"{brief(function)} cannot be called: plan.job(fit, data), not plan.job(fit(data))"
             )
             raise BadPlan(msg)
+        if role is not Role.GATHER:
+            self.check_call(function, args, kwargs)
         index = len(self.functions)
         jobs = _jobs_in(args, kwargs)
         before = self._upstream(jobs, after)
@@ -118,6 +122,18 @@ class Blueprint:
         for each in before:
             self.link(each, index)
         return index
+
+    def check_call(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
+    ) -> None:
+        """Check that a function takes these arguments.
+
+        Raises:
+            BadPlan: it does not.
+
+        """
+        if type(function) is not Code:
+            self._calls.check(function, args, kwargs)
 
     def link(self, before: int | str, after: int) -> None:
         """Add an edge; a job that comes later in the plan may be given by its name."""

@@ -84,7 +84,7 @@ class Plan:
             **kwargs: its other arguments.
 
         Raises:
-            BadPlan: it cannot be part of this plan.
+            BadPlan: it cannot be part of this plan, or the function does not take these arguments.
 
         """
         plain = not priority and retries is None and timeout is None and weight == 1
@@ -172,6 +172,7 @@ class Plan:
     ) -> Job:
         blueprint = self.blueprint
         waits = tuple(after) if not isinstance(after, (Job, str)) else after
+        blueprint.check_call(function, (None,), kwargs)
         # The gathering job comes first, so that a name that is taken is refused before the rest.
         gather = blueprint.add(function, (), name=name, role=Role.GATHER)
         first = len(blueprint)

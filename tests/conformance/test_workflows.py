@@ -148,3 +148,70 @@ def test_names_that_are_not_set_are_null_and_sums_have_any_length() -> None:
     assert scope.value([{"prop": "q"}, {"var": "x"}, {"arg": "event_name"}]) == [None] * 3
     assert scope.value({"add": [{"prop": "p"}, 2, 3]}) == 6
     assert scope.value({"add": ["a", "b"]}) == "ab"
+
+
+Step = dict[str, object]
+
+
+def _played(decider: str, methods: Step, actions: list[Step]) -> list[Step]:
+    """Return what a step of a golden history records, for each of these actions."""
+    workflow = {"name": "W", "properties": {"n": 0}, "methods": methods}
+    deciding = golden_workflows.DECIDERS[decider](workflow)
+    try:
+        player = golden_workflows.Player(workflow, deciding)
+        return [player.play({"at": at, **action}) for at, action in enumerate(actions)]
+    finally:
+        deciding.close()
+
+
+@pytest.mark.parametrize("decider", golden_workflows.DECIDERS)
+def test_r23_an_instance_waits_for_a_work_that_the_code_no_longer_asks_for(decider: str) -> None:
+    works = [{"task": "A"}, {"task": "B"}]
+    steps = _played(
+        decider,
+        {"handle": [{"op": "execute", "works": works}]},
+        [
+            {"do": "start"},
+            {"do": "decide"},
+            {"do": "deploy", "methods": {"handle": [{"op": "return", "value": 1}]}},
+            {"do": "restore"},
+            {"do": "succeeded", "work": "0/0.0"},
+            {"do": "decide"},
+            {"do": "succeeded", "work": "0/0.1"},
+            {"do": "decide"},
+        ],
+    )
+    output = {"type": "set_output", "branch_key": 0, "output": 1}
+    assert steps[5]["decisions"] == [output]
+    assert steps[5]["sent"] == []
+    assert steps[7]["sent"] == [{"job": "terminated", "output": 1}]
+
+
+@pytest.mark.parametrize("decider", golden_workflows.DECIDERS)
+def test_z64_a_dispatch_binds_nothing_even_once_its_work_has_ended(decider: str) -> None:
+    handle = [
+        {"op": "dispatch", "works": [{"task": "X"}], "as": "x"},
+        {"op": "execute", "works": [{"task": "A", "input": {"var": "x"}}]},
+        {"op": "return", "value": {"var": "x"}},
+    ]
+    steps = _played(
+        decider,
+        {"handle": handle},
+        [
+            {"do": "start"},
+            {"do": "decide"},
+            {"do": "succeeded", "work": "0/0.0", "output": "x"},
+            {"do": "decide"},
+            {"do": "succeeded", "work": "0/1.0", "output": "a"},
+            {"do": "decide"},
+        ],
+    )
+    assert steps[5]["sent"] == [{"job": "terminated", "output": None}]
+
+
+def test_r14_a_wait_is_started_by_the_instance_only() -> None:
+    handle = [{"op": "execute", "works": [{"wait": {"event": "E"}}]}]
+    actions: list[Step] = [{"do": "start"}, {"do": "decide"}, {"do": "decide"}]
+    steps = _played("scripted", {"handle": handle}, [*actions, {"do": "started", "work": "0/0.0"}])
+    assert steps[3]["sent"] == []
+    assert steps[3]["state"] == steps[2]["state"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actorflow.engine.cron import next_time
+from actorflow.engine.cron import moments, next_time
 from actorflow.runtime.errors import BadOption
 from tests.engine.kinds import PATIENCE, quiet, rows, until
 
@@ -100,6 +101,34 @@ def test_it_is_the_first_hour_that_fits(fields: tuple[str, ...], after: int) -> 
     while hour < found:
         assert not fits(fields, hour)
         hour += timedelta(hours=1)
+
+
+ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca"]
+LINES = [
+    "* * * * *",
+    "30 2 * * *",
+    "*/20 30 2 * * *",
+    "*/30 1-3 * * *",
+    "0 */2 * * sun",
+    "5 0 29 2 *",
+]
+
+
+@given(st.sampled_from(LINES), st.sampled_from(ZONES), st.integers(0, 2_000_000_000))
+@example("30 2 * * *", "Europe/Berlin", 1_774_656_000)  # the night before clocks go forward
+@example("*/30 1-3 * * *", "Europe/Berlin", 1_792_886_400)  # before they go back
+@example("*/20 30 2 * * *", "America/New_York", 1_793_491_200)
+def test_one_moment_after_the_other_is_what_asking_each_time_gives(
+    line: str, zone: str, after: int
+) -> None:
+    one_by_one = [float(after)]
+    for _ in range(12):
+        one_by_one.append(next_time(line, one_by_one[-1], zone))
+    assert list(islice(moments(line, after, zone), 12)) == one_by_one[1:]
+
+
+def test_the_moments_end_with_the_calendar() -> None:
+    assert len(list(moments("0 0 1 1 *", at("9990-06-01T00:00:00")))) == 9
 
 
 def test_a_zone_that_is_not_known_is_refused() -> None:

@@ -17,7 +17,7 @@ from actorflow.plans.arguments import find, replace
 from actorflow.plans.errors import BadPlan, UnknownJob
 from actorflow.plans.plan import Plan
 from actorflow.plans.sources import job
-from tests.plans.jobs import add, double, nothing, one, plus, upto
+from tests.plans.jobs import double, nothing, one, plus, upto
 
 Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - what users have
 
@@ -33,7 +33,7 @@ def upstream(plan: Plan, name: str) -> list[str]:
 def test_t1_t2_jobs_as_arguments_make_edges_also_inside_containers() -> None:
     plan = Plan()
     a, b, c, d, e = (plan.job(one, name=name) for name in "abcde")
-    plan.job(add, a, [b, (c,)], {"key": d}, name="all", number=[e], after=(a,))
+    plan.job(print, a, [b, (c,)], {"key": d}, name="all", sep=[e], after=(a,))
     assert upstream(plan, "all") == ["a", "b", "c", "d", "e"]
 
 
@@ -153,6 +153,61 @@ def test_what_cannot_be_called_is_refused() -> None:
         Plan().job(one())  # type: ignore[arg-type]
     with pytest.raises(BadPlan, match="nothing to branch over"):
         Plan().map(one, "abc")
+
+
+def _fit(data: Any, alpha: float = 1.0, *, seed: int = 0) -> Any:
+    return data, alpha, seed
+
+
+def _seeded(*, seed: int) -> int:
+    return seed
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "complaint"),
+    [
+        (_fit, (), {}, "missing a required argument: 'data'"),
+        (_fit, (1, 2, 3), {}, "too many positional arguments"),
+        (_fit, (1,), {"aplha": 2}, "unexpected keyword argument 'aplha'"),
+        (_fit, (1,), {"data": 2}, "multiple values for argument 'data'"),
+        (_seeded, (), {}, "missing a required argument: 'seed'"),
+        (functools.partial(_fit, 1, 2), (3,), {}, "too many positional arguments"),
+    ],
+)
+def test_arguments_that_a_function_does_not_take_are_refused_when_the_job_is_added(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], complaint: str
+) -> None:
+    plan = Plan()
+    plan.job(_fit, 0)
+    with pytest.raises(BadPlan, match=complaint):
+        plan.job(function, *args, **kwargs)
+    assert len(plan) == 1
+
+
+def test_a_map_of_a_function_that_takes_no_item_is_refused() -> None:
+    plan = Plan()
+    items = plan.job(list)
+    for over in ([1, 2], [], items):
+        with pytest.raises(BadPlan, match="too many positional arguments"):
+            plan.map(_seeded, over, seed=1)
+    assert len(plan) == 1
+
+
+def test_what_takes_any_argument_is_left_to_the_worker() -> None:
+    def counted(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any) -> Any:
+            return function(len(args), *args)
+
+        return call
+
+    plan = Plan()
+    plan.job(counted(_fit))  # one argument comes from the decorator
+    plan.job(print, 1, 2, 3)
+    plan.job(max, 1, 2)
+    plan.job(dict, [(1, 2)])
+    plan.job(_seeded, seed=plan.job(int))
+    assert len(plan) == 6
 
 
 def test_from_mapping_parameters_name_the_jobs_before() -> None:

@@ -150,3 +150,11 @@ def test_what_is_not_http_disturbs_nobody(socket_path: Path, garbage: bytes) -> 
         while line.recv(1_000):
             pass
     assert Client(socket_path).health()["status"] == "ok"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "[-1e999]"])
+def test_numbers_that_json_does_not_have_are_422(socket_path: Path, number: str) -> None:
+    body = f'{{"kind": "ledger", "body": {number}}}'.encode()
+    status, answer = ask(socket_path, "POST", "/api/start", body)
+    assert status == 422
+    assert f"{number.strip('[]')} is no number of JSON" in json.loads(answer)["message"]

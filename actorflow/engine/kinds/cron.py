@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.cron import next_time
+from actorflow.engine.cron import moments, next_time
 from actorflow.engine.kind import Message, Options, Outcome, Outgoing, SetTimer, TimerFired
 
 if TYPE_CHECKING:
@@ -110,11 +111,8 @@ class CronKind:
 
 def occurrences(plan: dict[str, Any], begin: float, end: float) -> Iterator[float]:
     """Yield the occurrences of a plan from one moment to another, both included."""
-    moment = next_time(plan["cron"], begin - 1.0, plan["zone"])
-    while moment <= end:
-        if moment >= begin:
-            yield moment
-        moment = next_time(plan["cron"], moment, plan["zone"])
+    due = moments(plan["cron"], begin - 1.0, plan["zone"])
+    return takewhile(end.__ge__, dropwhile(begin.__gt__, due))
 
 
 def _set(now: float, state: Any, plan: dict[str, Any], *, anew: bool) -> dict[str, Any]:

@@ -122,7 +122,10 @@ class _ScriptedBranch:
                         for at, work in enumerate(call.works)
                     ]
                 )
-                if call.sync and outputs is None:
+                if not call.sync:
+                    # Never bound, not even once complete: replays would see another value.
+                    outputs = None
+                elif outputs is None:
                     break
         except StopIteration as stop:
             if stop.value is not None or self._branch["type"] == BranchType.HANDLE:

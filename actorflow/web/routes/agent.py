@@ -13,13 +13,14 @@ from pydantic import Field
 from actorflow.runtime.errors import BadOption
 from actorflow.web.plain import plain
 from actorflow.web.routes.answers import Answer, Body, refusals
+from actorflow.web.routes.reading import JsonRoute
 from actorflow.workflows.agent.jobs import Queue
 from actorflow.workflows.instance.state import UNSET
 from actorflow.workflows.service.remote.agent import Agent
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["agent"])
+router = APIRouter(tags=["agent"], route_class=JsonRoute)
 
 _LONGEST = 300.0  # seconds that one request may wait
 _AGES = 1e10  # seconds: 300 years

@@ -11,11 +11,12 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from actorflow.web.routes.answers import Answer, Body, Limit, Steered, refusals
+from actorflow.web.routes.reading import JsonRoute
 from actorflow.web.steering import LIMIT
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["executions"])
+router = APIRouter(tags=["executions"], route_class=JsonRoute)
 
 _LONGEST = 3_600.0  # seconds that one request may wait
 

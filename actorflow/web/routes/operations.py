@@ -9,12 +9,13 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import Field
 
 from actorflow.web.routes.answers import Answer, Body, Limit, Steered, refusals
+from actorflow.web.routes.reading import JsonRoute
 from actorflow.web.steering import LIMIT
 
 __all__ = ["health", "router"]
 
-router = APIRouter(tags=["operations"])
-health = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"], route_class=JsonRoute)
+health = APIRouter(tags=["operations"], route_class=JsonRoute)
 """Outside of the interface: what monitors look for at the usual places."""
 
 

@@ -7,11 +7,12 @@ from typing import Any
 from fastapi import APIRouter
 
 from actorflow.web.routes.answers import Answer, Body, Limit, Steered, refusals
+from actorflow.web.routes.reading import JsonRoute
 from actorflow.web.steering import LIMIT
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["tasks"])
+router = APIRouter(tags=["tasks"], route_class=JsonRoute)
 
 
 class Return(Body):

@@ -199,9 +199,11 @@ class DecisionSession:
                     describe(status),
                     "nothing: the branch ends before",
                 )
-        # Only code that waits for several calls at once can end before its works do.
+        # Only code that waits for several calls at once can end before its works do. The instance
+        # still waits for a work that the code no longer asks for.
         for status in self._instance.works_of(cursor.key):
-            if status.sync and self._completion(status) is None:
+            asked = status.position in cursor.visited
+            if asked and status.sync and self._completion(status) is None:
                 self.leave(status.work)
         for work, scheduled in self._scheduled.items():
             if scheduled.branch_key == cursor.key and scheduled.sync:

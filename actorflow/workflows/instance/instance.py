@@ -204,7 +204,8 @@ class Instance:
         self._waits.end_due(started.at)
         status = self._works.get(started.work)
         attempt = started.attempt or (status.attempt if status else 0)
-        if status is None or attempt <= status.started:
+        # Waits are started by the instance itself.
+        if status is None or status.type is WorkType.WAIT or attempt <= status.started:
             self.state.dropped += 1
             return
         status.started = attempt

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from actorflow.engine.errors import StoreBroken, StoreBusy
+from actorflow.engine.errors import StoreBroken, StoreBusy, StoreRefused
 from actorflow.engine.stores.protocol import (
     Change,
     NewMessage,
 )
 from actorflow.engine.stores.sqlite.lock import Note
 from actorflow.engine.stores.sqlite.store import SqliteStore
-from tests.engine.stores.files import contents, crashed, filled, full
+from tests.engine.stores.files import contents, crashed, filled, full, python
 
 # --- the log -------------------------------------------------------------------------------------
 
@@ -140,3 +140,98 @@ def test_a_reader_that_leaves_during_the_close_does_not_make_the_log_be_missed(
     again = SqliteStore(path)
     assert [row.body for row in again.pending().rows] == [b"1", b"2"]
     again.close()
+
+
+# --- room in the log -----------------------------------------------------------------------------
+
+
+def _lengths(store: SqliteStore, count: int) -> set[int]:
+    """Commit changes; return how long the log was after each."""
+    found = set()
+    for number in range(count):
+        store.commit([Change("a", messages=[NewMessage("a", "message", b"%d" % number)])])
+        found.add(Path(f"{store.path}-wal").stat().st_size)
+    return found
+
+
+def test_few_commits_make_the_log_longer(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    assert len(_lengths(store, 300)) <= 30
+    store.close()
+    assert not Path(f"{store.path}-wal").exists()
+    assert len(contents(store.path)) == 300
+
+
+@pytest.mark.parametrize("durability", ["normal", "off"])
+def test_a_log_that_is_not_synced_gets_no_room(durability: str, tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db", durability=durability)
+    assert len(_lengths(store, 20)) == 20
+    store.close()
+
+
+def test_a_log_that_begins_again_has_its_room_still(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    for number in range(20):
+        store.commit([full(number)])
+    assert store._connection is not None
+    store._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    before = Path(f"{store.path}-wal").stat().st_size
+    for number in range(20, 25):
+        store.commit([full(number)])
+    assert Path(f"{store.path}-wal").stat().st_size == before
+    store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store.commit([full(25)])
+    store.commit([full(26)])  # finds the log short, and that it grows
+    store.close()
+    assert len(contents(store.path)) == 27 * 8
+
+
+def test_room_in_the_log_is_made_while_nobody_else_writes(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute("CREATE TABLE theirs (number INTEGER PRIMARY KEY, data BLOB)")
+    for number in range(40):
+        other.execute("INSERT INTO theirs VALUES (?, ?)", (number, bytes(5_000)))
+        store.commit([full(number)])
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("INSERT INTO theirs VALUES (40, ?)", (bytes(5_000),))
+    assert store._connection is not None
+    store._connection.execute("PRAGMA busy_timeout = 0")
+    with pytest.raises(StoreRefused, match="another program writes it"):
+        store.commit([full(40)])
+    other.execute("COMMIT")
+    store.commit([full(40)])
+    assert list(store.verify()) == []
+    crash = tmp_path / "crash.db"
+    for end in ("", "-wal"):
+        shutil.copy(f"{store.path}{end}", f"{crash}{end}")
+    found = sqlite3.connect(crash)
+    assert found.execute("SELECT count(*) FROM theirs").fetchone() == (41,)
+    assert found.execute("SELECT count(*) FROM executions").fetchone() == (41,)
+    assert found.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    for each in (found, other):
+        each.close()
+    store.close()
+
+
+NEARLY_FULL = """
+import os, resource, signal, sys
+from tests.engine.stores.test_sqlite_log import SqliteStore, _lengths
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+store = SqliteStore(sys.argv[1])
+before = os.path.getsize(sys.argv[1] + "-wal")
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (before + 40_000, hard))
+print(max(_lengths(store, 3)) - before)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+print(max(_lengths(store, 2)) - before)
+store.close()
+"""
+
+
+def test_where_there_is_no_room_to_spare_the_log_takes_none(tmp_path: Path) -> None:
+    done = python(NEARLY_FULL, str(tmp_path / "s.db"))
+    without, with_room = map(int, done.stdout.split())
+    assert 0 < without < 40_000 < with_room, (done.stdout, done.stderr)
+    assert len(contents(tmp_path / "s.db")) == 5

@@ -389,6 +389,8 @@ def test_z60_malformed_ends_of_a_task_are_422_and_change_nothing(
         {"status": "completed", "outptu": 1},
         {"status": "completed", "output": 2**70},
         {"status": "completed", "output": "\ud800"},
+        {"status": "completed", "output": float("nan")},
+        {"status": "completed", "output": [{"a": float("-inf")}]},
     ]
     for body in bodies:
         refused(422, agency.request, "POST", f"/tasks/{uuid}", body)
@@ -415,6 +417,7 @@ def test_z55_malformed_works_are_422_and_change_nothing(engine: af.Engine, agenc
         {"name": "charge", "position": "0.0", "timeout": {"duration": 5}},
         {"name": "charge", "position": "0.0", "event": "paid"},
         {"name": "charge", "position": "0.0", "input": 2**70},
+        {"name": "charge", "position": "0.0", "input": float("inf")},
         {"name": "Order", "position": "0.0", "type": "flow", "input": 5},
         {"name": "Order", "position": "0.0", "type": "flow", "input": [1]},
         {"name": "Wait", "position": "0.0", "type": "wait"},
@@ -442,6 +445,8 @@ def test_z54_malformed_ends_of_a_branch_are_422_and_change_nothing(
         {"properties": []},
         {"properties": {}, "x": 1},
         {"properties": {"a": 2**70}},
+        {"properties": {"a": float("nan")}},
+        {"properties": {}, "output": float("inf")},
     ]
     for body in bodies:
         refused(422, agency.finish_branch, uuid, body)

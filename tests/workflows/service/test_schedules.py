@@ -129,7 +129,15 @@ def test_backfill_starts_each_past_occurrence_once(
     until(engine, lambda: len(started(engine)) == 255)
     assert rows(engine, "dead") == []
     monkeypatch.setattr(schedules, "MOST", 1_000)
-    wrong: Any = ((2.0, 1.0), (0.0, float("inf")), (0.0, 1e9), ("0", 1.0), (None, 1.0))
+    wrong: Any = (
+        (2.0, 1.0),
+        (0.0, float("inf")),
+        (0.0, 1e300),
+        (1e12, 1e12),
+        (0.0, 1e9),
+        ("0", 1.0),
+        (None, 1.0),
+    )
     for begin, end in wrong:
         with pytest.raises(af.BadOption, match="backfill"):
             schedule.backfill(begin, end)

@@ -30,6 +30,7 @@ from actorflow.engine.stores.protocol import (
 from actorflow.engine.stores.sqlite.file import StoreFile
 from actorflow.engine.stores.sqlite.filling import fill
 from actorflow.engine.stores.sqlite.lock import FileLock, Note
+from actorflow.engine.stores.sqlite.log import Log
 from actorflow.engine.stores.sqlite.reading import Readers
 from actorflow.engine.stores.sqlite.schema import CHUNK, ORDER, SELECTED, WRONG_PARTS, listed
 from actorflow.engine.stores.sqlite.writing import EPOCH, Writer
@@ -89,6 +90,7 @@ class SqliteStore:
         self._lock: FileLock | None = None
         self._connection: sqlite3.Connection | None = None
         self._writer: Writer | None = None
+        self._log: Log | None = None
         self._unusable = f"{self.path} is closed"
         self._readers = Readers(self._file)
         try:
@@ -132,6 +134,8 @@ class SqliteStore:
         writer.reserve()  # so there is a log from here on
         self._lock.mark(Note.OPEN, sync=synced)
         connection.execute(f"PRAGMA synchronous = {self._durability}")
+        if self._durability == "full":
+            self._log = Log(file.log, connection)
         self._writer = writer
         self._readers.open()
 
@@ -146,11 +150,13 @@ class SqliteStore:
     def _abandon(self) -> None:
         """Release what a failed opening has acquired, and nothing else."""
         self._readers.close()
+        if self._log is not None:
+            self._log.close()
         if self._connection is not None:
             self._connection.close()
         if self._lock is not None:
             self._lock.release()
-        self._connection = self._lock = None
+        self._connection = self._lock = self._log = None
 
     def close(self) -> None:
         """Close the file and let others write it. In a forked child it does nothing."""
@@ -159,6 +165,9 @@ class SqliteStore:
         writer, self._writer = self._writer, None
         connection, self._connection = self._connection, None
         lock, self._lock = self._lock, None
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()
         if writer is None or connection is None or lock is None:
             return
         self._unusable = f"{self.path} is closed"
@@ -188,7 +197,9 @@ class SqliteStore:
             _orphans.append(self._connection)
         if self._lock is not None:
             self._lock.disown()
-        self._writer = self._connection = self._lock = None
+        if self._log is not None:
+            self._log.close()
+        self._writer = self._connection = self._lock = self._log = None
 
     # Writing: one thread.
 
@@ -202,6 +213,8 @@ class SqliteStore:
         writer = self._writer or self._require_writer()
         validate_ids(changes)
         try:
+            if self._log is not None:
+                self._log.make_room()
             writer.commit(changes)
         except sqlite3.Error as error:
             raise self._file.explain(error) from error
