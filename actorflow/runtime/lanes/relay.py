@@ -111,8 +111,8 @@ class Relay:
         self.ready.append(runnable)
         if self._baton:
             self._hand_out(seat)
-        elif seat is None or not seat.free:  # the holder may be in code that takes long
-            POOL.rouse()
+        elif seat is None or not seat.free or self._held[:1] != [seat]:
+            POOL.rouse()  # the holder may be in code that takes long
 
     def claim(self, idle: list[Any]) -> bool:
         """Like `submit`, for the token in `idle`; return whether there was one."""

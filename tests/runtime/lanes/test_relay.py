@@ -160,6 +160,25 @@ def test_another_thread_takes_over_when_a_run_blocks_that_has_submitted_somethin
     assert first.wait() != second.thread
 
 
+def test_another_thread_takes_over_from_one_that_blocks_for_one_that_is_free() -> None:
+    begun = threading.Event()
+    second = Run()
+
+    def block() -> None:
+        begun.set()
+        second.wait()
+
+    def action() -> None:
+        RELAY.free()
+        RELAY.submit(second)
+
+    first = Run(block)
+    Caller(first)
+    assert begun.wait(PATIENCE)
+    POOL.submit(Run(action))
+    assert first.wait() != second.thread
+
+
 def test_another_thread_takes_over_when_code_blocks_that_was_declared() -> None:
     second = Run()
 
