@@ -116,11 +116,16 @@ class Crash:
         """Whether a transient child that ends like this stays ended: no."""
         return False
 
-    def describe(self) -> str:
-        """Return the reason in one line."""
+    @property
+    def text(self) -> str:
+        """The exception in one line."""
         text = _text(self.exception)
         name = type(self.exception).__name__
-        return f"crash: {name}: {text}" if text else f"crash: {name}"
+        return f"{name}: {text}" if text else name
+
+    def describe(self) -> str:
+        """Return the reason in one line."""
+        return f"crash: {self.text}"
 
 
 FORKED = Shutdown("it runs in the parent process, and this is a forked child")

@@ -317,7 +317,7 @@ def test_refused_messages_are_not_kept() -> None:
     result = run.run(parse_traffic("constant(5000, duration=1s)").chunks(0))
     assert result.rejected > 1_000
     assert result.error is None
-    assert not run._core.has_refusals
+    assert not run._core.refusals
 
 
 def test_progress_is_told() -> None:

@@ -172,22 +172,6 @@ def strays(tree: object) -> Iterator[object]:
                 left.extend([place] if place is part[0] else place)
 
 
-def without_lines(tree: Tree) -> Tree:
-    """Return a copy with all line numbers 0 and no file name. Linear time.
-
-    >>> without_lines(["a", [["_num", 1, 2]], 1, "a.flo"])
-    ['a', [['_num', 1, 0]], 0]
-    """
-    root: Tree = [tree[0], tree[1], 0]
-    stack = [root]
-    while stack:
-        copy = stack.pop()
-        if isinstance(copy[1], list):
-            copy[1] = [[child[0], child[1], 0] for child in copy[1]]
-            stack.extend(copy[1])
-    return root
-
-
 def same(one: Tree, other: Tree, *, lines: bool = False) -> bool:
     """Return whether two trees are equal, up to line and file unless ``lines``.
 

@@ -181,7 +181,7 @@ class Simulation:
         else:
             self._core.raw = messages
             self._core.fold()
-            if self._core.has_refusals:
+            if self._core.refusals:
                 self._note_refusals()
 
     def _offer(self, messages: Sequence[Message], now: float | None) -> bool:

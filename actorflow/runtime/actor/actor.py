@@ -3,7 +3,7 @@
 `Actor` is a `pykka.Actor`: refs, the registry, `tell`, `ask` and proxies work as there. What
 differs:
 
-* The mailbox, the loop and the threads are ours (`mailbox.py`, `lifespan.py`, `lanes/`).
+* The mailbox, the loop and the threads are ours (`lifespan.py`, `lanes/`).
 * `start` returns when `on_start` has returned, and raises `StartFailed` if it failed.
 * An actor ends exactly once, with an `ExitReason`, and notifies its watchers. An `ask`
   never hangs on an actor that has ended.

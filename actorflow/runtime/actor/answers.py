@@ -1,4 +1,4 @@
-"""Answers to `ask`: pykka's future, which refuses a wait that could never end."""
+"""Answers to `ask`: pykka's future, which refuses a wait that could never end, and refusals."""
 
 from __future__ import annotations
 
@@ -6,15 +6,25 @@ import contextlib
 import queue
 from typing import TYPE_CHECKING, Any
 
+from pykka import messages
 from pykka._threading import ThreadingFuture
 
 from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.errors import WouldDeadlock
 
 if TYPE_CHECKING:
-    from actorflow.runtime.actor.lifespan import Lifespan
+    from collections import deque
+    from collections.abc import Callable
 
-__all__ = ["Answer", "reply", "reply_error"]
+    from pykka._envelope import Envelope
+
+    from actorflow.runtime.actor.lifespan import Lifespan
+    from actorflow.runtime.errors import WorkerStopped
+
+__all__ = ["ActorStop", "Answer", "refuse", "reply", "reply_error"]
+
+ActorStop = messages._ActorStop  # noqa: SLF001
+"""The type of pykka's stop message. Compare types: that runs no code of a user's message."""
 
 
 class Answer(ThreadingFuture[Any]):
@@ -58,3 +68,23 @@ def reply_error(future: Any, error: BaseException) -> None:
     """Answer an `ask` with an exception, unless it has been answered already."""
     with contextlib.suppress(queue.Full):  # what pykka raises then
         future.set_exception((type(error), error, error.__traceback__))
+
+
+def refuse(envelopes: deque[Envelope[Any]], dead: Callable[[], WorkerStopped]) -> None:
+    """Remove all envelopes and answer their callers with the error; a stop is granted.
+
+    Several threads may do this at once, and each may be interrupted: an envelope is removed after
+    it was answered, and a second answer does nothing.
+    """
+    while True:
+        try:
+            envelope = envelopes[0]
+        except IndexError:
+            return
+        if envelope.reply_to is not None:
+            if type(envelope.message) is ActorStop:
+                reply(envelope.reply_to, None)
+            else:
+                reply_error(envelope.reply_to, dead())
+        with contextlib.suppress(ValueError):  # another thread was faster
+            envelopes.remove(envelope)

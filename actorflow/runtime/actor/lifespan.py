@@ -1,7 +1,7 @@
 """The framework's side of an actor: how it starts, takes turns, and ends exactly once.
 
 A user's actor holds its `Lifespan` in one slot, so that all other names of the class are the
-user's. A supervisor is both in one object.
+user's. A supervisor is both in one object. Messages wait for their turn in the `Mailbox`.
 
 An actor ends in this order: the reason is set, the token goes back for good, callers are refused,
 watchers are notified. So a sender is either refused here or finds the actor dead, and an `ask`
@@ -13,17 +13,16 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pykka
-from pykka import messages
 from pykka._envelope import Envelope
 
-from actorflow.runtime.actor.answers import reply, reply_error
+from actorflow.runtime.actor.answers import ActorStop, refuse, reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.actor.mailbox import Inbox, Mailbox, is_stop, refuse
-from actorflow.runtime.actor.ref import Ref
+from actorflow.runtime.actor.ref import Inbox, Ref
 from actorflow.runtime.actor.starting import Starting
 from actorflow.runtime.errors import WorkerCrashed, WorkerStopped
 from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Notices, Stop
@@ -37,11 +36,82 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
     from actorflow.runtime.exits import Notice
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.lanes.lane import Lane, Runnable
 
-__all__ = ["Lifespan"]
+__all__ = ["Lifespan", "Mailbox"]
 
 _ROUNDS = 32  # messages that an actor handles before it lets others run
+
+
+class Mailbox:
+    """Envelopes in order of arrival, and the token that says that nobody reads them.
+
+    A sender appends its envelope and, if the token is in place, submits the actor to its lane.
+    The token itself is taken by the lane's thread only, so a sender that is interrupted (Ctrl-C
+    strikes between any two bytecodes of the main thread) leaves the mailbox as it was: the next
+    sender finds the token and submits the actor again. Going idle puts the token back and *then*
+    looks at the envelopes again, so no wake-up is lost.
+
+    Thread-safe without a lock: each step is one C call. The token is out until `open`, so that
+    nothing is handled before the actor has started. Once the actor has ended, it stays in place
+    for good: each later sender takes the slow path and finds the actor dead.
+    """
+
+    __slots__ = ("_called", "_turns", "envelopes", "idle")
+
+    def __init__(self) -> None:
+        self.envelopes: deque[Envelope[Any]] = deque()
+        self.idle: list[None] = []
+        self._turns = 0  # how often the token was taken
+        self._called = -1  # the turn before which the actor was last submitted
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the actor does nothing and has nothing to do."""
+        return bool(self.idle) and not self.envelopes
+
+    def wake(self, lane: Lane, actor: Runnable) -> None:
+        """Submit the actor, unless that has been done since its last turn. Thread-safe.
+
+        `_called` is set last: a sender that is interrupted before has not been relied on. Two
+        senders may both submit; the second `take_turn` then finds no token.
+        """
+        turns = self._turns
+        if self._called != turns:
+            lane.submit(actor)
+            self._called = turns
+
+    def take_turn(self) -> bool:
+        """Take the token; return whether it was there. Only the lane's thread calls this."""
+        try:
+            self.idle.pop()
+        except IndexError:
+            return False
+        self._turns += 1
+        return True
+
+    def next(self) -> Envelope[Any] | None:
+        """Remove and return the oldest envelope, if there is one."""
+        try:
+            return self.envelopes.popleft()
+        except IndexError:
+            return None
+
+    def rest(self) -> bool:
+        """Put the token back; return whether there is work after all and the token was retaken."""
+        self.idle.append(None)
+        return bool(self.envelopes) and self.take_turn()
+
+    def yield_turn(self, lane: Lane, actor: Runnable) -> None:
+        """Put the token back and go on in another turn, behind what else waits for the lane."""
+        self._called = self._turns  # so that nobody else submits it meanwhile
+        self.idle.append(None)
+        lane.submit(actor)
+
+    def open(self) -> None:
+        """Put the token in place: the actor has started, or has ended for good."""
+        if not self.idle:
+            self.idle.append(None)
 
 
 class Lifespan:
@@ -200,7 +270,7 @@ class Lifespan:
 
     def _handle(self, envelope: Envelope[Any]) -> None:
         reply_to = envelope.reply_to
-        if is_stop(envelope):
+        if type(envelope.message) is ActorStop:
             self._stop_and_reply(self._stopping or Normal(), reply_to)
             return
         self._asked = reply_to
@@ -248,7 +318,7 @@ class Lifespan:
         """Ask the actor to stop after what is in its mailbox; return at once. Thread-safe."""
         if self.exit_reason is None:
             with contextlib.suppress(WorkerStopped):
-                self.put(Envelope(messages._ActorStop()))  # noqa: SLF001
+                self.put(Envelope(ActorStop()))
 
     def shut_down(self, reason: ExitReason) -> None:
         """Ask the actor to end with this reason, after what is in its mailbox. Thread-safe."""

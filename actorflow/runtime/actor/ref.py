@@ -1,13 +1,15 @@
-"""Refs: what callers hold instead of an actor."""
+"""Refs: what callers hold instead of an actor, and its inbox as pykka's code sees it."""
 
 from __future__ import annotations
 
+import queue
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import pykka
 from pykka._envelope import Envelope
 
 from actorflow.runtime.actor.answers import Answer, reply_error
+from actorflow.runtime.errors import WorkerStopped
 
 if TYPE_CHECKING:
     import threading
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.actor.lifespan import Lifespan
     from actorflow.runtime.exits import ExitReason
 
-__all__ = ["Ref"]
+__all__ = ["Inbox", "Ref"]
 
 A = TypeVar("A", bound=pykka.Actor)
 
@@ -137,3 +139,43 @@ class Ref(pykka.ActorRef[A], Generic[A]):
             "send a name or an id, and look the actor up on the other side"
         )
         raise TypeError(msg)
+
+
+class Inbox:
+    """A mailbox as pykka's code sees it: the `actor_inbox` of an actor and its ref."""
+
+    __slots__ = ("_lifespan",)
+
+    def __init__(self, lifespan: Lifespan) -> None:
+        self._lifespan = lifespan
+
+    def put(self, envelope: Envelope[Any], /) -> None:
+        """Append an envelope. If the actor has ended, a waiting caller gets the error.
+
+        Raises:
+            WorkerStopped: the actor has ended, and nobody waits for an answer.
+
+        """
+        try:
+            self._lifespan.put(envelope)
+        except WorkerStopped as error:
+            if envelope.reply_to is None:
+                raise
+            reply_error(envelope.reply_to, error)
+
+    def get(self) -> Envelope[Any]:
+        """Remove and return the oldest envelope: a handler may look ahead.
+
+        Raises:
+            queue.Empty: there is none. Unlike pykka's this never blocks: the thread belongs to
+                the lane, and the actor is run again when something arrives.
+
+        """
+        envelope = self._lifespan.mailbox.next()
+        if envelope is None:
+            raise queue.Empty
+        return envelope
+
+    def empty(self) -> bool:
+        """Return whether there are no envelopes."""
+        return not self._lifespan.mailbox.envelopes

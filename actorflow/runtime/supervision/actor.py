@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pykka._envelope import Envelope
 
 from actorflow.runtime.actor.actor import Actor
-from actorflow.runtime.actor.lifespan import Lifespan
-from actorflow.runtime.actor.mailbox import Mailbox
+from actorflow.runtime.actor.lifespan import Lifespan, Mailbox
 from actorflow.runtime.errors import RequestRefused, StartFailed, WorkerStopped
 from actorflow.runtime.exits import (
     Crash,
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.clock import Clock, Timer
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.supervision.plans import Action
+    from actorflow.runtime.supervision.requests import Requests
     from actorflow.runtime.supervision.spec import Flags
     from actorflow.runtime.worker.tickets import ThreadTicket
 
@@ -203,7 +203,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
         """Pass a request to the family, which answers it with a `Reply`."""
         caller.asked = (method, args)
         try:
-            actions = getattr(self.family, method)(*args, caller=caller, **options)
+            actions = getattr(self.family.requests, method)(*args, caller=caller, **options)
         except Exception as error:  # noqa: BLE001 - the caller's mistake
             self.callers.answer(caller, error=error)
         else:
@@ -213,14 +213,14 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
         """Stop the child with that ref; of a worker, whichever executor it has by now."""
         known = self.handles.known(ref)
         # One of its children that is not known any more has ended, whatever ended it.
-        unknown = self.family.which_child(known) is RequestRefusal.NOT_FOUND
+        unknown = self.family.requests.which_child(known) is RequestRefusal.NOT_FOUND
         options = {"alive": unknown and ref.is_alive()}
         self.request("terminate_ref", (known,), options, caller)
 
-    def view(self, look: Callable[[Family], Any], caller: Caller) -> None:
+    def view(self, look: Callable[[Requests], Any], caller: Caller) -> None:
         """Answer a question about the family."""
         try:
-            answer = self.shown(look(self.family))
+            answer = self.shown(look(self.family.requests))
         except Exception as error:  # noqa: BLE001 - the caller's mistake
             self.callers.answer(caller, error=error)
         else:

@@ -7,14 +7,14 @@ what happened and performs, in order, the actions that are returned:
     a start was performed        started() start_ignored()               or start_failed()
     any child ended              exited()                 StopChildren   then exited() for each
     a retry came due             retry()                  ScheduleRetry  pass it back after a while
-    a request came in            start_child() ...        Reply          pass it to the caller
+    a request came in            requests.start_child()   Reply          pass it to the caller
     the supervisor must end      shutdown()               Ready Log Release Exit
 
 Starts and stops are steps of a *plan*: the strategy's whole way from a crash to a complete family
 again. A plan that waits for a report is simply kept, so the shell may take its time. What arrives
 meanwhile is queued, as in an Erlang mailbox, and handled when the plan is done. Only `shutdown()`
-does not wait for the whole plan, but just for the step under way. Views (`which_children()` and so
-on) answer at any time.
+does not wait for the whole plan, but just for the step under way. Questions (`which_children()` and
+so on, see `requests.py`) are answered at any time.
 
 The shell in a few lines, for children whose starts and stops take no time:
 
@@ -62,56 +62,250 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import dataclass, replace
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.exits import Crash
-from actorflow.runtime.supervision.children import (
-    ChildInfo,
-    Children,
-    ChildState,
-    Counts,
-    Incarnation,
-    Record,
-)
+from actorflow.runtime.exits import Crash, FailedToStart, GaveUp, Normal, Shutdown
+from actorflow.runtime.supervision.children import Children, ChildState, Record
 from actorflow.runtime.supervision.plans import (
-    Action,
-    Done,
     Ignored,
+    LogKind,
     OutOfTurn,
     Phase,
     Planner,
+    Ready,
     Refused,
-    Reply,
     RequestRefusal,
     ScheduleRetry,
+    StartChild,
     Started,
     Why,
 )
+from actorflow.runtime.supervision.requests import Requests
 from actorflow.runtime.supervision.spec import BadChild, Child, Flags, RestartType, Strategy
-from actorflow.runtime.supervision.strategies import Strategies
+from actorflow.runtime.supervision.stops import Stops
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Hashable, Iterable
 
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.supervision.plans import Plan, Request, Round
+    from actorflow.runtime.supervision.children import Incarnation
+    from actorflow.runtime.supervision.plans import Action, Plan, Request
     from actorflow.runtime.supervision.spec import Grace
 
-__all__ = ["Family"]
+__all__ = ["Family", "RestartWindow"]
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyStatistics:
-    """A snapshot of a family; O(1) to take."""
+class RestartWindow:
+    """The restarts within the last `within` seconds, at most `limit`. Pure: takes the time.
 
-    phase: Phase
-    children: Counts
-    restarts: int
-    """Attempts to restart since the beginning: what counts against `max_restarts`."""
-    waiting: int
-    """Requests and exits that arrived during a plan and have not been handled yet."""
+    A restart that is exactly `within` seconds old still counts. With `limit=0` nothing is ever
+    admitted: the first crash is one too many.
+
+    >>> window = RestartWindow(limit=2, within=5.0)
+    >>> [window.admit(now) for now in (0.0, 1.0, 5.0, 5.5)]
+    [True, True, False, True]
+    """
+
+    __slots__ = ("_times", "limit", "within")
+
+    def __init__(self, limit: int, within: float) -> None:
+        self.limit = limit
+        self.within = within
+        self._times: deque[float] = deque()
+
+    def admit(self, now: float) -> bool:
+        """Count one attempt to restart; return False if it is one too many. O(1) amortised.
+
+        An attempt that is refused is not counted. `now` must not go backwards.
+        """
+        self._forget(now)
+        if len(self._times) >= self.limit:
+            return False
+        self._times.append(now)
+        return True
+
+    def recent(self, now: float) -> int:
+        """Return the number of attempts in the window that ends at `now`. O(1) amortised."""
+        self._forget(now)
+        return len(self._times)
+
+    def check(self) -> None:
+        """Raise AssertionError if the window is not in order or too long. O(limit)."""
+        times = list(self._times)
+        if len(times) > self.limit or times != sorted(times):
+            raise AssertionError(f"{times} is not a window of {self.limit} restarts")
+
+    def _forget(self, now: float) -> None:
+        # `now - then` is exact for times that are close together; `now - within` would round,
+        # and could lose a restart that is exactly `within` old.
+        while self._times and now - self._times[0] > self.within:
+            self._times.popleft()
+
+
+class Restarts:
+    """What the flags mean for a child that has ended: every plan that starts children.
+
+    As in OTP's supervisor, in what is done and in which order; only the back-off goes beyond it.
+    """
+
+    __slots__ = (
+        "_children",
+        "_draw",
+        "_flags",
+        "_planner",
+        "_shared_fate",
+        "_stops",
+        "_tickets",
+        "_window",
+        "count",
+    )
+
+    def __init__(
+        self,
+        flags: Flags,
+        children: Children,
+        planner: Planner,
+        stops: Stops,
+        draw: Callable[[], float],
+    ) -> None:
+        self._flags = flags
+        self._children = children
+        self._planner = planner
+        self._stops = stops
+        self._draw = draw
+        self._shared_fate = flags.strategy in {Strategy.ONE_FOR_ALL, Strategy.REST_FOR_ONE}
+        self._tickets = itertools.count(1)
+        self._window = RestartWindow(flags.max_restarts, flags.within)
+        self.count = 0
+        """Attempts to restart since the beginning."""
+
+    def boot(self) -> Plan:
+        """Start all children in order; stop them again, in reverse, if one does not start."""
+        for record in list(self._children):
+            answer = yield from self.start(record)
+            if isinstance(answer, Refused) and answer.reason is not None:
+                self._stops.retire(record)
+                detail = FailedToStart(record.child.id, answer.reason)
+                self._stops.leave(Shutdown(detail), Why.START_FAILED)
+                return
+        if self._planner.leaving is None:
+            self._planner.phase = Phase.UP
+            self._planner.say(Ready())
+
+    def after_exit(self, record: Record, ref: Incarnation) -> Plan:
+        """Handle the end of a child that ended by itself. O(1) besides the restart."""
+        if (
+            self._planner.leaving is not None
+            or record.state is not ChildState.EXITED
+            or record.ref != ref
+        ):
+            return  # it was stopped, or replaced, before this plan began
+        child = record.child
+        clean = record.last_exit is not None and record.last_exit.is_clean
+        again = child.restart is RestartType.PERMANENT or (
+            child.restart is RestartType.TRANSIENT and not clean
+        )
+        if again or not clean:
+            self._planner.log(LogKind.CHILD_TERMINATED, record, record.last_exit)
+        if not again:
+            self._stops.retire(record)
+            self._stops.consider_shutdown(child)
+        elif self._flags.backoff is None:
+            yield from self._attempt(record)
+        else:
+            lasted = self._planner.now - (record.started_at or 0.0)
+            if lasted > self._flags.within:
+                record.failures = 0
+            self._children.move(record, ChildState.RESTARTING)
+            yield from self._try_again(record)
+
+    def after_wait(self, retry: ScheduleRetry) -> Plan:
+        """Try again to restart, unless the child was stopped, deleted or started meanwhile."""
+        record = self._children.find(retry.key)
+        if (
+            self._planner.leaving is None
+            and record is not None
+            and record.state is ChildState.RESTARTING
+            and record.ticket == retry.ticket
+        ):
+            yield from self._attempt(record)
+
+    def start(self, record: Record, *, requested: bool = False) -> Request:
+        """Start one child. If that fails, the calling plan decides what becomes of the record."""
+        answer = yield StartChild(record.key, record.child)
+        if isinstance(answer, Started):
+            self._planner.log(LogKind.PROGRESS, record, requested=requested)
+        elif isinstance(answer, Ignored):
+            self._stops.retire(record)
+        elif isinstance(answer, Refused):
+            record.failure = answer.reason
+            if not requested:
+                self._planner.log(LogKind.START_ERROR, record, answer.reason)
+        return answer
+
+    def _attempt(self, culprit: Record) -> Plan:
+        """Restart the culprit and those that share its fate, if the limit allows one more."""
+        if not self._window.admit(self._planner.now):
+            self._give_up(culprit)
+            return
+        self.count += 1
+        affected = self._affected(culprit)
+        if self._shared_fate:
+            culprit.suspended = True
+            self._children.move(culprit, ChildState.STOPPED)
+            for record in reversed(affected):
+                yield from self._stops.stop(record, final=False)
+        for record in affected:
+            if record not in self._children:
+                continue  # it was temporary
+            record.restarts += 1
+            answer = yield from self.start(record)
+            if isinstance(answer, Refused):
+                self._children.move(record, ChildState.RESTARTING)
+                yield from self._try_again(record)
+                return
+
+    def _affected(self, record: Record) -> list[Record]:
+        if self._flags.strategy is Strategy.ONE_FOR_ALL:
+            return list(self._children)
+        if self._flags.strategy is Strategy.REST_FOR_ONE:
+            return self._children.since(record)
+        return [record]
+
+    def _give_up(self, culprit: Record) -> None:
+        self._planner.log(LogKind.TOO_MANY_RESTARTS, culprit, culprit.failure)
+        gave_up = GaveUp(
+            child=culprit.child.id,
+            reason=culprit.failure or Normal(),
+            restarts=self._window.recent(self._planner.now) + 1,
+            max_restarts=self._flags.max_restarts,
+            within=self._flags.within,
+        )
+        self._stops.retire(culprit)
+        self._stops.leave(Shutdown(gave_up), Why.TOO_MANY_RESTARTS)
+
+    def _try_again(self, record: Record) -> Plan:
+        """Schedule a retry behind what has arrived by then; with a back-off, after a while.
+
+        With a back-off, the children that depend on this one are stopped before the wait, not
+        after it. Without one they are left as they are, as in OTP, and the retry stops them.
+        """
+        delay = 0.0
+        if self._flags.backoff is not None:
+            delay = self._flags.backoff.delay(record.failures, self._draw())
+            for other in reversed(self._affected(record)):
+                if other is not record:
+                    yield from self._stops.stop(other, final=False)
+        record.failures += 1
+        record.ticket = next(self._tickets)
+        if self._planner.leaving is None:
+            self._planner.say(ScheduleRetry(record.key, delay, record.ticket))
+
+    def check(self) -> None:
+        """Raise AssertionError if the window of restarts is not in order. O(limit)."""
+        self._window.check()
 
 
 class Family:
@@ -138,10 +332,12 @@ class Family:
         self.flags = flags or Flags()
         self.template: Child | None = None
         self._dynamic = self.flags.strategy is Strategy.DYNAMIC
-        self._keys = itertools.count(1)
-        self._children = Children()
-        self._planner = Planner(self._children)
-        self._strategies = Strategies(self.flags, self._children, self._planner, draw)
+        self.children = Children()
+        self.planner = Planner(self.children)
+        self.stops = Stops(self.flags, self.children, self.planner)
+        self.restarts = Restarts(self.flags, self.children, self.planner, self.stops, draw)
+        self.requests = Requests(self)
+        """What users may ask of it."""
         for child in children:
             self._accept(child)
 
@@ -155,12 +351,12 @@ class Family:
                     "start them with start_child()"
                 )
             self.template = child
-        elif self._children.find(child.id) is not None:
+        elif self.children.find(child.id) is not None:
             raise BadChild(
                 f"two children have the id {brief(child.id)}; ids are unique within a supervisor"
             )
         else:
-            self._children.add(Record(child.id, child))
+            self.children.add(Record(child.id, child))
 
     # Reports from the shell
 
@@ -168,276 +364,103 @@ class Family:
         """Start the children in order. Leads to `Ready`, or to `Exit` if one does not start."""
         if self.phase is not Phase.NEW:
             raise OutOfTurn(f"begin() is called once and first; this family is {self.phase.name}")
-        self._planner.phase = Phase.STARTING
-        self._planner.now = now
-        return self._planner.submit(self._strategies.boot())
+        self.planner.phase = Phase.STARTING
+        self.planner.now = now
+        return self.planner.submit(self.restarts.boot())
 
     def started(
         self, key: Hashable, ref: Incarnation, extra: Any = None, *, now: float
     ) -> list[Action]:
         """Report that the start of `key` returned a running child, and perhaps an extra value."""
-        record = self._planner.starting(key)
+        record = self.planner.starting(key)
         if ref is None:
             raise OutOfTurn(f"None is not a ref; use start_ignored({key!r}) if nothing is running")
-        other = self._children.find_ref(ref)
+        other = self.children.find_ref(ref)
         if other is not None:
             mistake = BadChild(
                 f"the start of child {brief(record.child.id)} returned {brief(ref)}, which is "
                 f"child {brief(other.child.id)} already; each start must return a new one"
             )
             return self.start_failed(key, Crash(mistake), now=now)
-        self._planner.now = now
-        self._children.bind(record, ref, now)
+        self.planner.now = now
+        self.children.bind(record, ref, now)
         if record.child.restart is RestartType.TEMPORARY:
             # It will not be restarted, so the arguments of its start can be freed.
             record.child = self.template or record.child.with_arguments((), {})
-        return self._planner.start_done(Started(ref, extra))
+        return self.planner.start_done(Started(ref, extra))
 
     def start_ignored(self, key: Hashable, *, now: float) -> list[Action]:
         """Report that the start of `key` chose not to run anything."""
-        self._planner.starting(key)
-        self._planner.now = now
-        return self._planner.start_done(Ignored())
+        self.planner.starting(key)
+        self.planner.now = now
+        return self.planner.start_done(Ignored())
 
     def start_failed(self, key: Hashable, reason: ExitReason, *, now: float) -> list[Action]:
         """Report that the start of `key` raised, or returned something that is not a child."""
-        self._planner.starting(key)
-        self._planner.now = now
-        return self._planner.start_done(Refused(RequestRefusal.START_FAILED, reason=reason))
+        self.planner.starting(key)
+        self.planner.now = now
+        return self.planner.start_done(Refused(RequestRefusal.START_FAILED, reason=reason))
 
     def exited(self, ref: Incarnation, reason: ExitReason, *, now: float) -> list[Action]:
         """Report that an incarnation ended, by itself or because it was stopped.
 
         Unknown refs are ignored: a late report of a child that was replaced must not count.
         """
-        record = self._children.find_ref(ref)
+        record = self.children.find_ref(ref)
         if record is None or not record.is_alive:
             return []
-        self._planner.now = now
+        self.planner.now = now
         record.last_exit = record.failure = reason
         if record.state is ChildState.STOPPING:
-            self._strategies.settle(record)
-            return self._planner.stop_done()
-        self._children.move(record, ChildState.EXITED)
-        return self._planner.submit(self._strategies.after_exit(record, ref))
+            self.stops.settle(record)
+            return self.planner.stop_done()
+        self.children.move(record, ChildState.EXITED)
+        return self.planner.submit(self.restarts.after_exit(record, ref))
 
     def retry(self, retry: ScheduleRetry, *, now: float) -> list[Action]:
         """Report that a retry came due. Does nothing if it is out of date."""
-        self._planner.now = now
-        return self._planner.submit(self._strategies.after_wait(retry))
+        self.planner.now = now
+        return self.planner.submit(self.restarts.after_wait(retry))
 
     def shutdown(self, reason: ExitReason) -> list[Action]:
         """Stop all children and then end with this reason. A second shutdown does nothing.
 
         A plan under way is given up after its current step. Queued requests are refused.
         """
-        self._strategies.leave(reason, Why.REQUESTED)
-        return self._planner.go_on()
+        self.stops.leave(reason, Why.REQUESTED)
+        return self.planner.go_on()
 
-    # Requests: each leads to one Reply to its caller, at once or when the plans before it are done
-
-    def start_child(self, child: Child, *, caller: Any = None) -> list[Action]:
-        """Start one more child, last in order. Answer: `Started`, `Ignored` or `Refused`.
-
-        A child that does not start is not kept. Raises `BadChild` if the flags do not allow it.
-        """
-        self.flags.refuse_mismatch(child)
-        return self._request(caller, self._enter(child))
-
-    def start_copy(
-        self, *args: Any, kwargs: Mapping[str, Any] | None = None, caller: Any = None
-    ) -> list[Action]:
-        """Start a copy of the template, with these arguments after its own."""
-        return self._request(caller, self._copy(args, kwargs or {}))
-
-    def terminate_child(self, id: Hashable, *, caller: Any = None) -> list[Action]:  # noqa: A002
-        """Stop a child, or cancel its restart. It is kept as stopped, unless temporary.
-
-        Answer: `Done`, also if it was not running; `Refused`: NOT_FOUND, DYNAMIC.
-        """
-        return self._request(caller, self._terminate(id))
-
-    def terminate_ref(
-        self, ref: Incarnation, *, alive: bool = True, caller: Any = None
-    ) -> list[Action]:
-        """Stop the dynamic child with that ref, or cancel its restart.
-
-        Answer: `Done`; `Refused`: NOT_DYNAMIC, or NOT_FOUND for an unknown ref. `alive` says
-        whether an unknown ref is alive: if it has ended, the answer is `Done`.
-        """
-        return self._request(caller, self._terminate_dynamic(ref, alive=alive))
-
-    def restart_child(self, id: Hashable, *, caller: Any = None) -> list[Action]:  # noqa: A002
-        """Start a stopped child. Answer: `Started`, `Ignored`, or `Refused`; it is kept anyway.
-
-        Does not count against `max_restarts`.
-        """
-        return self._request(caller, self._restart(id))
-
-    def delete_child(self, id: Hashable, *, caller: Any = None) -> list[Action]:  # noqa: A002
-        """Forget a stopped child. Answer: `Done` or `Refused`."""
-        return self._request(caller, self._delete(id))
-
-    # Views
+    # What the shell looks at
 
     def __len__(self) -> int:
-        return len(self._children)
+        return len(self.children)
 
     @property
     def phase(self) -> Phase:
         """The phase of the family's life."""
-        return self._planner.phase
+        return self.planner.phase
 
     @property
     def round(self) -> int:
         """The number of the round of stops under way; 0 if there is none."""
-        return self._planner.round
+        return self.planner.round
 
     def stopping(self, shutdown: Grace) -> list[Incarnation]:
         """Return the children that have that `shutdown` time and are being stopped. O(n)."""
         return [
             record.ref
-            for record in self._children
+            for record in self.children
             if record.state is ChildState.STOPPING and record.child.shutdown == shutdown
         ]
 
-    def which_children(self) -> list[ChildInfo]:
-        """Return all children, the newest first, as OTP does. Thread-safe. O(n)."""
-        return [record.info() for record in reversed(self._children.snapshot())]
-
-    def which_child(self, id: Hashable) -> ChildInfo | RequestRefusal:  # noqa: A002
-        """Return one child, by its id or its ref (dynamic: by its ref). O(1)."""
-        record = self._find(id)
-        return RequestRefusal.NOT_FOUND if record is None else record.info()
-
-    def get_childspec(self, id: Hashable) -> Child | RequestRefusal:  # noqa: A002
-        """Return a child's specification, by its id or its ref (dynamic: by its ref). O(1).
-
-        That of a temporary child comes without the arguments of its start, which are not kept.
-        """
-        record = self._find(id)
-        return RequestRefusal.NOT_FOUND if record is None else record.child
-
-    def count_children(self) -> Counts:
-        """Return the number of children by kind. O(1)."""
-        counts = self._children.counts()
-        return counts if self.template is None else replace(counts, specs=1)
-
-    def statistics(self) -> FamilyStatistics:
-        """Return a snapshot of the family. O(1)."""
-        return FamilyStatistics(
-            phase=self.phase,
-            children=self.count_children(),
-            restarts=self._strategies.restarts,
-            waiting=len(self._planner),
-        )
-
-    def plan_shutdown(self) -> list[Round]:
-        """Return how the children that are alive now would be stopped, without doing it. O(n).
-
-        A list of rounds: the children of one round are stopped at once, the next round begins
-        when all of them have ended. One child per round, in reverse; dynamic children are all in
-        one.
-        """
-        return self._strategies.rounds()
-
     def check(self) -> None:
         """Raise AssertionError if an invariant of the family does not hold. O(n)."""
-        self._children.check()
-        self._planner.check()
-        self._strategies.check()
-
-    # The plans of requests
-
-    def _request(self, caller: Any, request: Request) -> list[Action]:
-        if self._planner.leaving is not None:
-            return [Reply(caller, Refused(RequestRefusal.STOPPING))]
-        return self._planner.submit(self._answer(caller, request))
-
-    def _answer(self, caller: Any, request: Request) -> Plan:
-        leaving = self._planner.leaving is not None
-        answer = Refused(RequestRefusal.STOPPING) if leaving else (yield from request)
-        self._planner.say(Reply(caller, answer))
-
-    def _enter(self, child: Child) -> Request:
-        if self._dynamic:
-            if self.template is not None:
-                return Refused(RequestRefusal.TEMPLATE)
-            return (yield from self._add(next(self._keys), child))
-        known = self._children.find(child.id)
-        if known is None:
-            return (yield from self._add(child.id, child))
-        if known.state in {ChildState.RUNNING, ChildState.EXITED}:
-            return Refused(RequestRefusal.ALREADY_STARTED, ref=known.ref)
-        return Refused(RequestRefusal.ALREADY_PRESENT)
-
-    def _copy(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Request:
-        child = self.template
-        if child is None:
-            return Refused(RequestRefusal.NO_TEMPLATE)
-        if args or kwargs:
-            child = child.with_arguments((*child.args, *args), {**child.kwargs, **kwargs})
-        return (yield from self._add(next(self._keys), child))
-
-    def _add(self, key: Hashable, child: Child) -> Request:
-        limit = self.flags.max_children
-        if limit is not None and len(self._children) >= limit:
-            return Refused(RequestRefusal.MAX_CHILDREN)
-        record = Record(key, child)
-        self._children.add(record)
-        answer = yield from self._strategies.start(record, requested=True)
-        if isinstance(answer, Refused):
-            self._children.remove(record)
-        return answer
-
-    def _terminate(self, id: Hashable) -> Request:  # noqa: A002
-        record = self._named(id)
-        if isinstance(record, Refused):
-            return record
-        record.failures = 0
-        yield from self._strategies.stop(record)
-        return Done()
-
-    def _terminate_dynamic(self, ref: Incarnation, *, alive: bool) -> Request:
-        if not self._dynamic:
-            return Refused(RequestRefusal.NOT_DYNAMIC)
-        record = self._children.find_ref(ref)
-        if record is not None:
-            yield from self._strategies.stop(record)
-        elif alive:
-            return Refused(RequestRefusal.NOT_FOUND)
-        return Done()
-
-    def _restart(self, id: Hashable) -> Request:  # noqa: A002
-        record = self._stopped(id)
-        if isinstance(record, Refused):
-            return record
-        record.failures = 0
-        answer = yield from self._strategies.start(record, requested=True)
-        if isinstance(answer, Refused):
-            self._children.move(record, ChildState.STOPPED)
-        return answer
-
-    def _delete(self, id: Hashable) -> Request:  # noqa: A002
-        yield from ()  # a generator like the others, though it has no step to wait for
-        record = self._stopped(id)
-        if isinstance(record, Refused):
-            return record
-        self._children.remove(record)
-        return Done()
-
-    def _named(self, id: Hashable) -> Record | Refused:  # noqa: A002
-        if self._dynamic:
-            return Refused(RequestRefusal.DYNAMIC)
-        return self._children.find(id) or Refused(RequestRefusal.NOT_FOUND)
-
-    def _stopped(self, id: Hashable) -> Record | Refused:  # noqa: A002
-        record = self._named(id)
-        if isinstance(record, Refused) or record.state is ChildState.STOPPED:
-            return record
-        restarting = record.state is ChildState.RESTARTING
-        return Refused(RequestRefusal.RESTARTING if restarting else RequestRefusal.RUNNING)
-
-    def _find(self, id: Hashable) -> Record | None:  # noqa: A002
-        record = None if self._dynamic else self._children.find(id)
-        return record or self._children.find_ref(id)
+        self.children.check()
+        self.planner.check()
+        self.restarts.check()
+        if self.phase in {Phase.NEW, Phase.STARTING} or self.planner.leaving is not None:
+            return
+        for record in self.children:
+            forgets = self._dynamic or record.child.restart is RestartType.TEMPORARY
+            if forgets and record.state is ChildState.STOPPED:
+                raise AssertionError(f"{record.key!r} has ended and should be forgotten")

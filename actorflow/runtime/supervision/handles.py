@@ -19,6 +19,12 @@ from actorflow.runtime.errors import UnknownWorker
 from actorflow.runtime.supervision.spec import BadChild
 from actorflow.runtime.worker.options import check_state
 from actorflow.runtime.worker.pair.machine import StopMode
+from actorflow.runtime.worker.pair.stopping import (
+    abandon_executor,
+    request_stop,
+    shut_down,
+    suspend,
+)
 from actorflow.runtime.worker.ref import WorkerRef
 from actorflow.runtime.worker.spec import Worker, launch
 from behaviours.errors import brief
@@ -160,17 +166,16 @@ class WorkerHandle:
 
     def stop(self, reason: ExitReason, *, final: bool) -> None:
         """See `ChildHandle.stop`."""
-        life = self._pair.life
         if not final:
-            life.suspend()  # ends the executor only, after its current batch
-        elif life.executor_exit is None:
-            life.shut_down(reason)  # drains first, by default
+            suspend(self._pair)  # ends the executor only, after its current batch
+        elif self._pair.life.executor_exit is None:
+            shut_down(self._pair, reason)  # drains first, by default
         else:
-            life.request_stop(StopMode.NOW, reason)  # without an executor nothing drains
+            request_stop(self._pair, StopMode.NOW, reason)  # without an executor nothing drains
 
     def kill(self) -> None:
         """See `ChildHandle.kill`."""
-        self._pair.life.abandon_executor()  # settles the batch in flight; the accumulator stays
+        abandon_executor(self._pair)  # settles the batch in flight; the accumulator stays
 
     def watch(self, notice: Notice) -> None:
         """See `ChildHandle.watch`."""

@@ -307,6 +307,17 @@ class Planner:
         """Add an action whose outcome is not waited for."""
         self._out.append(action)
 
+    def log(
+        self,
+        kind: LogKind,
+        record: Record,
+        reason: ExitReason | None = None,
+        *,
+        requested: bool = False,
+    ) -> None:
+        """Add the log of what became of a child."""
+        self.say(Log(kind, record.child, record.ref, reason, record.restarts, requested=requested))
+
     def submit(self, plan: Plan) -> list[Action]:
         """Run a plan as soon as those before it are done."""
         if self.phase is Phase.NEW:

@@ -22,6 +22,7 @@ from actorflow.runtime.supervision.actor import SupervisorActor
 from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.handles import IGNORE, is_child, life_of, parent
 from actorflow.runtime.supervision.plans import RequestRefusal
+from actorflow.runtime.supervision.requests import Requests
 from actorflow.runtime.supervision.spec import BadChild, Child, ChildType, Flags
 from actorflow.runtime.supervision.tree import picture
 from actorflow.runtime.worker.spec import Worker
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.clock import Clock
     from actorflow.runtime.lanes.lane import Lane
     from actorflow.runtime.supervision.children import ChildInfo, Counts
-    from actorflow.runtime.supervision.family import FamilyStatistics
+    from actorflow.runtime.supervision.requests import FamilyStatistics
     from actorflow.runtime.supervision.tree import Tree
     from actorflow.runtime.worker.ref import WorkerRef
 
@@ -179,27 +180,27 @@ class SupervisorRef(Ref[SupervisorActor]):
 
     def which_children(self) -> list[ChildInfo]:
         """Return all children, the newest first."""
-        children: list[ChildInfo] = self._view(lambda family: family.which_children())
+        children: list[ChildInfo] = self._view(lambda asked: asked.which_children())
         return children
 
     def which_child(self, child_id: Hashable) -> ChildInfo:
         """Return one child, by its id or ref."""
-        info: ChildInfo = self._view_child(Family.which_child, child_id)
+        info: ChildInfo = self._view_child(Requests.which_child, child_id)
         return info
 
     def get_childspec(self, child_id: Hashable) -> Child:
         """Return a child's specification with its defaults filled in, by its id or ref."""
-        child: Child = self._view_child(Family.get_childspec, child_id)
+        child: Child = self._view_child(Requests.get_childspec, child_id)
         return child
 
     def count_children(self) -> Counts:
         """Return the number of children by kind."""
-        counts: Counts = self._view(lambda family: family.count_children())
+        counts: Counts = self._view(lambda asked: asked.count_children())
         return counts
 
     def statistics(self) -> FamilyStatistics:
         """Return a snapshot of the supervisor."""
-        snapshot: FamilyStatistics = self._view(lambda family: family.statistics())
+        snapshot: FamilyStatistics = self._view(lambda asked: asked.statistics())
         return snapshot
 
     def worker(self, child_id: Hashable) -> WorkerRef:
@@ -213,7 +214,7 @@ class SupervisorRef(Ref[SupervisorActor]):
 
     def tree(self) -> Tree:
         """Return a printable picture of the supervisor and all below it."""
-        tree: Tree = self._view(lambda _family: picture(self.actor))
+        tree: Tree = self._view(lambda _asked: picture(self.actor))
         return tree
 
     # Ending.
@@ -265,10 +266,10 @@ class SupervisorRef(Ref[SupervisorActor]):
         _refuse_deadlock(actor, method)
         return actor.call(partial(actor.request, method, args, options))
 
-    def _view(self, look: Callable[[Family], Any]) -> Any:
+    def _view(self, look: Callable[[Requests], Any]) -> Any:
         actor = self.actor
         if CURRENT.get() is actor and actor.exit_reason is None:
-            answer = actor.shown(look(actor.family))
+            answer = actor.shown(look(actor.family.requests))
         else:
             _refuse_deadlock(actor, "a view")
             answer = actor.call(partial(actor.view, look))
@@ -276,10 +277,10 @@ class SupervisorRef(Ref[SupervisorActor]):
             raise RequestRefused(answer, of=repr(actor))
         return answer
 
-    def _view_child(self, look: Callable[[Family, Hashable], Any], child: Hashable) -> Any:
+    def _view_child(self, look: Callable[[Requests, Hashable], Any], child: Hashable) -> Any:
         handles = self.actor.handles
         _hashable(child)
-        return self._view(lambda family: look(family, handles.known(child)))
+        return self._view(lambda asked: look(asked, handles.known(child)))
 
 
 def _refuse_deadlock(

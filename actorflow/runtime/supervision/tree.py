@@ -80,11 +80,11 @@ def _seconds(seconds: float) -> str:
 
 def picture(supervisor: SupervisorActor) -> Tree:
     """Return a picture of a supervisor and everything below it. Thread-safe. O(n)."""
-    children = reversed(supervisor.family.which_children())
+    children = reversed(supervisor.family.requests.which_children())
     return Tree(
         name=f"{supervisor!r} {supervisor.flags.strategy.value}",
         status=supervisor.family.phase.name.lower(),
-        restarts=supervisor.family.statistics().restarts,
+        restarts=supervisor.family.requests.statistics().restarts,
         branches=tuple(_branch(info, supervisor.clock.now()) for info in children),
     )
 

@@ -17,7 +17,7 @@ from actorflow.runtime.worker.pair.machine import (
     IDLE,
     StopMode,
 )
-from actorflow.runtime.worker.pair.retiring import retire
+from actorflow.runtime.worker.pair.stopping import request_stop, retire
 from actorflow.runtime.worker.spec import launch, make
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Port:
 
     def finish(self) -> None:
         """Begin to stop after the current batch; what is accumulated is not processed."""
-        self._pair.life.request_stop(StopMode.FINISH)
+        request_stop(self._pair, StopMode.FINISH)
 
     @property
     def depth(self) -> int:

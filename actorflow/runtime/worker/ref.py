@@ -24,7 +24,7 @@ from actorflow.runtime.worker.metrics import statistics
 from actorflow.runtime.worker.pair.accumulator import Accumulator
 from actorflow.runtime.worker.pair.helping import help_out
 from actorflow.runtime.worker.pair.machine import PairState, StopMode
-from actorflow.runtime.worker.pair.retiring import retire
+from actorflow.runtime.worker.pair.stopping import kill, request_stop, retire
 from actorflow.runtime.worker.tickets import (
     AsyncTicket,
     FutureTicket,
@@ -422,7 +422,7 @@ class WorkerRef(Ref[Any]):
 
     def kill(self) -> None:
         """End the worker at once, like `stop(now=True)`, with the reason `Killed`."""
-        self.actor.life.kill()
+        kill(self.actor)
 
     # Ending.
 
@@ -454,7 +454,7 @@ class WorkerRef(Ref[Any]):
             check_timeout(timeout)
         if retire(pair):
             return True
-        there = pair.life.request_stop(mode)
+        there = request_stop(pair, mode)
         if not block or pair.is_current():
             return there
         ended = ThreadTicket()
@@ -471,7 +471,7 @@ class WorkerRef(Ref[Any]):
         mode = StopMode.asked_for(drain=drain, now=now)
         if timeout is not None:
             check_timeout(timeout)
-        there = pair.life.request_stop(mode)
+        there = request_stop(pair, mode)
         if pair.is_current():
             return there
         ended = AsyncTicket()
@@ -488,7 +488,7 @@ class WorkerRef(Ref[Any]):
 
     def _cut_off(self, timeout: float | None) -> StopTimeout:
         left = len(self.actor.core)
-        self.actor.life.request_stop(StopMode.NOW)
+        request_stop(self.actor, StopMode.NOW)
         msg = f"{self.actor!r} did not stop within {timeout} s; cut off with {left} messages"
         return StopTimeout(msg)
 

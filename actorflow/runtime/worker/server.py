@@ -21,6 +21,7 @@ from actorflow.runtime.supervision.spec import Child, Flags
 from actorflow.runtime.supervision.supervisor import Supervisor, SupervisorRef
 from actorflow.runtime.worker.options import check_known
 from actorflow.runtime.worker.pair.machine import StopMode
+from actorflow.runtime.worker.pair.stopping import request_stop
 from actorflow.runtime.worker.ref import DEFAULT_TIMEOUT, WorkerRef
 from actorflow.runtime.worker.spec import Worker
 
@@ -147,7 +148,7 @@ class Server:
             return  # each of those that end with it says so too
         self._exit_reason = reason
         for worker in self._workers.values():
-            worker.actor.life.request_stop(StopMode.NOW, reason)
+            request_stop(worker.actor, StopMode.NOW, reason)
 
     @property
     def supervisor(self) -> SupervisorRef | None:
@@ -296,7 +297,7 @@ def _terminate(supervisor: SupervisorRef, worker: WorkerRef, timeout: float | No
         clock = accumulator.settings.clock
         timer = clock.call_at(
             clock.now() + timeout,
-            lambda: late.append(accumulator.life.request_stop(StopMode.NOW)),
+            lambda: late.append(request_stop(accumulator, StopMode.NOW)),
         )
     try:
         with contextlib.suppress(WorkerStopped):  # it has ended, and its workers with it

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pykka._envelope import Envelope
 
 import actorflow as af
-from actorflow.runtime.actor.mailbox import Mailbox
+from actorflow.runtime.actor.lifespan import Mailbox
 from actorflow.testing import ManualLane
 from tests.runtime.actor.actors import Echo
 from tests.runtime.actor.interrupt import every_place

@@ -9,8 +9,7 @@ import pykka
 import pytest
 
 import actorflow as af
-from actorflow.runtime.actor.lifespan import Lifespan
-from actorflow.runtime.actor.mailbox import Mailbox
+from actorflow.runtime.actor.lifespan import Lifespan, Mailbox
 from tests.runtime.actor.actors import Echo
 from tests.runtime.worker.probe import PATIENCE
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.runtime.worker.pair.stopping import abandon_executor
 from tests.runtime.supervision.kit import BOOM, names
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until
 
@@ -296,7 +297,7 @@ def test_executor_that_was_left_behind_does_not_end_its_successor(pool_probe: Pr
     worker.push("hang")
     assert entered.wait(PATIENCE)  # in on_stop of the first one
     first = worker.executor
-    worker.actor.life.abandon_executor()
+    abandon_executor(worker.actor)
     until(lambda: worker.executor is not first, "a second executor")
     gate.set()  # the first one comes to its end, long after it was left behind
     worker.push_block("a", timeout=PATIENCE)

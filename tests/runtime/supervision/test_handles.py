@@ -197,11 +197,11 @@ def test_new_child_of_the_same_id_gets_a_worker_of_its_own(stage: Stage) -> None
     latter = stage.worker("w", lambda batch, state: seen.append("latter"))
     first = supervisor.start_child(af.Child("w", former, restart="temporary")).ref
     actor = supervisor.actor
-    actor._post(lambda: actor._perform(actor.family.terminate_child("slow")))
+    actor._post(lambda: actor._perform(actor.family.requests.terminate_child("slow")))
     stage.run()
     first.kill()
     stage.run()
-    actor._post(lambda: actor._perform(actor.family.start_child(af.Child("w", latter))))
+    actor._post(lambda: actor._perform(actor.family.requests.start_child(af.Child("w", latter))))
     stage.run()
     stage.slow.run()
     stage.run()

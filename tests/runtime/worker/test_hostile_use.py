@@ -15,6 +15,7 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.clock import SystemClock
+from actorflow.runtime.worker.pair.stopping import abandon_executor
 from actorflow.runtime.worker.pair.tasks import Batch
 from behaviours import Behaviour, Full, Queue, Throttle, Traits, Unique
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until_accumulated
@@ -476,7 +477,7 @@ def test_what_a_killed_executor_had_put_off_is_not_run_by_its_successor(pool_pro
     old = accumulator.generation
     tree.worker("a").push("held")
     pool_probe.begun()
-    accumulator.life.abandon_executor()
+    abandon_executor(accumulator)
     accumulator.postpone(accumulator, old, Batch(["stale"], 1))
     pool_probe.open()
     tree.worker("a").push_block("fresh", timeout=PATIENCE)

@@ -6,6 +6,7 @@ internal: it makes the executor reachable for pykka's refs and proxies, and ends
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pykka
@@ -15,8 +16,13 @@ from actorflow.runtime.actor.lifespan import Lifespan
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.exits import Stop
+from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.pair.machine import PARKED
+from actorflow.runtime.worker.pair.intake import refuse_late
+from actorflow.runtime.worker.pair.machine import MAIL, PARKED, WAITING
+from actorflow.runtime.worker.pair.stopping import abandon_executor, kill, shut_down
+from actorflow.runtime.worker.pair.tasks import Effects
+from actorflow.runtime.worker.pair.transitions import schedule
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
@@ -145,7 +151,7 @@ class ExecutorActor(Lifespan):
         """Put an envelope in; it is served before the next batch. Thread-safe."""
         if self._is_over():
             raise self.dead_error()
-        self._pair.post(envelope)
+        _post(self._pair, envelope)
         if self._is_over():
             self._pair.life.refuse_mail()  # it ended just now: nobody else looks at the mail
 
@@ -167,13 +173,13 @@ class ExecutorActor(Lifespan):
     def kill(self) -> None:
         """Cut the executor off; the accumulator of a supervised pair stays."""
         if self._pair.life.supervised:
-            self._pair.life.abandon_executor()
+            abandon_executor(self._pair)
         else:
-            self._pair.life.kill()
+            kill(self._pair)
 
     def shut_down(self, reason: ExitReason) -> None:
         """End the whole pair in order."""
-        self._pair.life.shut_down(reason)
+        shut_down(self._pair, reason)
 
     def _cut_off(self) -> None:
         self._refuse_asked()
@@ -202,3 +208,37 @@ class ExecutorRef(Ref[Any]):
     def lifespan(self) -> ExecutorActor:
         """The framework's side of the executor. Internal."""
         return self._lifespan
+
+
+def _post(pair: Accumulator, envelope: Envelope[Any]) -> None:
+    """Put an envelope in and make the pair serve it. Thread-safe.
+
+    The main thread only appends to a list and hands the token over.
+    """
+    if type(pair.mail) is tuple:
+        SHELTER.run(_make_mail, pair)
+    pair.mail.append(envelope)  # type: ignore[union-attr]
+    if pair.idle:
+        if _takes_messages(pair):
+            pair.settings.lane.claim(pair.idle)
+            if not _takes_messages(pair):
+                SHELTER.run(refuse_late, pair, ())  # the token was in place for good
+    elif pair.state is WAITING:
+        SHELTER.run(_serve, pair)
+
+
+def _takes_messages(pair: Accumulator) -> bool:
+    return pair.mode is None and pair.exit_reason is None
+
+
+def _make_mail(pair: Accumulator) -> None:
+    with pair.lock:
+        if type(pair.mail) is tuple:
+            pair.mail = deque()
+
+
+def _serve(pair: Accumulator) -> None:
+    with pair.lock:
+        effects = Effects()
+        schedule(pair, MAIL, effects)
+    pair.conclude(effects)

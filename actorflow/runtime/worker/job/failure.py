@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.runtime.errors import BadOption, near
-from actorflow.runtime.supervision.strategies import RestartWindow
+from actorflow.runtime.supervision.family import RestartWindow
 from behaviours.arguments import count, seconds
 from behaviours.errors import brief
 

@@ -141,9 +141,9 @@ class Accumulation:
     """
 
     __slots__ = (
-        "_gone", "_loose", "_refusals", "_waiting", "batches", "behaviour", "dead_lettered",
+        "_gone", "_loose", "_waiting", "batches", "behaviour", "dead_lettered",
         "due", "failed", "first_at", "folded", "handed", "in_flight", "lost", "marks", "oldest_at",
-        "portion", "processed", "raw", "rejected", "shape",
+        "portion", "processed", "raw", "refusals", "rejected", "shape",
     )  # fmt: skip
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -172,7 +172,8 @@ class Accumulation:
         """After a `take` that returned nothing: when to try again, if time alone changes it."""
         self.in_flight = self.processed = self.failed = self.dead_lettered = 0
         """What became of the messages that were handed over."""
-        self._refusals: list[Refusal] | None = None
+        self.refusals: list[Refusal] | None = None
+        """What was refused for which nobody waits, until somebody reports it."""
         self._waiting: dict[int, Ticket] | None = None  # by identity, until they leave
         self._gone: list[tuple[Item, Fate]] | None = None
         self._loose: Loose | None = None
@@ -464,20 +465,15 @@ class Accumulation:
             if silent:
                 self.note_refusal(silent, error)
 
-    @property
-    def has_refusals(self) -> bool:
-        """Whether messages were refused for which nobody waits."""
-        return bool(self._refusals)
-
     def note_refusal(self, messages: Sequence[Any], error: Exception) -> None:
         """Keep a refusal for whoever reports it. O(1). No messages: the behaviour has failed."""
-        if self._refusals is None:
-            self._refusals = []
-        self._refusals.append((messages, error))
+        if self.refusals is None:
+            self.refusals = []
+        self.refusals.append((messages, error))
 
     def take_refusals(self) -> list[Refusal]:
         """Return the refusals since the last call."""
-        refusals, self._refusals = self._refusals, None
+        refusals, self.refusals = self.refusals, None
         return refusals or []
 
     def _outstanding(self) -> int:

@@ -20,7 +20,6 @@ tests/runtime/worker/pair/test_inlined.py proves them equal to the table.
 from __future__ import annotations
 
 from _thread import allocate_lock, get_ident
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.actor.current import CURRENT
@@ -37,16 +36,14 @@ from actorflow.runtime.worker.pair.machine import (
     DONE,
     DUE,
     IDLE,
-    MAIL,
     PUSHED,
     RUNNING,
     STARTING,
-    WAITING,
     Event,
     PairState,
     StopMode,
 )
-from actorflow.runtime.worker.pair.retiring import SPARE
+from actorflow.runtime.worker.pair.stopping import SPARE
 from actorflow.runtime.worker.pair.tasks import Batch, Effects, Seat, Task
 from actorflow.runtime.worker.pair.transitions import (
     after,
@@ -62,6 +59,7 @@ from behaviours.base import Reason
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Hashable, Sequence
 
     from actorflow.runtime.clock import Timer
@@ -107,7 +105,7 @@ class Accumulator:
         self.mode: StopMode | None = None
         """How it stops, once it has been asked to."""
         self.mail: deque[Any] | tuple[()] = ()
-        """Envelopes for the executor, which are served between two batches."""
+        """Envelopes for the executor, served between two batches; see `ExecutorActor.put`."""
         self.handle: Callable[[Any, Any], Any] | None = settings.handle
         self.value = state
         """The state of the job."""
@@ -201,9 +199,6 @@ class Accumulator:
             return
         if SHELTER.run(refuse_late, self, pushed):
             raise self.life.dead_error()
-
-    def _takes_messages(self) -> bool:
-        return self.mode is None and self.exit_reason is None
 
     def _wake_timed(self) -> None:
         """Begin, or set the timer, before the push returns.
@@ -544,7 +539,7 @@ class Accumulator:
         """Do what is done outside the lock."""
         for seat in effects.seats:
             self.settings.lane.submit(seat)
-        if effects.executor_gone or effects.dead or effects.cut or self.core.has_refusals:
+        if effects.executor_gone or effects.dead or effects.cut or self.core.refusals:
             self.life.conclude(effects)
 
     def _ahead(self) -> int:
@@ -571,29 +566,3 @@ class Accumulator:
         """Mark the pair as dead in a forked child. In its only thread."""
         self.lock = allocate_lock()
         self.life.forked()
-
-    # Mail.
-
-    def post(self, envelope: Any) -> None:
-        """Put an envelope in for the executor; it is served before the next batch. Thread-safe."""
-        if type(self.mail) is tuple:
-            SHELTER.run(self._make_mail)
-        self.mail.append(envelope)  # type: ignore[union-attr]
-        if self.idle:
-            if self._takes_messages():
-                self.settings.lane.claim(self.idle)
-                if not self._takes_messages():
-                    SHELTER.run(refuse_late, self, ())  # the token was in place for good
-        elif self.state is WAITING:
-            SHELTER.run(self._on_mail)
-
-    def _make_mail(self) -> None:
-        with self.lock:
-            if type(self.mail) is tuple:
-                self.mail = deque()
-
-    def _on_mail(self) -> None:
-        with self.lock:
-            effects = Effects()
-            schedule(self, MAIL, effects)
-        self.conclude(effects)

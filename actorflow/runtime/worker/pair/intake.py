@@ -26,7 +26,7 @@ from actorflow.runtime.log import log
 from actorflow.runtime.worker.pair import runner
 from actorflow.runtime.worker.pair.accumulation import FOLD_AT
 from actorflow.runtime.worker.pair.machine import DUE, IDLE, WAITING
-from actorflow.runtime.worker.pair.retiring import SPARE
+from actorflow.runtime.worker.pair.stopping import SPARE
 from actorflow.runtime.worker.pair.tasks import Effects
 from actorflow.runtime.worker.pair.transitions import (
     calm,

@@ -1,4 +1,4 @@
-"""How a pair begins, crashes, is started again and ends.
+"""How a pair begins, crashes, is started again and ends: what follows, and who is told.
 
 Unsupervised, a crash of the executor ends the accumulator with it. Supervised, the accumulator
 stays, with all it holds, and is *alone* until its supervisor gives it a new executor.
@@ -15,43 +15,38 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.actor.answers import refuse
 from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.actor.mailbox import refuse
 from actorflow.runtime.errors import (
     NotParked,
     StartFailed,
     WorkerCrashed,
     WorkerStopped,
 )
-from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Notices, Shutdown
+from actorflow.runtime.exits import FORKED, Crash, ExitReason, Normal, Notices, Shutdown
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
 from actorflow.runtime.worker.job.dead_letters import DeadLetters
 from actorflow.runtime.worker.job.executor import ExecutorActor
 from actorflow.runtime.worker.pair.machine import (
-    ABANDON,
     ALONE,
     CRASHED,
     DEAD,
-    ENDED,
     PARKED,
     RESUMED,
     REVIVED,
     START_FAILED,
     STARTED,
     STARTING,
-    STOP,
-    SUSPEND,
     TRIPPED,
     Event,
     StopMode,
 )
+from actorflow.runtime.worker.pair.stopping import kill
 from actorflow.runtime.worker.pair.tasks import Effects
 from actorflow.runtime.worker.pair.transitions import (
     apply,
-    catch_up,
-    close,
     cut_off,
     schedule,
     schedule_start,
@@ -74,9 +69,9 @@ class Life:
     """The beginnings and ends of one pair."""
 
     __slots__ = (
-        "_crashes", "_executor_reason", "_executors", "_first", "_letters", "_over", "_pair",
-        "_reason", "_started", "_stopped", "_urn", "_watchers", "child_id", "durable",
-        "executor_ended", "executor_exit", "final_mode", "restarts", "starter", "subject",
+        "_crashes", "_executors", "_first", "_letters", "_over", "_pair", "_started", "_stopped",
+        "_urn", "_watchers", "child_id", "durable", "executor_ended", "executor_exit",
+        "executor_reason", "final_mode", "reason", "restarts", "starter", "subject",
         "supervised", "supervisor",
     )  # fmt: skip
 
@@ -101,8 +96,10 @@ class Life:
         self.subject: Executor | None = None
         """The user's executor, if the job is a class."""
         self._executors: dict[int, ExecutorActor] = {}  # the present one, by the restarts so far
-        self._executor_reason: ExitReason | None = None
-        self._reason: ExitReason | None = None
+        self.executor_reason: ExitReason | None = None
+        """Why the executor ends, or has ended."""
+        self.reason: ExitReason | None = None
+        """Why the pair was asked to stop."""
         self._crashes: Any = None
         self._letters: DeadLetters | None = None
         self._watchers = Notices()
@@ -147,7 +144,7 @@ class Life:
         with self._pair.lock:
             self._executors.clear()
             self.restarts += 1
-            self._executor_reason = self.executor_exit = None
+            self.executor_reason = self.executor_exit = None
         self._start(REVIVED)
 
     def _start(self, event: Event) -> None:
@@ -170,12 +167,12 @@ class Life:
                 return
             settings.lane.wait(started, None)
         except BaseException:  # Ctrl-C: the caller never gets a ref to stop it with
-            self.kill()
+            kill(self._pair)
             raise
         finally:
             self.starter = None
         if started.error is not None:
-            reason = self._executor_reason or Normal()
+            reason = self.executor_reason or Normal()
             raise StartFailed(repr(pair), reason.describe()) from started.error.__cause__
 
     def _first_state(self) -> Any:
@@ -212,7 +209,7 @@ class Life:
             if generation != pair.generation:
                 return
             effects = Effects()
-            self._executor_reason = reason
+            self.executor_reason = reason
             if not (self.supervised and self.restarts) or pair.mode is not None:
                 pair.exit_reason = reason
             cut_off(pair, effects)
@@ -244,14 +241,14 @@ class Life:
             effects = Effects()
             effects.error = error
             effects.incarnation = self.restarts  # by the time that the hook returns, it may be gone
-            self._executor_reason = reason
+            self.executor_reason = reason
             if not self.supervised or pair.mode is not None:
                 pair.exit_reason = pair.exit_reason or reason
                 pair._bar()
             apply(pair, CRASHED, effects)
         if not self.durable:  # its owner knows it by another name
             log.error(
-                "worker crashed", worker=repr(pair), error=brief(error), failed=lost, exc_info=error
+                "worker crashed", worker=repr(pair), error=reason.text, failed=lost, exc_info=error
             )
         self._call_on_failure(error)
         if not effects.dead and self._trips():
@@ -261,7 +258,7 @@ class Life:
                     effects.executor_gone = False
                     apply(pair, TRIPPED, effects)
             if parks and pair.state is PARKED:
-                log.error("worker parked", worker=repr(pair), error=brief(error))
+                log.error("worker parked", worker=repr(pair), error=reason.text)
                 self.refuse_mail()
         try:
             pair.conclude(effects)
@@ -322,111 +319,14 @@ class Life:
             apply(pair, RESUMED, effects)
         pair.conclude(effects)
 
-    # Ending the executor alone.
-
-    def suspend(self) -> None:
-        """End the executor after what it is doing; the accumulator goes on alone."""
-        SHELTER.run(self._schedule, SUSPEND, Shutdown())
-
-    def abandon_executor(self) -> None:
-        """Cut the executor off, whatever it does; the accumulator goes on alone.
-
-        A thread cannot be killed: a job that hangs keeps its thread, but nobody waits for it. A
-        process is killed.
-        """
-        busy = bool(self._pair.active) and not self._pair.settings.kills
-        SHELTER.run(self._schedule, ABANDON, Killed(abandoned=busy))
-
-    def _schedule(self, event: Event, reason: ExitReason) -> None:
-        pair = self._pair
-        settings = pair.settings
-        with pair.lock:
-            effects = Effects()
-            if event is ABANDON and pair.active and settings.owns_lane:
-                settings.renew_lane()
-            if event is ABANDON and pair.state is ALONE:  # maybe a hook hangs after a crash
-                effects.executor_gone = True
-            if pair.state not in (ALONE, DEAD):
-                self._executor_reason = self._executor_reason or reason
-            if event is ABANDON and pair.state is not DEAD and self.executor_exit is None:
-                self._executor_reason = reason
-            schedule(pair, event, effects)
-        effects.error = WorkerStopped(f"{pair!r} was killed while it processed this batch")
-        pair.conclude(effects)
-
     # Ending.
-
-    def stop_from_within(
-        self, generation: int, reason: ExitReason, mode: StopMode = StopMode.FINISH
-    ) -> None:
-        """End after this batch, because the job or a hook asked for it.
-
-        Supervised, it is the executor that ends; what that means is the supervisor's business.
-        """
-        pair = self._pair
-        if generation != pair.generation:
-            return
-        if self.supervised:
-            self._executor_reason = self._executor_reason or reason
-            self.suspend()
-        else:
-            self.request_stop(mode, reason)
-
-    def request_stop(self, mode: StopMode, reason: ExitReason | None = None) -> bool:
-        """Begin to stop, or stop harder; return whether the pair was still there."""
-        return bool(SHELTER.run(self._request_stop, mode, reason))
-
-    def _request_stop(self, mode: StopMode, reason: ExitReason | None) -> bool:
-        """Stop in this order: the mode is set, the token goes in for good, what is raw is folded.
-
-        So a message pushed before is taken in, and whoever pushes later finds the token and is
-        refused: no message vanishes in between.
-        """
-        pair = self._pair
-        with pair.lock:
-            if pair.exit_reason is not None:
-                return False
-            effects = catch_up(pair)
-            if mode.stronger_than(pair.mode):
-                first = pair.mode is None
-                pair.mode = mode
-                self._reason = reason or self._reason or Normal()
-                if first:
-                    pair._bar()
-                    close(pair)
-            if not effects.seats:
-                schedule(pair, STOP, effects)
-            else:
-                apply(pair, STOP, effects)
-        pair.conclude(effects)
-        return True
-
-    def shut_down(self, reason: ExitReason) -> None:
-        """End for good because a supervisor says so: drain, unless told otherwise."""
-        self.request_stop(self.final_mode, reason)
-
-    def kill(self) -> None:
-        """End at once, whatever is going on."""
-        busy = bool(self._pair.active) and not self._pair.settings.kills
-        self.request_stop(StopMode.NOW, Killed(abandoned=busy))
-
-    def ended(self, generation: int) -> None:
-        """Note that `on_stop` has returned. In the lane's thread."""
-        pair = self._pair
-        with pair.lock:
-            if generation != pair.generation:
-                return
-            effects = Effects()
-            cut_off(pair, effects)
-            apply(pair, ENDED, effects)
-        pair.conclude(effects)
 
     def conclude(self, effects: Effects) -> None:
         """Notify everybody whom the last transition concerns. Outside the lock."""
         pair = self._pair
         if effects.dead:
             reason = pair.exit_reason or Normal()
-            self._executor_reason = self._executor_reason or reason
+            self.executor_reason = self.executor_reason or reason
             self._end_executor()
             self._die(reason)
             self._release_starter(self.dead_error())
@@ -437,7 +337,7 @@ class Life:
         error = effects.error or self.dead_error()
         for batch in effects.cut:
             batch.resolve(error)
-        if pair.core.has_refusals:
+        if pair.core.refusals:
             pair.intake.report()
 
     def over(self) -> None:
@@ -450,7 +350,7 @@ class Life:
         """Mark the pair as dead in a forked child."""
         pair = self._pair
         if pair.exit_reason is None:
-            self._executor_reason = self._executor_reason or FORKED
+            self.executor_reason = self.executor_reason or FORKED
             pair.exit_reason = FORKED
             pair.mode = StopMode.NOW
             pair.state = DEAD
@@ -462,21 +362,21 @@ class Life:
 
     def final_reason(self) -> ExitReason:
         """Return why the pair ends, once it does."""
-        return self._reason or Normal()
+        return self.reason or Normal()
 
     def _claim_end(self, incarnation: int | None) -> bool:
         """Note that an executor has ended; return whether this call is the first to do so."""
         with self._pair.lock:
             if self.executor_exit is not None or incarnation not in (None, self.restarts):
                 return False
-            self.executor_exit = self._executor_reason or Shutdown()
+            self.executor_exit = self.executor_reason or Shutdown()
         return True
 
     def _end_executor(self) -> None:
         self.refuse_mail()
         executor = self._executors.get(self.restarts)
         if executor is not None:
-            executor.die(self._executor_reason or Shutdown())
+            executor.die(self.executor_reason or Shutdown())
 
     def _die(self, reason: ExitReason) -> None:
         pair = self._pair
@@ -518,7 +418,7 @@ class Life:
         if reason is not None:
             text = f"{pair!r} has ended: {reason.describe()}"
         elif pair.state in (ALONE, PARKED):
-            reason = self._executor_reason
+            reason = self.executor_reason
             ended = "killed" if reason is None else reason.describe()
             text = f"the executor of {pair!r} has ended: {ended}"
             if pair.state is PARKED:
@@ -545,7 +445,7 @@ class Life:
             made = ExecutorActor(pair, self.subject)
             executor = self._executors.setdefault(incarnation, made)
         if pair.exit_reason is not None:
-            executor.die(self._executor_reason or pair.exit_reason)
+            executor.die(self.executor_reason or pair.exit_reason)
         elif self.executor_exit is not None or incarnation != self.restarts:
             executor.die(self.executor_exit or Shutdown())
         return executor

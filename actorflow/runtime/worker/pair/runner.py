@@ -14,9 +14,8 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.actor.answers import reply, reply_error
+from actorflow.runtime.actor.answers import ActorStop, reply, reply_error
 from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.actor.mailbox import is_stop
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.exits import Crash, Normal, Stop
 from actorflow.runtime.lanes.loop import LOOP
@@ -24,6 +23,7 @@ from actorflow.runtime.log import log
 from actorflow.runtime.worker.job.answers import Answers
 from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.runtime.worker.pair.machine import StopMode
+from actorflow.runtime.worker.pair.stopping import ended, request_stop, stop_from_within
 from actorflow.runtime.worker.pair.tasks import Batch
 from behaviours.errors import brief
 
@@ -189,7 +189,7 @@ def _settle(pair: Accumulator, seat: Any, generation: int, batch: Batch, outcome
     if stop is not None:
         pair.finished(seat, generation, batch, pair.value)
         batch.resolve()
-        pair.life.stop_from_within(generation, stop.reason)
+        stop_from_within(pair, generation, stop.reason)
         return pair.next(seat, generation)
     return _processed(pair, seat, generation, batch, outcome)
 
@@ -400,7 +400,7 @@ def _idled(pair: Accumulator, seat: Any, generation: int, outcome: Any) -> Any:
         pair.life.crashed(generation, reason.exception)
         return None
     if reason is not None:  # what has arrived meanwhile is not lost
-        pair.life.stop_from_within(generation, reason, StopMode.DRAIN)
+        stop_from_within(pair, generation, reason, StopMode.DRAIN)
     return pair.next(seat, generation)
 
 
@@ -408,7 +408,7 @@ def _stopped(pair: Accumulator, _seat: Any, generation: int, outcome: Any) -> No
     if type(outcome) is _Raised:
         error = outcome.error
         log.error("on_stop failed", worker=repr(pair), error=brief(error), exc_info=error)
-    pair.life.ended(generation)
+    ended(pair, generation)
 
 
 def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
@@ -418,7 +418,7 @@ def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
             envelope = pair.mail.popleft()
         except IndexError:
             break  # it was killed just now, and those who wait have been told
-        if is_stop(envelope):
+        if type(envelope.message) is ActorStop:
             _stop_asked(pair, envelope.reply_to)
             continue
         executor = pair.life.executor
@@ -450,7 +450,7 @@ def _served(pair: Accumulator, generation: int, reply_to: Any, outcome: Any) -> 
             pair.life.crashed(generation, error)
             return None
     else:
-        pair.life.stop_from_within(generation, reason)
+        stop_from_within(pair, generation, reason)
         _stop_asked(pair, reply_to)
     return _NEXT
 
@@ -459,7 +459,7 @@ def _stop_asked(pair: Accumulator, reply_to: Any) -> None:
     """Drain and end, as pykka's stop message asks; answer when that is done."""
     if reply_to is not None:
         pair.life.watch(lambda _ref, _reason: reply(reply_to, None))
-    pair.life.request_stop(StopMode.DRAIN, Normal())
+    request_stop(pair, StopMode.DRAIN, Normal())
 
 
 # Waiting without a thread.

@@ -13,7 +13,7 @@ from _thread import get_ident
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.worker.metrics import Backlog
-from actorflow.runtime.worker.pair.accumulation import FOLD_AT, NEVER
+from actorflow.runtime.worker.pair.accumulation import FOLD_AT, LONG, NEVER, QUEUE
 from actorflow.runtime.worker.pair.machine import (
     BROKEN,
     CALL_ON_IDLE,
@@ -31,6 +31,8 @@ from actorflow.runtime.worker.pair.machine import (
     SERVE,
     SET_TIMER,
     STARTED,
+    STARTING,
+    STOP,
     STOPPING,
     TAKE,
     TELL_ALL,
@@ -50,7 +52,7 @@ from behaviours.base import Reason
 
 if TYPE_CHECKING:
     from actorflow.runtime.worker.pair.accumulator import Accumulator
-    from actorflow.runtime.worker.pair.tasks import Task
+    from actorflow.runtime.worker.pair.tasks import Batch, Task
 
 __all__ = [
     "after",
@@ -71,7 +73,10 @@ __all__ = [
 ]
 
 _IDLE = Reason.IDLE  # looking one up in its enum takes long
+_COMMON = (DONE, PUSHED, STARTED)
 _FOLDS = (STARTED, PUSHED, DUE, MAIL, DONE)
+_LOOKS = (*_FOLDS, STOP)
+"""Events after which it matters what is held."""
 _ORDERS = {
     SERVE: Order.SERVE,
     CALL_ON_IDLE: Order.ON_IDLE,
@@ -92,7 +97,7 @@ def apply(pair: Accumulator, event: Event, effects: Effects, seat: Any = None) -
     again: Event | None = event
     while again is not None:
         try:
-            if (again is DONE or again is PUSHED) and seat is not None and _is_common(pair):
+            if again in _COMMON and seat is not None and _is_common(pair, again):
                 again = _go_on(pair, again, seat)
                 continue
             facts, now = _facts(pair, again)
@@ -107,26 +112,36 @@ def apply(pair: Accumulator, event: Event, effects: Effects, seat: Any = None) -
             return
 
 
-def _is_common(pair: Accumulator) -> bool:
-    """Return whether `_go_on` does what the table says after PUSHED and DONE."""
-    working = pair.state is RUNNING or pair.state is IDLE
+def _is_common(pair: Accumulator, event: Event) -> bool:
+    """Return whether `_go_on` does what the table says after PUSHED, DONE and STARTED."""
+    state = pair.state
+    working = state is STARTING if event is STARTED else state is RUNNING or state is IDLE
     room = pair.active < pair.settings.concurrency and not pair._exclusive
     return pair._timeless and working and room and not pair.mail
 
 
 def _go_on(pair: Accumulator, event: Event, seat: Any) -> Event | None:
-    """Apply PUSHED or DONE as the table does where nobody stops, writes mail or has to wait.
+    """Apply a common event as the table does where nobody stops, writes mail or has to wait.
 
     Return the event that has to be looked at next. Under the lock.
     """
     core = pair.core
     woken = pair.state is IDLE
     lead, pair._lead = pair._lead, 1
+    holds = core.behaviour is not QUEUE and bool(len(core.behaviour))
     if lead and core.raw:
+        if pair._line and not holds and (pair._plain or len(core.raw) <= LONG):
+            batch = pair._cut(lead if woken else NEVER)
+            if batch is not None:
+                pair.state = RUNNING
+                pair.idle.clear()
+                _hand_over(pair, seat, batch, woken=woken)
+                return None
         pair._fold(0.0, lead if woken else None)
+        holds = bool(len(core.behaviour))
     if event is DONE and core.shape.folds:
         calm(pair)
-    if len(core.behaviour):
+    if holds:
         pair.state = RUNNING
         pair.idle.clear()
         return None if _take(pair, seat, 0.0, woken=woken) else DONE
@@ -150,7 +165,9 @@ def _facts(pair: Accumulator, event: Event) -> tuple[Facts, float]:
         pair._fold(now, lead if woken else None)
         if woken and pair.mail:
             pair._lead = 0  # mail is served first, and then what has woken the executor, alone
-    held, ready = _readiness(pair, event, now)
+    held = ready = False
+    if event in _LOOKS:
+        held, ready = _readiness(pair, event, now)
     facts = Facts(
         running=pair.active,
         limit=limit,
@@ -173,8 +190,8 @@ def _limit(pair: Accumulator) -> int:
 def _readiness(pair: Accumulator, event: Event, now: float) -> tuple[bool, bool]:
     """Return whether messages are held, and whether some may leave. Under the lock.
 
-    A behaviour that raises must not keep the pair from crashing or stopping: it counts as
-    ready there, and fails once more when a batch is taken from it.
+    A behaviour that raises must not keep the pair from stopping: it counts as ready there, and
+    fails once more when a batch is taken from it.
     """
     try:
         held = bool(len(pair.core.behaviour))
@@ -280,6 +297,13 @@ def _take(pair: Accumulator, seat: Any, now: float, *, woken: bool) -> bool:
         return False
     if pair.mode is StopMode.DRAIN and batch.reason in (Reason.IDLE, Reason.FLUSH):
         batch.reason = Reason.DRAIN
+    core.in_flight += batch.size
+    _hand_over(pair, seat, batch, woken=woken)
+    return True
+
+
+def _hand_over(pair: Accumulator, seat: Any, batch: Batch, *, woken: bool) -> None:
+    """Let a seat run a batch that has just been taken. Under the lock."""
     if batch.reason is not _IDLE:
         pair._count_reason(batch.reason)
     moment = pair.settings.clock.now()
@@ -287,9 +311,7 @@ def _take(pair: Accumulator, seat: Any, now: float, *, woken: bool) -> bool:
     if not woken:  # else others may have pushed since then, and wait for the next batch
         pair._since = moment
     seat.batch = batch
-    core.in_flight += batch.size
     begin_task(pair, seat, batch)
-    return True
 
 
 def span_of(

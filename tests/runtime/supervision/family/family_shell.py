@@ -131,7 +131,7 @@ class Shell:
     def ask(self, request: str, *args: Any, **options: Any) -> Any:
         """Make a request and return the answer, or None if there is none yet."""
         caller = object()
-        self.perform(getattr(self.family, request)(*args, caller=caller, **options))
+        self.perform(getattr(self.family.requests, request)(*args, caller=caller, **options))
         return self.replies.get(caller)
 
     def ending(self) -> Exit | None:
@@ -154,12 +154,12 @@ class Shell:
         return text
 
     def state(self, id: Hashable) -> ChildState:  # noqa: A002
-        info = self.family.which_child(id)
+        info = self.family.requests.which_child(id)
         assert isinstance(info, ChildInfo)
         return info.state
 
     def refs(self) -> list[object]:
-        return [info.ref for info in reversed(self.family.which_children())]
+        return [info.ref for info in reversed(self.family.requests.which_children())]
 
     def kinds(self) -> list[LogKind]:
         return [log.kind for log in self.logs if log.kind is not LogKind.PROGRESS]

@@ -96,7 +96,7 @@ class Shell:
                 if isinstance(argument, Kid):
                     argument = as_child(argument)
                 arguments = [] if argument is None else [argument]
-                actions = getattr(self.family, name)(*arguments, caller=caller)
+                actions = getattr(self.family.requests, name)(*arguments, caller=caller)
         return iter(actions)
 
     def perform(self, step: list[Action]) -> Iterator[Action]:

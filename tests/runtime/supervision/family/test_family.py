@@ -9,7 +9,7 @@ import pytest
 
 from actorflow.runtime.exits import ExitReason, FailedToStart, GaveUp, Normal, Shutdown
 from actorflow.runtime.supervision.children import ChildInfo, ChildState, Counts
-from actorflow.runtime.supervision.family import Family
+from actorflow.runtime.supervision.family import Family, RestartWindow
 from actorflow.runtime.supervision.plans import (
     Done,
     Exit,
@@ -23,7 +23,6 @@ from actorflow.runtime.supervision.plans import (
     Why,
 )
 from actorflow.runtime.supervision.spec import Child
-from actorflow.runtime.supervision.strategies import RestartWindow
 from tests.runtime.supervision.family.family_shell import (
     BOOM,
     CLEAN,
@@ -64,7 +63,7 @@ def test_s11_a_failing_start_rolls_back_in_reverse() -> None:
     assert not shell.is_ready()
     assert not shell.retries
     assert shell.kinds() == [LogKind.START_ERROR]
-    assert shell.family.count_children().active == 0
+    assert shell.family.requests.count_children().active == 0
 
 
 @pytest.mark.parametrize("strategy", ["one_for_one", "one_for_all", "rest_for_one"])
@@ -77,7 +76,9 @@ def test_s13_an_ignored_child_is_kept_unless_temporary(strategy: str) -> None:
     assert shell.is_ready()
     assert shell.refs() == [None, "b1"]
     assert shell.state("a") is ChildState.STOPPED
-    assert shell.family.count_children() == Counts(specs=2, active=1, supervisors=0, workers=2)
+    assert shell.family.requests.count_children() == Counts(
+        specs=2, active=1, supervisors=0, workers=2
+    )
 
 
 def test_s13_the_same_through_start_child() -> None:
@@ -86,7 +87,7 @@ def test_s13_the_same_through_start_child() -> None:
     shell.outcomes["t"].append("ignore")
     assert shell.ask("start_child", child("a")) == Ignored()
     assert shell.ask("start_child", child("t", restart="temporary")) == Ignored()
-    assert shell.family.which_child("t") is RequestRefusal.NOT_FOUND
+    assert shell.family.requests.which_child("t") is RequestRefusal.NOT_FOUND
     assert shell.state("a") is ChildState.STOPPED
 
 
@@ -116,7 +117,7 @@ def test_s15_transient_children_stay_ended_after_a_clean_exit(reason: ExitReason
     shell = up(child("a", restart="transient"))
     shell.exits("a1", reason)
     assert shell.take_trace() == ""
-    info = shell.family.which_child("a")
+    info = shell.family.requests.which_child("a")
     assert isinstance(info, ChildInfo)
     assert (info.state, info.ref, info.last_exit) == (ChildState.STOPPED, None, reason)
     assert shell.kinds() == []
@@ -148,8 +149,8 @@ def test_s16_a_temporary_bystander_does_not_come_back(strategy: str) -> None:
     shell = up(child("a"), child("t", restart="temporary"), child("b"), strategy=strategy)
     shell.exits("a1")
     assert shell.take_trace() == "-b1 -t1 +a2 +b2"
-    assert shell.family.which_child("t") is RequestRefusal.NOT_FOUND
-    assert shell.family.statistics().restarts == 1
+    assert shell.family.requests.which_child("t") is RequestRefusal.NOT_FOUND
+    assert shell.family.requests.statistics().restarts == 1
 
 
 def test_s16_start_arguments_of_temporary_children_are_not_retained() -> None:
@@ -159,7 +160,7 @@ def test_s16_start_arguments_of_temporary_children_are_not_retained() -> None:
     big = Big()
     before = sys.getrefcount(big)
     shell = up(child("t", big, kwargs={"big": big}, restart="temporary"))
-    spec = shell.family.get_childspec("t")
+    spec = shell.family.requests.get_childspec("t")
     assert isinstance(spec, Child)
     assert (spec.args, spec.kwargs) == ((), {})
     shell.logs.clear()
@@ -177,7 +178,7 @@ def test_s16_start_arguments_of_dynamic_temporary_children_are_not_retained() ->
     before = sys.getrefcount(big)
     shell = up(child("t", "own", restart="temporary"), strategy="dynamic")
     shell.ask("start_copy", big, kwargs={"big": big})
-    assert shell.family.get_childspec("t1") == child("t", "own", restart="temporary")
+    assert shell.family.requests.get_childspec("t1") == child("t", "own", restart="temporary")
     shell.logs.clear()
     assert sys.getrefcount(big) == before
 
@@ -188,7 +189,7 @@ def test_s17_exits_of_strangers_and_of_replaced_children_are_ignored() -> None:
     shell.exits("a1")
     shell.exits("nobody")
     assert shell.take_trace() == "+a2"
-    assert shell.family.statistics().restarts == 1
+    assert shell.family.requests.statistics().restarts == 1
     assert shell.ending() is None
 
 
@@ -199,12 +200,12 @@ def test_s18_a_restart_of_many_counts_one_and_a_failed_attempt_one_more() -> Non
     shell = up(*[child(n) for n in range(10)], strategy="one_for_all", max_restarts=3)
     shell.outcomes[4].extend(["fail", "fail"])
     shell.exits("71")
-    assert shell.family.statistics().restarts == 1
+    assert shell.family.requests.statistics().restarts == 1
     shell.retry()
-    assert shell.family.statistics().restarts == 2
+    assert shell.family.requests.statistics().restarts == 2
     shell.retry()
-    assert shell.family.statistics().restarts == 3
-    assert shell.family.count_children().active == 10
+    assert shell.family.requests.statistics().restarts == 3
+    assert shell.family.requests.count_children().active == 10
     shell.exits(shell.refs()[0])
     assert shell.gave_up().child == 0
 
@@ -310,7 +311,7 @@ def test_s25_a_failing_restart_waits_for_its_retry_and_others_are_served_meanwhi
     shell.retry()
     shell.retry()
     assert shell.refs() == ["a2", "b2"]
-    assert shell.family.statistics().restarts == 3
+    assert shell.family.requests.statistics().restarts == 3
 
 
 def test_s25_shutdown_between_attempts() -> None:
@@ -363,9 +364,9 @@ def test_s27_a_stale_retry_does_nothing(meanwhile: str) -> None:
     if meanwhile == "restart":
         assert shell.ask("restart_child", "b") == Started("b2", "extra")
     shell.take_trace()
-    before = (shell.family.which_children(), shell.family.statistics())
+    before = (shell.family.requests.which_children(), shell.family.requests.statistics())
     shell.perform(shell.family.retry(stale, now=0.0))
-    assert (shell.family.which_children(), shell.family.statistics()) == before
+    assert (shell.family.requests.which_children(), shell.family.requests.statistics()) == before
     assert shell.take_trace() == ""
 
 

@@ -41,10 +41,15 @@ def test_s28_each_child_is_stopped_by_its_own_setting() -> None:
         child("b", shutdown=0.5),
         child("c", type="supervisor"),
     )
-    assert shell.family.plan_shutdown() == [
-        (StopChildren(("c1",), math.inf),),
-        (StopChildren(("b1",), 0.5),),
-        (StopChildren(("a1",), "brutal_kill"),),
+    stops = []
+    actions = shell.family.shutdown(Shutdown())
+    while stop := next((each for each in actions if isinstance(each, StopChildren)), None):
+        stops.append(stop)
+        actions = shell.family.exited(stop.refs[0], Shutdown(), now=0.0)
+    assert stops == [
+        StopChildren(("c1",), math.inf),
+        StopChildren(("b1",), 0.5),
+        StopChildren(("a1",), "brutal_kill"),
     ]
 
 
@@ -97,7 +102,6 @@ def test_s32_dynamic_children_are_stopped_at_once() -> None:
     shell.outcomes["d"].append("fail")
     shell.exits("d1")
     expected = (StopChildren(("a1", "c1"), 5.0), StopChildren(("b1",), "brutal_kill"))
-    assert shell.family.plan_shutdown() == [expected]
     actions = shell.family.shutdown(Shutdown())
     assert tuple(actions) == expected
     # Each is released when it ends, not when all have.
@@ -116,7 +120,6 @@ def test_s32_dynamic_children_are_stopped_at_once() -> None:
 
 def test_s32_without_children_it_ends_at_once() -> None:
     shell = up(strategy="dynamic")
-    assert shell.family.plan_shutdown() == []
     assert shell.family.shutdown(Normal()) == [Exit(Normal(), Why.REQUESTED)]
 
 
@@ -281,7 +284,7 @@ def test_s49_a_restart_costs_the_same_among_many() -> None:
         shell = up(child("a"), strategy="dynamic")
         family = shell.family
         for _ in range(size):
-            (action,) = family.start_copy()
+            (action,) = family.requests.start_copy()
             assert isinstance(action, StartChild)
             family.started(action.key, f"a{action.key}", now=0.0)
         count = 0
@@ -295,13 +298,13 @@ def test_s49_a_restart_costs_the_same_among_many() -> None:
         try:
             family.exited(f"a{size // 2}", BOOM, now=0.0)
             family.started(size // 2, "new", now=0.0)
-            family.count_children()
-            family.statistics()
-            family.terminate_ref("new")
+            family.requests.count_children()
+            family.requests.statistics()
+            family.requests.terminate_ref("new")
             family.exited("new", Shutdown(), now=0.0)
         finally:
             sys.setprofile(previous)
-        assert family.count_children().active == size - 1
+        assert family.requests.count_children().active == size - 1
         return count
 
     assert calls(10) == calls(2_000)

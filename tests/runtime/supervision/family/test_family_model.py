@@ -219,7 +219,7 @@ class Families(RuleBasedStateMachine):
         assert real.answers == model.answers
         assert real.ready == model.ready
         assert [retry.after for retry in real.retries] == [retry[0] for retry in model.retries]
-        assert self.family.statistics().restarts == len(model.times)
+        assert self.family.requests.statistics().restarts == len(model.times)
         assert (real.exit is not None) == model.gone
         if real.exit is None:
             assert real.released == model.released
@@ -236,7 +236,7 @@ class Families(RuleBasedStateMachine):
     @invariant()
     def same_children(self) -> None:
         states = {"RUNNING": "up", "RESTARTING": "retry", "STOPPED": "down"}
-        seen = list(reversed(self.family.which_children()))
+        seen = list(reversed(self.family.requests.which_children()))
         assert [
             (info.id, states[info.state.name], info.ref, info.restarts, info.restart, info.type)
             for info in seen
@@ -245,7 +245,7 @@ class Families(RuleBasedStateMachine):
             for k in self.model.kids
         ]
         assert sorted(self.real.alive) == sorted(info.ref for info in seen if info.ref is not None)
-        counts = self.family.count_children()
+        counts = self.family.requests.count_children()
         assert counts.active == len(self.real.alive)
         assert counts.supervisors == sum(kid.kind == "supervisor" for kid in self.model.kids)
         assert counts.supervisors + counts.workers == len(self.model.kids)

@@ -48,8 +48,8 @@ def test_s34_dynamic_arguments_are_appended_to_those_of_the_template() -> None:
     shell = up(child("a", 1, kwargs={"x": 1}), strategy="dynamic")
     assert shell.ask("start_copy", 2, kwargs={"y": 2}) == Started("a1", "extra")
     assert shell.ask("start_copy") == Started("a2", "extra")
-    assert shell.family.get_childspec("a1") == child("a", 1, 2, kwargs={"x": 1, "y": 2})
-    assert shell.family.get_childspec("a2") is shell.family.template
+    assert shell.family.requests.get_childspec("a1") == child("a", 1, 2, kwargs={"x": 1, "y": 2})
+    assert shell.family.requests.get_childspec("a2") is shell.family.template
     assert shell.ask("start_child", child("b")) == Refused(RequestRefusal.TEMPLATE)
     assert up(strategy="dynamic").ask("start_copy") == Refused(RequestRefusal.NO_TEMPLATE)
     assert up().ask("start_copy") == Refused(RequestRefusal.NO_TEMPLATE)
@@ -76,7 +76,7 @@ def test_s35_terminate_child() -> None:
     assert shell.ask("terminate_child", "t") == Refused(RequestRefusal.NOT_FOUND)
     assert shell.ask("terminate_child", "nobody") == Refused(RequestRefusal.NOT_FOUND)
     assert shell.take_trace() == "-a1 -t1"
-    assert shell.family.statistics().restarts == 0
+    assert shell.family.requests.statistics().restarts == 0
 
 
 def test_s35_terminate_child_cancels_a_restart() -> None:
@@ -121,7 +121,7 @@ def test_s36_restart_child() -> None:
     assert shell.ask("restart_child", "a") == Refused(RequestRefusal.START_FAILED, reason=REFUSED)
     assert shell.ask("restart_child", "a") == Ignored()
     assert shell.ask("restart_child", "a") == Started("a2", "extra")
-    assert shell.family.statistics().restarts == 0
+    assert shell.family.requests.statistics().restarts == 0
     assert shell.retries == []
     shell.exits("a2")
     assert shell.ask("restart_child", "a") == Refused(RequestRefusal.RESTARTING)
@@ -144,49 +144,49 @@ def test_s37_delete_child() -> None:
 def test_s38_which_children_which_child_and_get_childspec() -> None:
     first, second = child("a"), child("b", type="supervisor", restart="transient")
     shell = up(first, second)
-    assert [(i.id, i.ref, i.type) for i in shell.family.which_children()] == [
+    assert [(i.id, i.ref, i.type) for i in shell.family.requests.which_children()] == [
         ("b", "b1", "supervisor"),
         ("a", "a1", "worker"),
     ]
-    assert shell.family.get_childspec("b") is second
-    assert shell.family.get_childspec("b1") is second
-    assert shell.family.get_childspec("c") is RequestRefusal.NOT_FOUND
-    assert shell.family.which_child("c") is RequestRefusal.NOT_FOUND
+    assert shell.family.requests.get_childspec("b") is second
+    assert shell.family.requests.get_childspec("b1") is second
+    assert shell.family.requests.get_childspec("c") is RequestRefusal.NOT_FOUND
+    assert shell.family.requests.which_child("c") is RequestRefusal.NOT_FOUND
     shell.now = 7.0
     shell.exits("b1")
-    info = shell.family.which_child("b2")
+    info = shell.family.requests.which_child("b2")
     assert isinstance(info, ChildInfo)
     assert info.restarts == 1
     assert info.started_at == 7.0
     assert info.last_exit == BOOM
     shell.outcomes["b"].append("fail")
     shell.exits("b2")
-    info = shell.family.which_child("b")
+    info = shell.family.requests.which_child("b")
     assert isinstance(info, ChildInfo)
     assert (info.state, info.ref, info.restarts) == (ChildState.RESTARTING, None, 2)
 
 
 def test_s39_count_children() -> None:
     shell = up(child("a"), child("b"), child("s", type="supervisor"))
-    assert shell.family.count_children() == Counts(3, 3, 1, 2)
+    assert shell.family.requests.count_children() == Counts(3, 3, 1, 2)
     shell.ask("terminate_child", "s")
     shell.outcomes["a"].append("fail")
     shell.exits("a1")
-    assert shell.family.count_children() == Counts(3, 1, 1, 2)
+    assert shell.family.requests.count_children() == Counts(3, 1, 1, 2)
 
 
 def test_s39_count_children_of_a_dynamic_supervisor() -> None:
     shell = up(child("a", type="supervisor"), strategy="dynamic")
-    assert shell.family.count_children() == Counts(1, 0, 0, 0)
+    assert shell.family.requests.count_children() == Counts(1, 0, 0, 0)
     for _ in range(5):
         shell.ask("start_copy")
     shell.outcomes["a"].append("fail")
     shell.exits("a3")
-    assert shell.family.count_children() == Counts(1, 4, 5, 0)
+    assert shell.family.requests.count_children() == Counts(1, 4, 5, 0)
     mixed = up(strategy="dynamic")
     mixed.ask("start_child", child("a"))
     mixed.ask("start_child", child("a", type="supervisor"))
-    assert mixed.family.count_children() == Counts(2, 2, 1, 1)
+    assert mixed.family.requests.count_children() == Counts(2, 2, 1, 1)
 
 
 def test_s40_a_stop_ends_with_its_reason_and_the_first_one_decides() -> None:

@@ -55,14 +55,14 @@ def test_backoff_waits_longer_with_each_failure_and_counts_attempts_when_made() 
     shell.exits("a1")
     assert shell.take_trace() == ""
     assert shell.state("a") is ChildState.RESTARTING
-    assert shell.family.statistics().restarts == 0
+    assert shell.family.requests.statistics().restarts == 0
     shell.outcomes["a"].extend(["fail", "fail"])
     waited = []
     while shell.retries:
         waited.append(shell.retries[0].after)
         shell.retry()
     assert waited == [1.0, 2.0, 3.0]
-    assert shell.family.statistics().restarts == 3
+    assert shell.family.requests.statistics().restarts == 3
     shell.exits("a2")
     assert shell.retries.pop().after == 3.0
 
@@ -110,12 +110,12 @@ def test_exits_during_a_plan_have_their_turn_afterwards() -> None:
     shell.exits("a1")
     shell.exits("b1")
     assert shell.state("b") is ChildState.EXITED
-    assert shell.family.count_children().active == 1
-    assert shell.family.statistics().waiting == 1
+    assert shell.family.requests.count_children().active == 1
+    assert shell.family.requests.statistics().waiting == 1
     shell.release()
     shell.release()
     assert shell.take_trace() == "+a2 +b2"
-    assert shell.family.statistics().restarts == 2
+    assert shell.family.requests.statistics().restarts == 2
 
 
 def test_exits_of_children_that_the_plan_stops_anyway_count_once() -> None:
@@ -210,7 +210,7 @@ def test_shutdown_during_a_restart_asks_for_no_retry() -> None:
 def test_unexpected_reports_are_bugs_of_the_shell() -> None:
     family = Family([child("a"), child("b")])
     with pytest.raises(OutOfTurn, match=r"call begin\(\) first"):
-        family.terminate_child("a")
+        family.requests.terminate_child("a")
     with pytest.raises(OutOfTurn, match="'a' was reported, but no start is waited for"):
         family.started("a", "a1", now=0.0)
     family.begin(now=0.0)

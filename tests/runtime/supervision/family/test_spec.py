@@ -92,7 +92,7 @@ def test_s6_significant_goes_with_neither_permanent_nor_never_nor_dynamic() -> N
     with pytest.raises(BadChild, match=r"'a' is significant, but .* auto_shutdown='never'"):
         Family([significant])
     with pytest.raises(BadChild, match=r"'a' is significant"):
-        up().family.start_child(significant)
+        up().family.requests.start_child(significant)
     with pytest.raises(BadFlags, match=r"auto_shutdown='any_significant' cannot be combined with"):
         Flags(strategy="dynamic", auto_shutdown="any_significant")
     Family([significant], Flags(auto_shutdown="any_significant"))

@@ -278,7 +278,7 @@ def test_cancelled_while_it_waits_for_the_job_it_leaves_no_ticket(
         probe._begun = type(probe._begun)()
         del message, task
         gc.collect()
-        assert gone() is None
+        await eventually(lambda: gone() is None, "the lane's thread lets go of the batch")
 
     asyncio.run(main())
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import actorflow as af
 from actorflow.runtime.worker.pair.helping import help_out
 from actorflow.runtime.worker.pair.machine import PairState, StopMode
-from actorflow.runtime.worker.pair.retiring import retire
+from actorflow.runtime.worker.pair.stopping import kill, request_stop, retire
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import make
 from actorflow.runtime.worker.tickets import FutureTicket
@@ -59,6 +59,7 @@ class Twin:
         script: list[str],
         racers: list[str],
         concurrency: int = 1,
+        supervised: bool = False,
     ) -> None:
         self.lane = ManualLane()
         self.clock = VirtualClock()
@@ -80,6 +81,9 @@ class Twin:
         self.pair.mail = deque()  # else the first mail waits for the lock
         self.pair.idle = self.worker._idle = Racy([], self)
         self.is_plain = plain
+        self.exits: list[Any] = []
+        if supervised:
+            self.pair.life.supervise(lambda reason: self.exits.append(type(reason)))
         if plain:
             self.pair.open()
         else:
@@ -98,6 +102,8 @@ class Twin:
         state = total + len(batch) if self.keeps_state else None
         if action == "raise":
             raise ValueError(batch[0])
+        if action == "crash":  # what no policy contains
+            raise SystemExit(batch[0])
         if action == "answer":
             return af.Answers(state, list(batch))
         if action == "stop":
@@ -137,8 +143,10 @@ class Twin:
             self.lane.step()
         elif action == "tick":
             self.clock.advance(1.0)
+        elif action == "revive" and self.pair.state is PairState.ALONE:
+            self.pair.life.revive()
         elif action in ("drain", "finish", "now"):
-            self.pair.life.request_stop(StopMode(action))
+            request_stop(self.pair, StopMode(action))
 
     def look(self) -> dict[str, Any]:
         """Return all that the twins must have in common."""
@@ -178,6 +186,7 @@ class Twin:
             "answered": [future._queue.qsize() if hasattr(future, "_queue") else None
                          for future in self.futures],
             "lane": len(self.lane._ready),
+            "exits": self.exits,
         }  # fmt: skip
 
 
@@ -238,7 +247,43 @@ def test_the_short_cuts_equal_the_table(
         by_table.do(action)
         assert short.look() == by_table.look(), action
     for twin in (short, by_table):
-        twin.pair.life.kill()
+        kill(twin.pair)
+    assert short.look() == by_table.look()
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+@given(
+    life=st.lists(
+        st.sampled_from(["push", "many", "ask", "mail", "run", "run", "revive", "revive", "drain"]),
+        max_size=14,
+    ),
+    script=st.lists(st.sampled_from(["", "push", "crash", "crash", "stop", "mail"]), max_size=6),
+    racers=st.lists(st.sampled_from(["", "append", "push", "mail"]), max_size=4),
+)
+@example(life=["push", "run", "many", "push", "revive", "run"], script=["crash"], racers=[])
+@example(life=["push", "many", "run", "revive", "push", "run"], script=["crash"], racers=["append"])
+@example(life=["many", "run", "mail", "revive", "ask", "run"], script=["crash"], racers=["push"])
+def test_a_restart_by_the_short_cuts_equals_one_by_the_table(
+    behaviour: str, concurrency: int, life: list[str], script: list[str], racers: list[str]
+) -> None:
+    short, by_table = (
+        Twin(
+            BEHAVIOURS[behaviour],
+            plain=plain,
+            script=script,
+            racers=racers,
+            concurrency=concurrency,
+            supervised=True,
+        )
+        for plain in (True, False)
+    )
+    for action in life:
+        short.do(action)
+        by_table.do(action)
+        assert short.look() == by_table.look(), action
+    for twin in (short, by_table):
+        kill(twin.pair)
     assert short.look() == by_table.look()
 
 
@@ -273,7 +318,7 @@ def test_help_in_the_main_thread_equals_help_by_the_table(
         short.do("run")
         by_table.do("run")
     for twin in (short, by_table):
-        twin.pair.life.kill()
+        kill(twin.pair)
 
 
 @pytest.mark.parametrize("before", [[], ["push"], ["push", "run"], ["mail"], ["ask", "run"]])
@@ -289,11 +334,11 @@ def test_retire_equals_a_stop_by_the_table(before: list[str]) -> None:
     if not retired:
         assert short.look() == seen
     else:
-        by_table.pair.life.request_stop(StopMode.DRAIN)
+        request_stop(by_table.pair, StopMode.DRAIN)
         ends = [{**twin.look(), "mode": None} for twin in (short, by_table)]
         assert ends[0] == ends[1]
         for twin in (short, by_table):
             with pytest.raises(af.WorkerStopped):
                 twin.worker.push(1)
     for twin in (short, by_table):
-        twin.pair.life.kill()
+        kill(twin.pair)

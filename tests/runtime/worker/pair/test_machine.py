@@ -183,7 +183,7 @@ def test_m1_the_state_is_assigned_where_the_table_is_applied_and_where_it_is_inl
     inlined = {
         "accumulator": {"_begin_line", "done", "open"},
         "transitions": {"_go_on"},
-        "retiring": {"retire", "_finish"},
+        "stopping": {"retire", "_finish"},
     }
     helping = {"_begin_help", "_end_help", "_finish_help"}
     assert places == {

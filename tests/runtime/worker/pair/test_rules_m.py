@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import actorflow as af
 from actorflow.runtime.worker.pair.machine import PairState, StopMode, Unexpected
+from actorflow.runtime.worker.pair.stopping import request_stop
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Bounded, Coalesce, Linger, Queue, Unique
 from tests.runtime.worker.probe import Caller, Probe, until_accumulated
@@ -190,7 +191,7 @@ def test_m10_a_stop_answers_or_refuses_all_mail(lane: ManualLane) -> None:
     for mode, answered in ((StopMode.DRAIN, True), (StopMode.FINISH, True), (StopMode.NOW, False)):
         worker = af.spawn(nothing, executor=lane, state=5)
         asked = worker.executor.proxy().state
-        worker.actor.life.request_stop(mode)
+        request_stop(worker.actor, mode)
         lane.run()
         if answered:
             assert asked.get(timeout=0) == 5

@@ -11,6 +11,7 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.worker.pair.machine import PairState
+from actorflow.runtime.worker.pair.stopping import kill
 from actorflow.testing import ManualLane
 from behaviours import Bounded, Coalesce, Queue, Unique
 from tests.runtime.test_fork import in_child
@@ -188,7 +189,7 @@ def test_a_revival_of_a_pair_that_was_stopped_meanwhile_does_not_hang(lane: Manu
     with af.Supervisor([af.Child("a", af.Worker("a", Job))], max_restarts=0) as tree:
         worker = tree.which_children()[0].ref
         life = worker.actor.life
-        life.kill()
+        kill(worker.actor)
         caller = Caller(life.revive)
         assert caller.done.wait(PATIENCE)
         assert isinstance(caller.error, af.StartFailed)

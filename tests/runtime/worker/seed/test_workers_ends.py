@@ -8,7 +8,7 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.exits import Normal
-from actorflow.runtime.worker.pair.retiring import retire
+from actorflow.runtime.worker.pair.stopping import retire
 from behaviours import Linger, Queue
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, until_accumulated
 

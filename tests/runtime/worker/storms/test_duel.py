@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import actorflow as af
+from actorflow.runtime.worker.pair.stopping import abandon_executor
 from actorflow.runtime.worker.spec import launch, make
 from actorflow.testing import ManualLane
 from tests.runtime.worker.storms.duel import ACTIONS, STATES, duel
@@ -55,7 +56,7 @@ def test_m7_an_executor_that_is_replaced_while_it_begins_leaves_the_next_one_who
         launch(worker)
         worker.push("first")
         paused = Paused(lane.run, place)
-        helper = threading.Thread(target=_replace, args=(life,), daemon=True)
+        helper = threading.Thread(target=_replace, args=(worker.actor,), daemon=True)
         helper.start()
         if not worker.actor.lock.locked():
             helper.join(PATIENCE)
@@ -70,6 +71,6 @@ def test_m7_an_executor_that_is_replaced_while_it_begins_leaves_the_next_one_who
             return
 
 
-def _replace(life: Any) -> None:
-    life.abandon_executor()
-    life.revive()
+def _replace(pair: Any) -> None:
+    abandon_executor(pair)
+    pair.life.revive()
