@@ -85,6 +85,8 @@ class Engine(BareEngine):
     ) -> None:
         count(max_messages, "max_messages", f"max_messages={MAX_MESSAGES:_}", error=BadOption)
         flag(history, "history", "history=False", error=BadOption)
+        if control is not False:  # before a file is made
+            _web_server("control=").check_controls(control, token)
         self._controls: list[Any] = []
         super().__init__(
             where,

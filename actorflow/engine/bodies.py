@@ -18,6 +18,7 @@ MAX_BYTES = 64 * 1024 * 1024
 """How large one message or state may be."""
 
 _LOOKED_AT = 10_000  # parts of a message that is too large
+_FEW, _SHORT = 16, 10_000  # parts of a small message, and the length of each
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder()
@@ -38,7 +39,8 @@ def encode(value: Any) -> bytes:
 
     """
     if type(value) not in _PLAIN:
-        _refuse_strangers(value)
+        if type(value) is not dict or not _is_small(value):
+            _refuse_strangers(value)
     elif type(value) in (str, bytes):
         _refuse_large(value, len(value))
     try:
@@ -54,6 +56,19 @@ def encode(value: Any) -> bytes:
 
 decode = _decoder.decode
 """Return the data that `encode` made bytes of. Tuples come back as lists."""
+
+
+def _is_small(value: dict[Any, Any]) -> bool:
+    """Return whether a dict is like most messages: of a few short parts, which are all plain."""
+    if len(value) > _FEW:
+        return False
+    for key, part in value.items():
+        kind = type(part)
+        if type(key) is not str or kind not in _PLAIN:
+            return False
+        if (kind is str or kind is bytes) and len(part) > _SHORT:
+            return False
+    return True
 
 
 def _refuse_large(whole: Any, size: int) -> None:

@@ -11,7 +11,7 @@ from actorflow.engine.clock import WALL
 from actorflow.engine.core import Core
 from actorflow.engine.errors import KindMismatch, UnknownExecution, UnknownKind, WaitTimeout
 from actorflow.engine.handle import Execution
-from actorflow.engine.identifiers import check_id, unknown_execution
+from actorflow.engine.identifiers import check_id, check_task_id, unknown_execution
 from actorflow.engine.kind import Status
 from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import KIND, DurableWorker, Job, WorkerKind, name_of
@@ -533,7 +533,7 @@ class Engine:
     ) -> bool:
         self.core.refuse_if_closed()
         self.core.resume()
-        return answer(check_id(task, "a task"), what, done)
+        return answer(check_task_id(task), what, done)
 
     def heartbeat(self, task: str) -> bool:
         """Renew the timeout of a task that a tasker holds; return whether it is still wanted."""
@@ -562,8 +562,8 @@ class Engine:
         """Finish what is running, commit it, and close the store. Nothing stored is lost.
 
         `timeout` seconds are left to the tasks and runs that are under way. Those that are not
-        done then go on by themselves, but what they come to is not stored any more: they begin
-        again with the next engine. An engine that nobody has closed is closed when the interpreter
+        done then go on by themselves (coroutines of workflows are cancelled), but what they come to
+        is not stored any more: they begin again with the next engine. An engine that nobody has closed is closed when the interpreter
         ends.
         """
         OPEN.discard(self)

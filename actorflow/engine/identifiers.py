@@ -10,13 +10,20 @@ from actorflow.runtime.errors import near
 if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Store
 
-__all__ = ["MAX_LENGTH", "check_id", "unknown_execution"]
+__all__ = ["MAX_LENGTH", "check_id", "check_task_id", "unknown_execution"]
 
 MAX_LENGTH = 1_000
 """Characters of an id, at most."""
 
+_IN_EXECUTION = 100  # characters that kinds add to the id of an execution for that of a task
 
-def check_id(value: Any, what: str) -> str:
+
+def check_task_id(value: Any) -> str:
+    """Return the id of a task, which begins with that of its execution and may be longer."""
+    return check_id(value, "a task", MAX_LENGTH + _IN_EXECUTION)
+
+
+def check_id(value: Any, what: str, most: int = MAX_LENGTH) -> str:
     """Return an id that can be stored.
 
     >>> check_id(42, "an execution")
@@ -32,8 +39,8 @@ def check_id(value: Any, what: str) -> str:
     if type(value) is not str:
         msg = f"the id of {what} must be text, not {value!r:.80}: write {str(value)!r:.80}"
         raise TypeError(msg)
-    if not value or len(value) > MAX_LENGTH:
-        msg = f"the id of {what} must have 1 to {MAX_LENGTH} characters, not {len(value)}"
+    if not value or len(value) > most:
+        msg = f"the id of {what} must have 1 to {most} characters, not {len(value)}"
         raise ValueError(msg)
     if not value.isprintable():
         msg = f"the id of {what}, {value!r:.80}, has characters that cannot be printed"

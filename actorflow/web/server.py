@@ -39,6 +39,22 @@ _GRACE = 1  # seconds for the requests that are under way
 _PATIENCE = 5.0  # seconds for the thread after that
 
 
+def check_controls(control: Any, token: str | None) -> list[Address | None]:
+    """Return the addresses of `Engine(control=..., token=...)`; `None` stands beside the store.
+
+    Raises:
+        BadOption: one of them is no address, or TCP has no token.
+
+    """
+    wanted = list(control) if isinstance(control, (list, tuple)) else [control]
+    addresses = [_address(each) for each in wanted]
+    _check_token(token)
+    if token is None and any(isinstance(each, TcpAddress) for each in addresses):
+        msg = "a TCP port is open to everybody who reaches it: add token=secrets.token_urlsafe()"
+        raise BadOption(msg)
+    return addresses
+
+
 def open_controls(engine: Engine, control: Any, token: str | None) -> list[ControlServer]:
     """Open the sockets that `Engine(control=..., token=...)` names.
 
@@ -46,12 +62,7 @@ def open_controls(engine: Engine, control: Any, token: str | None) -> list[Contr
         BadOption: there is no place for one, one is in use, or TCP has no token.
 
     """
-    wanted = list(control) if isinstance(control, (list, tuple)) else [control]
-    addresses = [_address(engine, each) for each in wanted]
-    _check_token(token)
-    if token is None and any(isinstance(each, TcpAddress) for each in addresses):
-        msg = "a TCP port is open to everybody who reaches it: add token=secrets.token_urlsafe()"
-        raise BadOption(msg)
+    addresses = [each or _beside(engine) for each in check_controls(control, token)]
     opened: list[ControlServer] = []
     try:
         for address in addresses:
@@ -82,17 +93,22 @@ def open_agent(engine: Engine, host: str, port: int, token: str | None) -> Contr
 
 
 def _check_token(token: str | None) -> None:
-    if token is not None and not (token and token.isascii() and token.isprintable()):
+    ascii_text = isinstance(token, str) and token.isascii() and token.isprintable()
+    if token is not None and not (token and ascii_text):
         msg = "token= must be a text of ASCII characters, such as secrets.token_urlsafe()"
         raise BadOption(msg)
 
 
-def _address(engine: Engine, wanted: Any) -> Address:
+def _address(wanted: Any) -> Address | None:
     if isinstance(wanted, (str, os.PathLike)):
         return address_of(wanted)
     if wanted is not True:
         msg = f"control={wanted!r:.80} is no address: write True, a path or 'tcp://127.0.0.1:4000'"
         raise BadOption(msg)
+    return None
+
+
+def _beside(engine: Engine) -> Address:
     path = getattr(engine.core.store, "path", None)
     beside = None if path is None else socket_beside(path)
     if beside is None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from actorflow.workflows.errors import InvalidWork
+from actorflow.workflows.errors import InvalidWork, MessageRefused
 from actorflow.workflows.frames.values import freeze, thaw
 from actorflow.workflows.frames.work import Work
 from actorflow.workflows.instance.state import WorkType
@@ -45,10 +46,13 @@ def written_event(event: Any, data: dict[str, Any]) -> tuple[str, Any]:
 
     Raises:
         TypeError: it is neither.
+        MessageRefused: the name is empty.
         NotStorable: the data is no plain data.
 
     """
     if isinstance(event, str):
+        if not event:
+            raise MessageRefused("'' is no event: give it a name")
         return event, freeze(data, Any, f"the data of the event {event!r}")
     cls = type(event)
     if cls.__module__ == "builtins":
@@ -92,9 +96,11 @@ class Wait(Work[T], Generic[T]):
         for unit, amount in parts.items():
             if amount < 0:
                 raise InvalidWork(f"{unit}={amount} is in the past: use 0 or more")
-        duration = timedelta(**parts).total_seconds() if any(parts.values()) else None
+        duration = _duration(parts) if any(parts.values()) else None
         if duration is not None and until is not None:
             raise InvalidWork("a wait has either a duration or `until`, not both")
+        if event == "":
+            raise InvalidWork("event='' is no name: nobody could send it")
         if event is None and duration is None and until is None:
             raise InvalidWork("this wait would never end: give it an event, a duration or `until`")
         name = event if isinstance(event, str) or event is None else event.__name__
@@ -111,9 +117,23 @@ class Wait(Work[T], Generic[T]):
         )
 
 
+def _duration(parts: dict[str, float]) -> float:
+    try:
+        return timedelta(**parts).total_seconds()
+    except (ValueError, OverflowError):
+        given = ", ".join(f"{unit}={amount}" for unit, amount in parts.items() if amount)
+        raise InvalidWork(
+            f"{given} is no duration of the calendar: a wait without a time limit has an event only"
+        ) from None
+
+
 def _timestamp(until: datetime | float | None) -> float | None:
+    if until is None:
+        return None
     if not isinstance(until, datetime):
-        return None if until is None else float(until)
+        if not isfinite(until):
+            raise InvalidWork(f"until={until} is no moment: give seconds since the epoch")
+        return float(until)
     if until.tzinfo is None:
         raise InvalidWork(f"until={until} has no time zone: use `until.astimezone()`")
     return until.timestamp()

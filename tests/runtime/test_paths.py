@@ -112,6 +112,9 @@ def test_a_crash_leads_to_the_restarted_executors_first_batch_through_few_module
             assert seen.wait(PATIENCE)
         pool.close()
     assert len(path.modules) <= CRASH_TO_RESTART, path.modules
+    page = (Path(__file__).parents[2] / "docs" / "pair.md").read_text(encoding="utf-8")
+    shown = page.split("## From a crash to the restart")[1].split("\n## ")[0]
+    assert [each for each in path.modules if f"{each.rpartition('.')[2]}.py" not in shown] == []
 
 
 # --- rooms ---------------------------------------------------------------------------------------

@@ -232,6 +232,19 @@ def test_a_second_signal_ends_a_server_that_is_still_closing(program: Program) -
     assert program.end(signal.SIGTERM)[0] == 130
 
 
+def test_a_server_that_was_stopped_hears_of_the_signal_that_came_meanwhile(
+    program: Program,
+) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT) * 2:
+        program.serve()
+        assert program.server is not None
+        os.kill(program.server.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, program.server.pid, os.WSTOPPED)
+        os.kill(program.server.pid, number)
+        code, told = program.end(signal.SIGCONT)
+        assert (code, told.splitlines()[-1]) == (0, "closed orders.db")
+
+
 def test_acknowledged_requests_count_once_over_kills_at_any_moment(program: Program) -> None:
     """Four clients send numbers while the server is killed again and again."""
     acknowledged: list[int] = []

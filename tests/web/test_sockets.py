@@ -132,9 +132,12 @@ def test_a_name_that_is_too_long_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("control", [7, None, [False], [["a"]]])
-def test_what_is_no_address_is_refused(control: Any) -> None:
+def test_what_is_no_address_is_refused_before_a_file_is_made(control: Any, tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="no address"):
-        af.Engine(":memory:", control=control)
+        af.Engine(tmp_path / "orders.db", control=control)
+    with pytest.raises(BadOption, match="token="):
+        af.Engine(tmp_path / "orders.db", control=True, token=7)  # type: ignore[arg-type] # wrong
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_engine_that_nobody_closes_leaves_no_socket(tmp_path: Path) -> None:

@@ -284,6 +284,43 @@ def test_what_is_not_recorded_is_refused(decider: Decider, name: str) -> None:
     assert driver.state.error["name"] == NotInWorkflow.__name__
 
 
+@pytest.mark.parametrize("when", ["at once", "after a work", "in a replay"])
+def test_a_method_that_awaits_what_no_work_ends_has_failed(decider: Decider, when: str) -> None:
+    class Stuck(Workflow[None]):
+        async def handle(self) -> None:
+            if when != "at once":
+                await double(1)
+            await asyncio.Event().wait()
+
+    driver = Driver(Stuck(), decider)
+    driver.settle()
+    if when == "in a replay":
+        driver.restart()
+    if when != "at once":
+        driver.succeed("0/0.0", 2).settle()
+    assert driver.mode == "failed"
+    assert "awaits something that no work will end" in driver.state.error["message"]
+
+
+def test_a_method_may_await_what_its_other_tasks_do(decider: Decider) -> None:
+    class Fine(Workflow[int]):
+        async def handle(self) -> int:
+            done = asyncio.Event()
+
+            async def work() -> int:
+                result = await double(1)
+                done.set()
+                return result
+
+            working = asyncio.create_task(work())
+            await done.wait()
+            return await working
+
+    driver = Driver(Fine(), decider).settle()
+    driver.succeed("0/0.0", 2).settle()
+    assert driver.mode == "terminated"
+
+
 def test_a_sync_method_cannot_await(decider: Decider) -> None:
     class Wrong(Workflow[None]):
         def handle(self) -> None:

@@ -14,8 +14,7 @@ import psycopg
 
 from actorflow.cluster.postgres.connections import explain
 from actorflow.cluster.postgres.schema import qualified
-from actorflow.cluster.postgres.writing.arrays import Longs
-from actorflow.cluster.postgres.writing.statements import column_list
+from actorflow.cluster.postgres.writing.arrays import Longs, column_list
 from actorflow.cluster.ring import Holding, Roll, Seat, check_in
 
 if TYPE_CHECKING:

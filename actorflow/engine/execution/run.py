@@ -20,7 +20,7 @@ from actorflow.engine.errors import CodeElsewhere, ExecutionEnded, KindMismatch,
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.ownership import MOVED
 from actorflow.engine.execution.writer import AGAIN
-from actorflow.engine.identifiers import check_id
+from actorflow.engine.identifiers import check_id, check_task_id
 from actorflow.engine.kind import ENDED, Addition, Context, Outcome, Status
 from actorflow.engine.stores.protocol import (
     Change,
@@ -146,7 +146,7 @@ def _task_row(execution: str, task: NewTask) -> TaskRow:
     if not isinstance(task.priority, int):
         raise _misfit(task, "priority", "0")
     return TaskRow(
-        check_id(task.id, "a task"),
+        check_task_id(task.id),
         execution,
         check_id(task.tasker, "a tasker"),
         _encoded(task.body),

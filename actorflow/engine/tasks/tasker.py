@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import deque
 from dataclasses import dataclass, field
@@ -114,13 +115,15 @@ class _Attempt:
     the other, in one place.
     """
 
-    __slots__ = ("_others", "_place", "_present", "_tasker", "task")
+    __slots__ = ("_coroutine", "_others", "_place", "_present", "_tasker", "_unwanted", "task")
 
     def __init__(self, tasker: Tasker, tasks: list[Task], place: Deferred) -> None:
         self.task, *self._others = tasks
         self._tasker = tasker
         self._place = place
         self._present = [None]
+        self._coroutine: asyncio.Task[Any] | None = None
+        self._unwanted = False
         tasker.running.add(self.task.id)
 
     def run(self) -> None:
@@ -144,12 +147,26 @@ class _Attempt:
             self._end(row, None, result)
 
     async def _run_async(self, row: TaskRow) -> None:
+        self._coroutine = asyncio.current_task()
+        self._tasker.coroutines[row.id] = self
         try:
             result = await self._tasker.do(self.task)
         except BaseException as error:  # noqa: BLE001 - as above
-            self._end(row, error)
+            if self._unwanted:
+                self._leave()  # nobody waits for how it has ended
+            else:
+                self._end(row, error)
         else:
             self._end(row, None, result)
+        finally:
+            if self._tasker.coroutines.get(row.id) is self:
+                del self._tasker.coroutines[row.id]
+
+    def cancel_coroutine(self) -> None:
+        """Cancel the function at its next `await`. In the thread of the loop."""
+        if self._coroutine is not None and not self._coroutine.done():
+            self._unwanted = True
+            self._coroutine.cancel()
 
     def _begin(self) -> TaskRow | None:
         """Begin the lease of the task and return it as stored; leave if it is not wanted."""
@@ -299,6 +316,10 @@ class Tasker:
         self.passes_on = passes_on
         """Whether the function only passes tasks on: they start later, with `Board.tell_start`."""
         self.asynchronous = inspect.iscoroutinefunction(given) and self.processes is None
+        self.cancels = self.asynchronous and kills
+        """Whether coroutines that are not wanted any more are cancelled."""
+        self.coroutines: dict[str, _Attempt] = {}
+        """The attempts on the event loop, by task. For the thread of the loop only."""
         self.lane: Lane = LOOP if self.asynchronous else RELAY
         self.pace = Pace(_SLOW)
         self.stopped = False
@@ -424,8 +445,16 @@ class Tasker:
         """
         if self.processes is not None and self._kills:
             POOL.submit(_Kill(self.processes, row))
+        if self.cancels:
+            LOOP.call_soon(partial(self._cancel_coroutines, row.id))
         if self._on_cancel is not None:
             POOL.submit(_Cancel(self._on_cancel, row))
+
+    def _cancel_coroutines(self, *tasks: str) -> None:
+        for task in tasks:
+            attempt = self.coroutines.get(task)
+            if attempt is not None:
+                attempt.cancel_coroutine()
 
     def stop(self) -> None:
         """Start no more tasks."""
@@ -437,6 +466,9 @@ class Tasker:
         try:
             self._worker.stop(drain=False, timeout=timeout)
         except StopTimeout:
-            log.warning("tasks were left running", tasks=sorted(self.running))
+            left = sorted(self.running)
+            if self.cancels:
+                LOOP.call_soon(partial(self._cancel_coroutines, *left))
+            log.warning("tasks were left running", tasks=left)
         if self.processes is not None:
             self.processes.close()

@@ -202,6 +202,7 @@ def statistics(pair: Accumulator) -> WorkerStatistics:
     """Return a picture of a pair. O(1), without stopping the job."""
     now = pair.settings.clock.now()
     core, life = pair.core, pair.life
+    pair._refuse_own_functions()
     with pair.lock:
         ahead = pair._ahead()  # first: messages may arrive meanwhile, but none leaves
         counts = core.counts()

@@ -377,6 +377,7 @@ class WorkerRef(Ref[Any]):
 
     def __len__(self) -> int:
         """Return how many messages are accumulated now."""
+        self.actor._refuse_own_functions()
         with self.actor.lock:
             ahead = self.actor._ahead()  # first: messages may arrive meanwhile, but none leaves
             return len(self.actor.core) - ahead

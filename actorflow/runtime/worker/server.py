@@ -24,6 +24,7 @@ from actorflow.runtime.worker.pair.machine import StopMode
 from actorflow.runtime.worker.pair.stopping import request_stop
 from actorflow.runtime.worker.ref import DEFAULT_TIMEOUT, WorkerRef
 from actorflow.runtime.worker.spec import Worker
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
@@ -311,6 +312,9 @@ def _terminate(supervisor: SupervisorRef, worker: WorkerRef, timeout: float | No
 
 
 def _checked(workers: Iterable[Any], clock: Clock | None) -> list[Worker]:
+    if isinstance(workers, Worker):
+        msg = f"Server({brief(workers)}) takes a list of workers; write Server([Worker(...)])"
+        raise BadOption(msg)
     specs = []
     seen: set[Hashable] = set()
     for spec in workers:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "Signals"]
 
+_POLL = 0.25  # seconds between two checks for a signal
 _INTERRUPTED = 130  # what shells expect of a program that a second Ctrl-C has ended
 
 
@@ -175,8 +176,13 @@ class Signals:
         self._asked.set()
 
     def wait(self) -> None:
-        """Return when the first one has come."""
-        self._asked.wait()
+        """Return when the first one has come.
+
+        The system may deliver a signal to any thread, and only the main thread runs the handler:
+        it has to wake by itself. A process that was stopped (SIGSTOP) meets that as a rule.
+        """
+        while not self._asked.wait(_POLL):
+            pass
 
 
 COMMANDS = {"serve": serve, "agent": agent}

@@ -120,7 +120,7 @@ class Frame:
         for work in done:
             if self.news(work):
                 self.step(work)
-        return self._main.done()
+        return self._ended(self._main)
 
     def step(self, work: str) -> bool:
         """Resume a coroutine after a work; return whether it has ended."""
@@ -131,7 +131,17 @@ class Frame:
         if asked.future is not None and not asked.future.done():
             asked.future.set_result(answer)
         self._run_loop()
-        return self._main is not None and self._main.done()
+        return self._main is not None and self._ended(self._main)
+
+    def _ended(self, main: asyncio.Task[Any]) -> bool:
+        if main.done():
+            return True
+        if not self._asked:
+            raise NotInWorkflow(
+                "this method awaits something that no work will end, so it would never go on: "
+                "await works, or what another task of the method does after one"
+            )
+        return False
 
     def result(self) -> Any:
         """Return what a coroutine that has ended returned, or raise what it raised."""

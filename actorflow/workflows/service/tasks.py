@@ -42,7 +42,7 @@ def tasker_of(task: Task[..., Any], clock: Any) -> tuple[Callable[[Job], Any], d
         given |= {"executor": "process", "kills": True}
         return _Elsewhere(task), given, None
     if options.executor == "loop" or (asynchronous and options.executor is None):
-        given["concurrency"] = options.concurrency or _COROUTINES
+        given |= {"concurrency": options.concurrency or _COROUTINES, "kills": True}
         return _on_loop(task), given, None
     return _in_thread(task, asynchronous=asynchronous), given, None
 

@@ -307,11 +307,11 @@ def test_the_statements_of_a_commit_are_planned_once(store: PostgresStore) -> No
         assert change.committed
     rows = store._writer.connection().execute(
         "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
-        " WHERE statement LIKE '%unnest%'"
+        " WHERE statement LIKE '%single.%'"
     )
     found = rows.fetchall()
     store._writer.connection().rollback()
-    assert len(found) >= 3, "states, messages and timers"
+    assert len(found) >= 4, "states, a message, messages and timers"
     assert [(text, custom) for text, generic, custom in found if custom or not generic] == []
 
 

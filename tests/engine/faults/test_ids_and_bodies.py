@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine.bodies import MAX_BYTES, MAX_DEPTH
+from actorflow.engine.bodies import MAX_BYTES, MAX_DEPTH, decode, encode
 from actorflow.engine.errors import NotStorable
 from actorflow.engine.kind import (
     NewChild,
@@ -202,3 +202,27 @@ def test_a_number_of_a_kind_that_makes_no_sense_fails_its_run(engine: Engine, wh
     assert letter.message == "bad"
     assert what.split()[1] in letter.error
     assert rows(engine, "timers") == rows(engine, "tasks") == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": {1}},
+        {"a": object()},
+        {("a",): 1},
+        {str(number): number for number in range(40)} | {"last": {1}},
+        {"a": "x" * 20_000, "b": {1}},
+    ],
+    ids=["set", "object", "key", "many parts", "long part"],
+)
+def test_a_small_dict_is_checked_as_any_other(value: Any) -> None:
+    """Dicts of a few plain parts are not walked through; all others are."""
+    with pytest.raises(NotStorable, match="cannot be stored"):
+        encode(value)
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {1: "a"}, {"a": None, "b": b"x", "c": 1.5, "d": True}, {"a": {"b": [1]}}]
+)
+def test_a_small_dict_comes_back(value: Any) -> None:
+    assert decode(encode(value)) == value

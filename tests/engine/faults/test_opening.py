@@ -45,6 +45,8 @@ def test_what_is_no_file_is_named(tmp_path: Path) -> None:
         af.Engine(tmp_path)
     with pytest.raises(af.BadOption, match="'' is no path: name a file"):
         af.Engine("")
+    with pytest.raises(af.BadOption, match="is no path: it has a null character in it"):
+        af.Engine("orders\0.db")
 
 
 @pytest.mark.parametrize("where", [":memory:", "store.db"])

@@ -183,3 +183,8 @@ def ended(worker: af.WorkerRef) -> Any:
     """Wait until the worker has ended, and return the reason."""
     assert worker.actor_stopped.wait(PATIENCE), "the worker did not end"
     return worker.exit_reason
+
+
+def is_locked(lock: Any) -> bool:
+    """Return whether any thread holds the lock: an `RLock` tells only by its repr."""
+    return repr(lock).startswith("<locked")

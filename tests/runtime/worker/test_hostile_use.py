@@ -259,7 +259,31 @@ def test_a_job_that_is_cancelled_does_not_cancel_who_waits_for_it() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["function", "coroutine"])
+def test_awaiting_what_was_cancelled_is_a_failure_like_any_other(*, asynchronous: bool) -> None:
+    def fail(batch: list[int]) -> None:
+        if 7 in batch:
+            raise asyncio.CancelledError
+
+    async def coroutine(batch: Any, state: Any) -> None:
+        fail(batch)
+
+    def function(batch: Any, state: Any) -> None:
+        fail(batch)
+
+    with af.spawn(coroutine if asynchronous else function, on_failure="isolate") as worker:
+        worker.push_many(range(10))
+        worker.push_block(10, timeout=PATIENCE)
+        assert [letter.message for letter in worker.dead_letters] == [7]
+        assert worker.statistics().processed == 10
+
+
 # Options.
+
+
+def test_a_server_of_one_worker_without_brackets() -> None:
+    with pytest.raises(af.BadOption, match=r"write Server\(\[Worker\(\.\.\.\)\]\)"):
+        af.Server(af.Worker("a", lambda batch, state: None))  # type: ignore[arg-type] # a mistake
 
 
 @pytest.mark.parametrize(

@@ -413,7 +413,9 @@ import actorflow as af
 
 worker = af.spawn(lambda batch, state: None, name="locked")
 worker.actor.core.raw += [1, 2]
-worker.actor.lock.acquire()
+dies = threading.Thread(target=worker.actor.lock.acquire)
+dies.start()
+dies.join()
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False

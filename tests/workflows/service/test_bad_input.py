@@ -356,10 +356,20 @@ def test_an_event_is_a_name_or_an_object_of_a_class(engine: af.Engine, event: An
 
 def test_an_event_without_a_name_is_refused(engine: af.Engine) -> None:
     order = engine.start(Order("o-1"))
-    with pytest.raises(MessageRefused, match="refused: a message to a workflow"):
+    with pytest.raises(MessageRefused, match="'' is no event: give it a name"):
         order.send("")
 
 
 def test_an_empty_id_is_refused(engine: af.Engine) -> None:
     with pytest.raises(ValueError, match="1 to 1000 characters"):
         engine.start(Order("o-1"), id="")
+
+
+def test_the_longest_id_leaves_room_for_tasks(engine: af.Engine) -> None:
+    class Charges(af.Workflow[int]):
+        def handle(self) -> int:
+            return self.execute(charge("o-1"))
+
+    assert engine.start(Charges(), id="o" * 1_000).result(PATIENCE) == 3
+    with pytest.raises(ValueError, match="1 to 1000 characters, not 1001"):
+        engine.start(Charges(), id="o" * 1_001)

@@ -264,6 +264,36 @@ def test_a_cancelled_workflow_tells_its_tasks(engine: af.Engine) -> None:
     assert told.wait(PATIENCE)
 
 
+@pytest.mark.parametrize("verb", ["cancel", "kill", "first", "close"])
+def test_a_coroutine_that_is_not_wanted_any_more_is_cancelled(engine: af.Engine, verb: str) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    @af.task
+    async def hangs() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+
+    class Runs(af.Workflow[str]):
+        def handle(self) -> str:
+            found = self.first(hangs(), af.Wait("go"), cancel=True)
+            return f"{found.index} came first"
+
+    runs = engine.start(Runs())
+    assert begun.wait(PATIENCE)
+    if verb == "first":
+        runs.send("go")
+        assert runs.result(PATIENCE) == "1 came first"
+    elif verb == "close":
+        engine.close(timeout=0.01)
+    else:
+        getattr(runs, verb)()
+    assert ended.wait(PATIENCE)
+
+
 def test_first_cancels_the_others(engine: af.Engine) -> None:
     go, told = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Columns of rows as arrays in Postgres's binary format: one parameter for many values."""
+"""Columns of rows in Postgres's binary format: arrays, one parameter for many values, and cells."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from psycopg import Connection
 
-__all__ = ["Blobs", "Booleans", "Column", "Floats", "Longs", "Texts", "register_arrays"]
+__all__ = [
+    "Blobs", "Booleans", "Column", "Floats", "Longs", "Texts", "column_list", "register_arrays",
+]  # fmt: skip
 
 _NULL = b"\xff\xff\xff\xff"
 _header = Struct("!iiiii").pack
@@ -21,6 +23,8 @@ _length = Struct("!i").pack
 _long = Struct("!iq").pack
 _float = Struct("!id").pack
 _boolean = Struct("!i?").pack
+_long_cell = Struct("!q").pack
+_float_cell = Struct("!d").pack
 
 
 class Column:
@@ -33,6 +37,8 @@ class Column:
     """The types of one value and of all, by Postgres's numbers."""
     pack: ClassVar[Any]
     """Returns one value with its length."""
+    cell: ClassVar[Any]
+    """Returns one value without."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         self.values: Sequence[Any] = values if isinstance(values, (list, tuple)) else list(values)
@@ -58,6 +64,7 @@ class Texts(Column):
     __slots__ = ()
     element, array = 25, 1009
     pack = staticmethod(_pack_text)
+    cell = staticmethod(str.encode)
 
 
 class Blobs(Column):
@@ -66,6 +73,7 @@ class Blobs(Column):
     __slots__ = ()
     element, array = 17, 1001
     pack = staticmethod(lambda value: _length(len(value)) + value)
+    cell = staticmethod(bytes)
 
 
 class Longs(Column):
@@ -74,6 +82,7 @@ class Longs(Column):
     __slots__ = ()
     element, array = 20, 1016
     pack = staticmethod(lambda value: _long(8, value))
+    cell = staticmethod(_long_cell)
 
 
 class Floats(Column):
@@ -82,6 +91,7 @@ class Floats(Column):
     __slots__ = ()
     element, array = 701, 1022
     pack = staticmethod(lambda value: _float(8, value))
+    cell = staticmethod(_float_cell)
 
 
 class Booleans(Column):
@@ -90,6 +100,14 @@ class Booleans(Column):
     __slots__ = ()
     element, array = 16, 1000
     pack = staticmethod(lambda value: _boolean(1, value))
+    cell = staticmethod(lambda value: b"\1" if value else b"\0")
+
+
+def column_list(
+    rows: Sequence[Sequence[Any]], *columns: Callable[[Iterable[Any]], Any]
+) -> list[Any]:
+    """Return rows as columns, each made by its class."""
+    return [make(values) for make, values in zip(columns, zip(*rows, strict=True), strict=True)]
 
 
 class _ColumnDumper(Dumper):

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from psycopg.rows import tuple_row
 
 from actorflow.cluster.postgres.schema import qualified
-from actorflow.cluster.postgres.writing.arrays import Longs, Texts
+from actorflow.cluster.postgres.writing.arrays import Longs, Texts, column_list
 from actorflow.cluster.postgres.writing.planning import Facts
-from actorflow.cluster.postgres.writing.statements import column_list
 from actorflow.engine.stores.protocol import DeadRow, Duplicate, partition_of
 
 if TYPE_CHECKING:

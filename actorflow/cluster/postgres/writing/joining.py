@@ -13,7 +13,8 @@ from actorflow.cluster.postgres.schema import COLUMNS, qualified
 from actorflow.cluster.postgres.writing.arrays import register_arrays
 from actorflow.cluster.postgres.writing.facts import read_facts
 from actorflow.cluster.postgres.writing.planning import plan_changes
-from actorflow.cluster.postgres.writing.statements import MESSAGES, statements
+from actorflow.cluster.postgres.writing.rows import with_columns
+from actorflow.cluster.postgres.writing.statements import STORING, statements
 from actorflow.cluster.postgres.writing.writer import is_to_be_repeated
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.stores.protocol import ExecutionRow
@@ -79,10 +80,10 @@ def _write(
 ) -> list[Any]:
     """Run the statements of a plan; return the ids of its messages."""
     ids: list[Any] = []
-    for text, values in statements(plan, partitions, None):
+    for text, values in statements(plan, partitions, None, fill=with_columns):
         cursor = connection.cursor(row_factory=tuple_row)
         cursor.execute(qualified(text, schema), values, binary=True)
-        if text is MESSAGES:
+        if text in STORING:
             ids = [row[0] for row in cursor]
     return ids
 

@@ -93,12 +93,15 @@ class Pipe:
         found = self._statements.get(text)
         if found is None:
             found = self._statements[text] = self._made(text)
-        types, dumped = _dump(values)
+        # A cell is a pair of its type and its binary form.
+        dumped = [each[1] if type(each) is tuple else _dumped(each) for each in values]
         formats = [Format.BINARY] * len(dumped)
         if not self._prepare:
+            types = [_type_of(each) for each in values]
             pgconn.send_query_params(found.text, dumped, types, formats, Format.BINARY)
         else:
             if not found.prepared:
+                types = [_type_of(each) for each in values]
                 pgconn.send_prepare(found.name, found.text, types)
                 sent.append((None, found))
             pgconn.send_query_prepared(found.name, dumped, formats, Format.BINARY)
@@ -147,24 +150,22 @@ def exchange(pgconn: PGconn) -> Generator[Wait, Ready | int, list[PGresult]]:
             results.append(result)
 
 
-def _dump(values: Sequence[Any]) -> tuple[list[int], list[bytes]]:
-    """Return the types and the binary forms of parameters."""
-    types: list[int] = []
-    dumped: list[bytes] = []
-    for value in values:
-        if isinstance(value, Column):
-            types.append(value.array)
-            dumped.append(value.dump())
-        elif isinstance(value, UUID):
-            types.append(2950)
-            dumped.append(value.bytes)
-        elif isinstance(value, str):
-            types.append(25)
-            dumped.append(value.encode())
-        else:
-            types.append(20)
-            dumped.append(_long(value))
-    return types, dumped
+def _dumped(value: Any) -> bytes:
+    """Return the binary form of a parameter that is no cell."""
+    if isinstance(value, Column):
+        return value.dump()
+    if isinstance(value, UUID):
+        return value.bytes
+    return value.encode() if isinstance(value, str) else _long(value)
+
+
+def _type_of(value: Any) -> int:
+    """Return the type of a parameter, by Postgres's number."""
+    if type(value) is tuple:
+        return int(value[0])
+    if isinstance(value, Column):
+        return value.array
+    return 2950 if isinstance(value, UUID) else 25 if isinstance(value, str) else 20
 
 
 def ids_of(result: PGresult) -> list[int]:

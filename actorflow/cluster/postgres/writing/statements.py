@@ -1,4 +1,4 @@
-"""The statements that write a plan. Each takes columns of rows, so one does for any number.
+"""The statements that write a plan. Each takes rows, so one does for any number.
 
 Those that rely on something end in `must`, which ends the transaction if it is not so.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from actorflow.cluster.postgres.writing.arrays import Blobs, Booleans, Floats, Longs, Texts
+from actorflow.cluster.postgres.writing.rows import Statement
 from actorflow.engine.stores.protocol import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from actorflow.cluster.postgres.writing.planning import Plan
+    from actorflow.cluster.postgres.writing.rows import Fill, Filled
 
-__all__ = ["MESSAGES", "SESSION", "Mark", "column_list", "statements"]
+__all__ = ["SESSION", "STORING", "Mark", "statements"]
 
 
 def _settings(*, local: str) -> str:
@@ -43,26 +44,29 @@ WITH noted AS (
   WHERE id = %s AND incarnation = %s RETURNING 1
 ) SELECT {s}.must(count(*) = 1) FROM noted
 """
-_EPOCHS = """
-SELECT {s}.must(count(*) = %s) FROM (
+_EPOCHS = Statement("""
+WITH held AS (
   SELECT 1 FROM {s}.epochs AS p
-  JOIN unnest(%s, %s) AS v (number, epoch) ON p.number = v.number AND p.epoch = v.epoch
+  JOIN {rows: bigint, bigint} AS v (number, epoch) ON p.number = v.number AND p.epoch = v.epoch
   FOR SHARE OF p
-) AS held
-"""
+) SELECT {s}.must(count(*) = %s) FROM held
+""")
 _STATES = """
   SELECT id, kind, revision, status, state, version, result, error, parent, created, updated,
     CASE WHEN status IN ('done', 'cancelled') THEN updated END, partition, false
-  FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+  FROM {rows: text, text, bigint, text, bytea, bigint, bytea, bytea, text, float8, float8, bigint}
     AS v (id, kind, revision, status, state, version, result, error, parent, created, updated,
       partition)
 """
-_INSERT = """
+_INSERT = Statement(
+    """
 WITH made AS (
   INSERT INTO {s}.executions {states} ON CONFLICT (id) DO NOTHING RETURNING 1
 ) SELECT {s}.must(count(*) = %s) FROM made
 """.replace("{states}", _STATES)
-_UPSERT = """
+)
+_UPSERT = Statement(
+    """
 WITH made AS (
   INSERT INTO {s}.executions AS e {states} ON CONFLICT (id) DO UPDATE
   SET revision = excluded.revision, status = excluded.status,
@@ -71,65 +75,71 @@ WITH made AS (
   WHERE e.revision = 0 RETURNING 1
 ) SELECT {s}.must(count(*) = %s) FROM made
 """.replace("{states}", _STATES)
-_ENSURE = """
+)
+_ENSURE = Statement("""
 INSERT INTO {s}.executions
 SELECT id, kind, 0, 'active', NULL, 1, NULL, NULL, parent, at, at, NULL, partition, false
-FROM unnest(%s, %s, %s, %s, %s) AS v (id, kind, parent, at, partition)
+FROM {rows: text, text, text, float8, bigint} AS v (id, kind, parent, at, partition)
 ON CONFLICT (id) DO NOTHING
-"""
-_UPDATE = """
+""")
+_UPDATE = Statement("""
 WITH made AS (
   UPDATE {s}.executions AS e SET revision = v.revision, status = v.status, state = v.state,
     version = v.version, result = v.result, error = v.error, updated = v.updated,
     ended = CASE WHEN v.status IN ('done', 'cancelled') THEN v.updated END, grown = false
-  FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s)
+  FROM {rows: text, bigint, bigint, text, bytea, bigint, bytea, bytea, float8}
     AS v (id, expected, revision, status, state, version, result, error, updated)
   WHERE e.id = v.id AND e.revision = v.expected RETURNING e.id
 ), trimmed AS (
   DELETE FROM {s}.parts AS p USING made WHERE p.execution = made.id
 ) SELECT {s}.must(count(*) = %s) FROM made
-"""
-_APPEND = """
+""")
+_APPEND = Statement("""
 WITH made AS (
   UPDATE {s}.executions AS e SET revision = v.revision, status = v.status, version = v.version,
     result = v.result, error = v.error, updated = v.updated,
     ended = CASE WHEN v.status IN ('done', 'cancelled') THEN v.updated END, grown = true
-  FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s)
+  FROM {rows: text, bigint, bigint, text, bigint, bytea, bytea, float8}
     AS v (id, expected, revision, status, version, result, error, updated)
   WHERE e.id = v.id AND e.revision = v.expected RETURNING 1
 ) SELECT {s}.must(count(*) = %s) FROM made
-"""
-_PARTS = "INSERT INTO {s}.parts (execution, revision, body) SELECT * FROM unnest(%s, %s, %s)"
-_NO_TAGS = """
-DELETE FROM {s}.tags AS t USING unnest(%s) AS v (execution) WHERE t.execution = v.execution
-"""
-_TAGS = "INSERT INTO {s}.tags (execution, name, value) SELECT * FROM unnest(%s, %s, %s)"
-_KINDS = """
-SELECT {s}.must(count(*) = %s) FROM {s}.executions AS e
-JOIN unnest(%s, %s) AS v (id, kind) ON e.id = v.id AND e.kind = v.kind
-"""
-_ATTEMPTED = """
+""")
+_PARTS = Statement("""
+INSERT INTO {s}.parts (execution, revision, body)
+SELECT * FROM {rows: text, bigint, bytea} AS v
+""")
+_NO_TAGS = Statement("""
+DELETE FROM {s}.tags AS t USING {rows: text} AS v (execution) WHERE t.execution = v.execution
+""")
+_TAGS = Statement(
+    "INSERT INTO {s}.tags (execution, name, value) SELECT * FROM {rows: text, text, text} AS v"
+)
+_KINDS = Statement("""
+WITH found AS (
+  SELECT 1 FROM {s}.executions AS e
+  JOIN {rows: text, text} AS v (id, kind) ON e.id = v.id AND e.kind = v.kind
+) SELECT {s}.must(count(*) = %s) FROM found
+""")
+_ATTEMPTED = Statement("""
 UPDATE {s}.messages AS m SET attempts = m.attempts + v.times
-FROM unnest(%s, %s, %s, %s) AS v (partition, execution, id, times)
+FROM {rows: bigint, text, bigint, bigint} AS v (partition, execution, id, times)
 WHERE m.partition = v.partition AND m.execution = v.execution AND m.id = v.id
-"""
-_CONSUMED = """
-DELETE FROM {s}.messages AS m USING unnest(%s, %s, %s) AS v (partition, execution, id)
+""")
+_CONSUMED = Statement("""
+DELETE FROM {s}.messages AS m USING {rows: bigint, text, bigint} AS v (partition, execution, id)
 WHERE m.partition = v.partition AND m.execution = v.execution AND m.id = v.id
-"""
-MESSAGES = """
+""")
+_STORE = """
 WITH v AS MATERIALIZED (
   SELECT nextval('{s}.ids') AS id, x.* FROM (
-    SELECT * FROM unnest(%s, %s, %s, %s, %s, %s) WITH ORDINALITY
-      AS u (partition, execution, type, body, at, key, place)
+    SELECT * FROM {ordered: bigint, text, text, bytea, float8{text}}
+      AS u (partition, execution, type, body, at, {key}place)
     ORDER BY place
   ) AS x
 ), stored AS (
   INSERT INTO {s}.messages (partition, execution, id, type, body, at, attempts)
   SELECT partition, execution, id, type, body, at, 0 FROM v
-), used AS (
-  INSERT INTO {s}.keys SELECT execution, key, id, at FROM v WHERE key IS NOT NULL
-), noted AS (
+), {used}noted AS (
   UPDATE {s}.sessions SET last = %s, seen = clock_timestamp(),
     ids = (SELECT array_agg(id ORDER BY place) FROM v)
   WHERE id = %s AND incarnation = %s RETURNING 1
@@ -138,84 +148,104 @@ WITH v AS MATERIALIZED (
 )
 SELECT v.id FROM held, v ORDER BY place
 """
-"""Returns the ids of the new messages, which are noted in the session with the mark."""
-_FIRED = """
+_STORE_ONE = """
+WITH stored AS (
+  INSERT INTO {s}.messages (partition, execution, id, type, body, at, attempts)
+  VALUES (%s, %s, nextval('{s}.ids'), %s, %s, %s, 0) RETURNING id
+), noted AS (
+  UPDATE {s}.sessions SET last = %s, seen = clock_timestamp(),
+    ids = ARRAY[(SELECT id FROM stored)]
+  WHERE id = %s AND incarnation = %s RETURNING 1
+)
+SELECT id, {s}.must((SELECT count(*) FROM noted) = %s) FROM stored
+"""
+_MESSAGES = Statement(
+    _STORE.replace("{text}", "").replace("{key}", "").replace("{used}", ""), single=_STORE_ONE
+)
+_USED = """used AS (
+  INSERT INTO {s}.keys SELECT execution, key, id, at FROM v WHERE key IS NOT NULL
+), """
+_MESSAGES_WITH_KEYS = Statement(
+    _STORE.replace("{text}", ", text").replace("{key}", "key, ").replace("{used}", _USED)
+)
+STORING = frozenset(
+    text for each in (_MESSAGES, _MESSAGES_WITH_KEYS) for text in (each.single, each.many)
+)
+"""Texts that return the ids of the new messages, which are noted in the session with the mark."""
+_FIRED = Statement("""
 WITH gone AS (
-  DELETE FROM {s}.timers AS t USING unnest(%s, %s, %s, %s) AS v (partition, execution, id, due)
+  DELETE FROM {s}.timers AS t
+  USING {rows: bigint, text, text, float8} AS v (partition, execution, id, due)
   WHERE t.partition = v.partition AND t.execution = v.execution AND t.id = v.id AND t.due = v.due
   RETURNING 1
 ) SELECT {s}.must(count(*) = %s) FROM gone
-"""
-_ANSWERED = """
+""")
+_ANSWERED = Statement("""
 WITH gone AS (
-  DELETE FROM {s}.tasks AS t USING unnest(%s) AS v (id) WHERE t.id = v.id RETURNING 1
+  DELETE FROM {s}.tasks AS t USING {rows: text} AS v (id) WHERE t.id = v.id RETURNING 1
 ) SELECT {s}.must(count(*) = %s) FROM gone
-"""
-_CLEAR_TIMERS = """
-DELETE FROM {s}.timers AS t USING unnest(%s, %s) AS v (partition, execution)
+""")
+_CLEAR_TIMERS = Statement("""
+DELETE FROM {s}.timers AS t USING {rows: bigint, text} AS v (partition, execution)
 WHERE t.partition = v.partition AND t.execution = v.execution
-"""
-_CLEAR_TASKS = """
-DELETE FROM {s}.tasks AS t USING unnest(%s) AS v (execution) WHERE t.execution = v.execution
-"""
-_CLEAR_WATCHES = """
-DELETE FROM {s}.watches AS t USING unnest(%s) AS v (execution) WHERE t.execution = v.execution
-"""
-_CANCELLED_TIMERS = """
-DELETE FROM {s}.timers AS t USING unnest(%s, %s, %s) AS v (partition, execution, id)
+""")
+_CLEAR_TASKS = Statement("""
+DELETE FROM {s}.tasks AS t USING {rows: text} AS v (execution) WHERE t.execution = v.execution
+""")
+_CLEAR_WATCHES = Statement("""
+DELETE FROM {s}.watches AS t USING {rows: text} AS v (execution) WHERE t.execution = v.execution
+""")
+_CANCELLED_TIMERS = Statement("""
+DELETE FROM {s}.timers AS t USING {rows: bigint, text, text} AS v (partition, execution, id)
 WHERE t.partition = v.partition AND t.execution = v.execution AND t.id = v.id
-"""
-_TIMERS = """
+""")
+_TIMERS = Statement("""
 INSERT INTO {s}.timers (partition, execution, id, due, body)
-SELECT * FROM unnest(%s, %s, %s, %s, %s)
+SELECT * FROM {rows: bigint, text, text, float8, bytea} AS v
 ON CONFLICT (partition, execution, id) DO UPDATE SET due = excluded.due, body = excluded.body
-"""
-_RETRIED = """
+""")
+_RETRIED = Statement("""
 UPDATE {s}.tasks AS t SET attempts = v.attempts, due = v.due, worker = v.worker
-FROM unnest(%s, %s, %s, %s) AS v (id, attempts, due, worker) WHERE t.id = v.id
-"""
-_FINISHED = "DELETE FROM {s}.tasks AS t USING unnest(%s) AS v (id) WHERE t.id = v.id"
-_TASKS = """
+FROM {rows: text, bigint, float8, text} AS v (id, attempts, due, worker) WHERE t.id = v.id
+""")
+_FINISHED = Statement("DELETE FROM {s}.tasks AS t USING {rows: text} AS v (id) WHERE t.id = v.id")
+_TASKS = Statement("""
 INSERT INTO {s}.tasks (id, execution, tasker, body, attempts, due, timeout, retries, priority,
   tell_start, worker, partition)
 SELECT id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start, worker,
   partition
-FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) WITH ORDINALITY
-  AS v (id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start,
+FROM {ordered: text, text, text, bytea, bigint, float8, float8, bigint, bigint, boolean, text,
+  bigint} AS v (id, execution, tasker, body, attempts, due, timeout, retries, priority, tell_start,
     worker, partition, place)
 ORDER BY place
-"""
-_CANCELLED_WATCHES = """
-DELETE FROM {s}.watches AS t USING unnest(%s, %s) AS v (execution, id)
+""")
+_CANCELLED_WATCHES = Statement("""
+DELETE FROM {s}.watches AS t USING {rows: text, text} AS v (execution, id)
 WHERE t.execution = v.execution AND t.id = v.id
-"""
-_WATCHES = """
-INSERT INTO {s}.watches (execution, id, kind, body) SELECT * FROM unnest(%s, %s, %s, %s)
+""")
+_WATCHES = Statement("""
+INSERT INTO {s}.watches (execution, id, kind, body)
+SELECT * FROM {rows: text, text, text, bytea} AS v
 ON CONFLICT (execution, id) DO UPDATE SET kind = excluded.kind, body = excluded.body
-"""
-_HISTORY = """
+""")
+_HISTORY = Statement("""
 INSERT INTO {s}.history (execution, at, body)
-SELECT execution, at, body FROM unnest(%s, %s, %s) WITH ORDINALITY AS v (execution, at, body, place)
+SELECT execution, at, body FROM {ordered: text, float8, bytea} AS v (execution, at, body, place)
 ORDER BY place
-"""
-_REMOVED_DEAD = "DELETE FROM {s}.dead AS t USING unnest(%s) AS v (id) WHERE t.id = v.id"
-_DEAD = """
+""")
+_REMOVED_DEAD = Statement(
+    "DELETE FROM {s}.dead AS t USING {rows: bigint} AS v (id) WHERE t.id = v.id"
+)
+_DEAD = Statement("""
 INSERT INTO {s}.dead (number, id, execution, type, body, error, at)
 SELECT number, coalesce(id, number), execution, type, body, error, at FROM (
   SELECT nextval('{s}.ids') AS number, x.* FROM (
-    SELECT * FROM unnest(%s, %s, %s, %s, %s, %s) WITH ORDINALITY
+    SELECT * FROM {ordered: bigint, text, text, bytea, text, float8}
       AS u (id, execution, type, body, error, at, place)
     ORDER BY place
   ) AS x
 ) AS v
-"""
-
-
-def column_list(
-    rows: Sequence[Sequence[Any]], *columns: Callable[[Iterable[Any]], Any]
-) -> list[Any]:
-    """Return rows as columns, each made by its class."""
-    return [make(values) for make, values in zip(columns, zip(*rows, strict=True), strict=True)]
+""")
 
 
 class Mark(NamedTuple):
@@ -230,33 +260,32 @@ _UNMARKED = (0, None, 0)
 
 
 def statements(
-    plan: Plan, partitions: int, mark: Mark | None, *, pooled: bool = False
-) -> Iterator[tuple[str, list[Any]]]:
+    plan: Plan, partitions: int, mark: Mark | None, *, fill: Fill, pooled: bool = False
+) -> Iterator[Filled]:
     """Yield the statements that write a plan, with their parameters, in their order.
 
-    `mark` is left in the row of its session; a transaction of the user's has none. A `pooled`
-    connection is another one for each transaction, so that each has to set what it needs.
+    `mark` is left in the row of its session; a transaction of the user's has none. `fill` puts rows
+    into statements. A `pooled` connection is another one for each transaction, so that each has to
+    set what it needs.
     """
     if pooled:
         yield _TRANSACTION, []
     if mark is not None and not plan.messages:
         yield _MARK, [*mark]
-    yield from _write_executions(plan, partitions)
-    yield from _remove(plan, partitions)
-    yield from _add(plan, partitions)
+    yield from _write_executions(plan, partitions, fill)
+    yield from _remove(plan, partitions, fill)
+    yield from _add(plan, partitions, fill)
     if plan.messages:
+        more = *(mark or _UNMARKED), 0 if mark is None else 1
         rows = [
             (partition_of(m.execution, partitions), m.execution, m.type, m.body, out.at, m.key)
             for out in plan.messages
             for m in (out.message,)
         ]
-        columns = column_list(rows, Longs, Texts, Texts, Blobs, Floats, Texts)
-        yield MESSAGES, [*columns, *(mark or _UNMARKED), 0 if mark is None else 1]
-
-
-_STATE_COLUMNS = (
-    Texts, Texts, Longs, Texts, Blobs, Longs, Blobs, Blobs, Texts, Floats, Floats, Longs,
-)  # fmt: skip
+        if all(row[5] is None for row in rows):
+            yield fill(_MESSAGES, [row[:5] for row in rows], *more)
+        else:
+            yield fill(_MESSAGES_WITH_KEYS, rows, *more)
 
 
 class _Sorted:
@@ -287,30 +316,28 @@ class _Sorted:
                 (self.inserted if found.strict else self.upserted).append(row)
 
 
-def _write_executions(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
+def _write_executions(plan: Plan, partitions: int, fill: Fill) -> Iterator[Filled]:
     if plan.epochs:
         held = sorted(plan.epochs.items())
-        yield _EPOCHS, [len(held), *column_list(held, Longs, Longs)]
+        yield fill(_EPOCHS, held, len(held))
     rows = _Sorted(plan, partitions)
     if rows.inserted:
-        yield _INSERT, [*column_list(rows.inserted, *_STATE_COLUMNS), len(rows.inserted)]
+        yield fill(_INSERT, rows.inserted, len(rows.inserted))
     if rows.upserted:
-        yield _UPSERT, [*column_list(rows.upserted, *_STATE_COLUMNS), len(rows.upserted)]
+        yield fill(_UPSERT, rows.upserted, len(rows.upserted))
     if rows.updated:
-        columns = (Texts, Longs, Longs, Texts, Blobs, Longs, Blobs, Blobs, Floats)
-        yield _UPDATE, [*column_list(rows.updated, *columns), len(rows.updated)]
+        yield fill(_UPDATE, rows.updated, len(rows.updated))
     if rows.appended:
-        fewer = (Texts, Longs, Longs, Texts, Longs, Blobs, Blobs, Floats)
-        yield _APPEND, [*column_list(rows.appended, *fewer), len(rows.appended)]
-        yield _PARTS, column_list(rows.parts, Texts, Longs, Blobs)
+        yield fill(_APPEND, rows.appended, len(rows.appended))
+        yield fill(_PARTS, rows.parts)
     if rows.ensured:
-        yield _ENSURE, column_list(rows.ensured, Texts, Texts, Texts, Floats, Longs)
+        yield fill(_ENSURE, rows.ensured)
     if plan.kinds:
         kinds = sorted(plan.kinds.items())
-        yield _KINDS, [len(kinds), *column_list(kinds, Texts, Texts)]
+        yield fill(_KINDS, kinds, len(kinds))
 
 
-def _remove(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
+def _remove(plan: Plan, partitions: int, fill: Fill) -> Iterator[Filled]:
     """Yield what removes rows, those first that must be there."""
 
     def placed(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -320,63 +347,59 @@ def _remove(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
         times: dict[tuple[str, Any], int] = {}
         for each in plan.attempted:
             times[each] = times.get(each, 0) + 1
-        rows = placed((*each, count) for each, count in times.items())
-        yield _ATTEMPTED, column_list(rows, Longs, Texts, Longs, Longs)
+        yield fill(_ATTEMPTED, placed((*each, count) for each, count in times.items()))
     if plan.retried:
         again = [(task.id, task.attempts, task.due, task.worker) for task in plan.retried.values()]
-        yield _RETRIED, column_list(again, Texts, Longs, Floats, Texts)
+        yield fill(_RETRIED, again)
     if plan.fired:
         rows = placed((*key, due) for key, due in plan.fired.items())
-        yield _FIRED, [*column_list(rows, Longs, Texts, Texts, Floats), len(rows)]
+        yield fill(_FIRED, rows, len(rows))
     if plan.answered:
-        yield _ANSWERED, [Texts(list(plan.answered)), len(plan.answered)]
-    yield from _remove_more(plan, placed)
-
-
-def _remove_more(
-    plan: Plan, placed: Callable[[Iterable[tuple[Any, ...]]], list[tuple[Any, ...]]]
-) -> Iterator[tuple[str, list[Any]]]:
-    """Yield what removes rows that need not be there."""
-    if plan.cleared:
-        names = list(plan.cleared)
-        yield _CLEAR_TIMERS, column_list(placed((name,) for name in names), Longs, Texts)
-        yield _CLEAR_TASKS, [Texts(names)]
-        yield _CLEAR_WATCHES, [Texts(names)]
+        yield fill(_ANSWERED, _alone(plan.answered), len(plan.answered))
     if plan.consumed:
-        yield _CONSUMED, column_list(placed(plan.consumed), Longs, Texts, Longs)
+        yield fill(_CONSUMED, placed(plan.consumed))
     if plan.cancelled_timers:
-        rows = placed(plan.cancelled_timers)
-        yield _CANCELLED_TIMERS, column_list(rows, Longs, Texts, Texts)
+        yield fill(_CANCELLED_TIMERS, placed(plan.cancelled_timers))
+    if plan.cleared:
+        yield fill(_CLEAR_TIMERS, placed(_alone(plan.cleared)))
+    yield from _remove_more(plan, fill)
+
+
+def _remove_more(plan: Plan, fill: Fill) -> Iterator[Filled]:
+    """Yield what removes rows from tables that are not divided into partitions."""
+    if plan.cleared:
+        yield fill(_CLEAR_TASKS, _alone(plan.cleared))
+        yield fill(_CLEAR_WATCHES, _alone(plan.cleared))
     if plan.finished_tasks:
-        yield _FINISHED, [Texts(list(plan.finished_tasks))]
+        yield fill(_FINISHED, _alone(plan.finished_tasks))
     if plan.cancelled_watches:
-        yield _CANCELLED_WATCHES, column_list(list(plan.cancelled_watches), Texts, Texts)
+        yield fill(_CANCELLED_WATCHES, list(plan.cancelled_watches))
     if plan.removed_dead:
-        yield _REMOVED_DEAD, [Longs(list(plan.removed_dead))]
+        yield fill(_REMOVED_DEAD, _alone(plan.removed_dead))
 
 
-def _add(plan: Plan, partitions: int) -> Iterator[tuple[str, list[Any]]]:
+def _alone(values: Iterable[Any]) -> list[tuple[Any]]:
+    """Return rows of one value each."""
+    return [(value,) for value in values]
+
+
+def _add(plan: Plan, partitions: int, fill: Fill) -> Iterator[Filled]:
     if plan.timers:
         rows = [
             (partition_of(timer.execution, partitions), *timer) for timer in plan.timers.values()
         ]
-        yield _TIMERS, column_list(rows, Longs, Texts, Texts, Floats, Blobs)
+        yield fill(_TIMERS, rows)
     if plan.tasks:
         tasks = [(*task, partition_of(task.execution, partitions)) for task in plan.tasks.values()]
-        columns = (
-            Texts, Texts, Texts, Blobs, Longs, Floats, Floats, Longs, Longs, Booleans, Texts,
-            Longs,
-        )  # fmt: skip
-        yield _TASKS, column_list(tasks, *columns)
+        yield fill(_TASKS, tasks)
     if plan.watches:
-        yield _WATCHES, column_list(list(plan.watches.values()), Texts, Texts, Texts, Blobs)
+        yield fill(_WATCHES, list(plan.watches.values()))
     if plan.tags:
-        yield _NO_TAGS, [Texts(list(plan.tags))]
+        yield fill(_NO_TAGS, _alone(plan.tags))
         tags = [(name, *tag) for name, tags in plan.tags.items() for tag in tags.items()]
         if tags:
-            yield _TAGS, column_list(tags, Texts, Texts, Texts)
+            yield fill(_TAGS, tags)
     if plan.history:
-        yield _HISTORY, column_list(plan.history, Texts, Floats, Blobs)
+        yield fill(_HISTORY, plan.history)
     if plan.dead:
-        letters = [(*letter, at) for letter, at in plan.dead.values()]
-        yield _DEAD, column_list(letters, Longs, Texts, Texts, Blobs, Texts, Floats)
+        yield fill(_DEAD, [(*letter, at) for letter, at in plan.dead.values()])

@@ -15,11 +15,11 @@ from psycopg import errors
 
 from actorflow.cluster.postgres.connections import explain
 from actorflow.cluster.postgres.schema import qualified
-from actorflow.cluster.postgres.writing.arrays import Texts
 from actorflow.cluster.postgres.writing.facts import read_facts
 from actorflow.cluster.postgres.writing.pipelining import Pipe, ids_of
 from actorflow.cluster.postgres.writing.planning import NeedFacts, plan_changes
-from actorflow.cluster.postgres.writing.statements import MESSAGES, SESSION, Mark, statements
+from actorflow.cluster.postgres.writing.rows import Statement, with_cells
+from actorflow.cluster.postgres.writing.statements import SESSION, STORING, Mark, statements
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.stores.protocol import NEVER_RUN
@@ -42,7 +42,7 @@ RETURNING incarnation, last, ids
 _TRIM = "DELETE FROM {s}.sessions WHERE seen < clock_timestamp() - interval '2 days'"
 _CLOSE = "DELETE FROM {s}.sessions WHERE id = %s"
 _LIMITS = b"SELECT set_config('idle_in_transaction_session_timeout', '5000', true)"
-_NOTIFY = "SELECT pg_notify(%s, notice) FROM unnest(%s) AS v (notice)"
+_NOTIFY = Statement("SELECT pg_notify('{s}', notice) FROM {rows: text} AS v (notice)")
 _NOT_AS_EXPECTED = "AF001"
 _AGAIN = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure)
 
@@ -184,10 +184,11 @@ class Writer:
         assert self._pipe is not None  # noqa: S101 - it comes with the connection
         self._number += 1
         mark = Mark(self._number, self._session, self._incarnation)
-        script = list(statements(plan, self._partitions, mark, pooled=self._address.pooled))
-        notices = list(self._notices(plan))
+        pooled = self._address.pooled
+        script = list(statements(plan, self._partitions, mark, fill=with_cells, pooled=pooled))
+        notices = [(notice,) for notice in self._notices(plan)]
         if notices:
-            script.append((_NOTIFY, [self._address.schema, Texts(notices)]))
+            script.append(with_cells(_NOTIFY, notices))
         self._unknown = plan
         failpoint("commit.inside")
         try:
@@ -201,7 +202,9 @@ class Writer:
                 return False
             raise
         self._unknown = None
-        plan.settle(ids_of(found[MESSAGES]) if plan.messages else ())
+        plan.settle(
+            [id_ for text, result in found.items() if text in STORING for id_ in ids_of(result)]
+        )
         return True
 
     def _explained(self, error: psycopg.Error) -> Exception:

@@ -71,6 +71,8 @@ class StoreFile:
     def __init__(self, path: str | Path) -> None:
         if not os.fspath(path):
             raise BadOption("'' is no path: name a file, as in 'orders.db', or ':memory:'")
+        if "\0" in os.fspath(path):
+            raise BadOption(f"{os.fspath(path)!r:.80} is no path: it has a null character in it")
         self.path = Path(os.path.realpath(path))
         self.log = Path(f"{self.path}-wal")
         self._index = Path(f"{self.path}-shm")

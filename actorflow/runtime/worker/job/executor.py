@@ -215,6 +215,8 @@ def _post(pair: Accumulator, envelope: Envelope[Any]) -> None:
 
     The main thread only appends to a list and hands the token over.
     """
+    if type(pair.mail) is tuple or pair.state is WAITING:
+        pair._refuse_own_functions()  # this takes the lock
     if type(pair.mail) is tuple:
         SHELTER.run(_make_mail, pair)
     pair.mail.append(envelope)  # type: ignore[union-attr]

@@ -19,7 +19,7 @@ tests/runtime/worker/pair/test_inlined.py proves them equal to the table.
 
 from __future__ import annotations
 
-from _thread import allocate_lock, get_ident
+from _thread import RLock
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.actor.current import CURRENT
@@ -77,8 +77,8 @@ class Accumulator:
     """Takes messages for one executor. See the module for how it works."""
 
     __slots__ = (
-        "__dict__", "__weakref__", "_lead", "_line", "_owner", "_plain", "_ring_at", "_seats",
-        "_since", "_spawned", "_timeless", "_timer", "_timing", "active", "actor_ref", "batch",
+        "__dict__", "__weakref__", "_lead", "_line", "_plain", "_ring_at", "_seats", "_since",
+        "_spawned", "_timeless", "_timer", "_timing", "active", "actor_ref", "batch",
         "core", "exit_reason", "first", "generation", "handle", "idle", "lock", "mail", "mode",
         "parts", "settings", "span", "state", "value",
     )  # fmt: skip
@@ -97,7 +97,7 @@ class Accumulator:
     def __init__(self, settings: Settings, behaviour: Behaviour, state: Any) -> None:
         self.settings = settings
         self.core = Accumulation(behaviour)
-        self.lock = allocate_lock()
+        self.lock = RLock()
         self.idle: list[Accumulator] = []
         self.state = STARTING
         self.exit_reason: ExitReason | None = None
@@ -123,7 +123,6 @@ class Accumulator:
         """Whether all that is raw is one batch, too."""
         self._timeless = not self.core.shape.timed
         """Whether what is held may always leave."""
-        self._owner = 0
         self._timer: Timer | None = None
         self._timing: Timing | None = None
         self._ring_at = FOLD_AT * self.core.shape.width if self.core.shape.folds else NEVER
@@ -182,10 +181,10 @@ class Accumulator:
 
         Raises:
             WorkerStopped: the worker has ended, or is stopping and did not take the message.
-            WouldDeadlock: user code of the behaviour pushes to its own worker.
+            WouldDeadlock: user code of the behaviour uses its own worker.
 
         """
-        if self._owner and self._owner == get_ident():
+        if self.lock._is_owned():  # type: ignore[attr-defined] # as `threading.Condition` does
             take_back(self, pushed)
             raise self._deadlock()
         if self.mode is None and self.exit_reason is None:
@@ -224,11 +223,7 @@ class Accumulator:
 
     def _fold(self, now: float, count: int | None = None) -> None:
         """Move raw messages into the behaviour. Under the lock; runs user code."""
-        self._owner = get_ident()
-        try:
-            self.core.fold(now, count)
-        finally:
-            self._owner = 0
+        self.core.fold(now, count)
 
     def _now(self) -> float:
         return self.settings.clock.now() if self.core.shape.timed else 0.0
@@ -238,12 +233,15 @@ class Accumulator:
             raise self.life.dead_error()
 
     def _refuse_own_functions(self) -> None:
-        """Refuse a key, weight or merge function that pushes to the worker that calls it."""
-        if self._owner == get_ident():
+        """Refuse code that uses the worker which calls it under its lock.
+
+        That is a function of its behaviour, or a finalizer or signal handler that strikes there.
+        """
+        if self.lock._is_owned():  # type: ignore[attr-defined] # as `threading.Condition` does
             raise self._deadlock()
 
     def _deadlock(self) -> WouldDeadlock:
-        msg = "a function of its behaviour (key, weight, merge) pushes to it"
+        msg = "a function of its behaviour (key, weight, merge) uses it"
         return WouldDeadlock(f"{self!r} would wait for itself: {msg}")
 
     # The hot path: the rows "pushed" and "done" of the table, inlined for a plain line.
@@ -564,5 +562,5 @@ class Accumulator:
 
     def _forked(self) -> None:
         """Mark the pair as dead in a forked child. In its only thread."""
-        self.lock = allocate_lock()
+        self.lock = RLock()
         self.life.forked()

@@ -6,7 +6,6 @@ interrupted between any two bytecodes; the shelter then finishes what it has beg
 
 from __future__ import annotations
 
-from _thread import get_ident
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
@@ -25,6 +24,7 @@ __all__ = ["help_out"]
 
 def help_out(pair: Accumulator, message: Any, ticket: Ticket | None) -> bool:
     """Process a message in this thread, if the executor is idle; return whether it did."""
+    pair._refuse_own_functions()
     if in_main_thread():
         return pair._plain and _help_in_main_thread(pair, message, ticket)
     effects = None
@@ -43,11 +43,7 @@ def help_out(pair: Accumulator, message: Any, ticket: Ticket | None) -> bool:
             pair._begin_line(pair, task, now)
             pair.idle.clear()
         else:
-            pair._owner = get_ident()
-            try:
-                pair.core.offer(message, ticket, pair._now())
-            finally:
-                pair._owner = 0
+            pair.core.offer(message, ticket, pair._now())
             pair.idle.clear()
             effects = Effects()
             apply(pair, PUSHED, effects, pair)

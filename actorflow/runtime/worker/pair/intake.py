@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from _thread import get_ident
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -120,19 +119,15 @@ class Intake:
             core = pair.core
             now = pair._now()
             failure = fold_for_producer(pair, now, effects)
-            pair._owner = get_ident()
-            try:
-                if self._blocked and failure is None:
+            if self._blocked and failure is None:
+                waiter = make()
+            elif failure is None:
+                try:
+                    core.offer(message, ticket, now)
+                except WouldBlock:
+                    core.unoffer()
                     waiter = make()
-                elif failure is None:
-                    try:
-                        core.offer(message, ticket, now)
-                    except WouldBlock:
-                        core.unoffer()
-                        waiter = make()
-                        self._blocked = deque()
-            finally:
-                pair._owner = 0
+                    self._blocked = deque()
             if waiter is not None:
                 if own:
                     msg = "it is full, and its own job waits for room that nobody else makes"
@@ -164,12 +159,8 @@ class Intake:
             pair._refuse_if_closed()
             effects = catch_up(pair)
             now = pair._now()
-            pair._owner = get_ident()
-            try:
-                pair.core.fold(now)
-                refused = pair.core.offer_many(pairs, now)
-            finally:
-                pair._owner = 0
+            pair.core.fold(now)
+            refused = pair.core.offer_many(pairs, now)
             look(pair, effects)
         pair.conclude(effects)
         return refused

@@ -289,6 +289,7 @@ class Life:
     def dead_letters(self) -> DeadLetters:
         """The dead letters of the pair."""
         if self._letters is None:
+            self._pair._refuse_own_functions()
             with self._pair.lock:
                 if self._letters is None:
                     self._letters = DeadLetters(self._pair.actor_ref.push)
@@ -306,6 +307,7 @@ class Life:
             NotParked: it is not parked.
 
         """
+        self._pair._refuse_own_functions()
         SHELTER.run(self._resume)
 
     def _resume(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from asyncio import CancelledError
 from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
@@ -39,6 +40,9 @@ __all__ = ["current_batch", "help_with", "pause", "run"]
 
 _ROUNDS = 16  # tasks that a pair performs before it lets others run
 _PAUSE = 0.0
+# What a failure policy deals with; SystemExit and the like always end the executor. Awaiting what
+# somebody else has cancelled is a failure of the batch, although it is no `Exception`.
+_CONTAINED = (Exception, CancelledError)
 
 pause = partial(time.sleep, _PAUSE)
 """Let other threads have the interpreter."""
@@ -301,7 +305,7 @@ def _recover(
         return None
     policy = pair.settings.policy
     batch.attempt += 1
-    contained = isinstance(error, Exception)  # SystemExit and the like always end the executor
+    contained = isinstance(error, _CONTAINED)
     parts = policy.parts(batch) if contained and pair.settings.reruns else None
     if parts:
         seat.parts = [*(seat.parts or ()), *reversed(parts)]
@@ -315,7 +319,7 @@ def _recover(
 
 def _give_up(pair: Accumulator, generation: int, batch: Batch, error: BaseException) -> None:
     """Count messages whose failure is theirs alone, and tell their callers."""
-    buries = pair.settings.policy.buries and isinstance(error, Exception)
+    buries = pair.settings.policy.buries and isinstance(error, _CONTAINED)
     if not pair.lost(generation, batch, buried=buries):
         return
     if buries:
@@ -445,7 +449,7 @@ def _served(pair: Accumulator, generation: int, reply_to: Any, outcome: Any) -> 
         error = reason.exception
         if reply_to is not None:
             reply_error(reply_to, error)
-        contained = isinstance(error, Exception) and executor.ask_failures == "reply"
+        contained = isinstance(error, _CONTAINED) and executor.ask_failures == "reply"
         if reply_to is None or not contained:
             pair.life.crashed(generation, error)
             return None

@@ -106,6 +106,7 @@ def stop_from_within(
 
 def request_stop(pair: Accumulator, mode: StopMode, reason: ExitReason | None = None) -> bool:
     """Begin to stop, or stop harder; return whether the pair was still there."""
+    pair._refuse_own_functions()
     return bool(SHELTER.run(_request_stop, pair, mode, reason))
 
 
@@ -165,6 +166,7 @@ def retire(pair: Accumulator) -> bool:
 
     Return whether that was so. An interrupt leaves it either alive or dead.
     """
+    pair._refuse_own_functions()
     if pair.settings.has_on_stop or pair.settings.name is not None:
         return False
     try:

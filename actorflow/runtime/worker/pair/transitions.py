@@ -9,7 +9,6 @@ All functions run under the lock of the pair. What has to happen outside of it i
 
 from __future__ import annotations
 
-from _thread import get_ident
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.worker.metrics import Backlog
@@ -51,6 +50,7 @@ from actorflow.runtime.worker.pair.tasks import Effects, Failed, Order
 from behaviours.base import Reason
 
 if TYPE_CHECKING:
+    from actorflow.runtime.worker.pair.accumulation import Accumulation
     from actorflow.runtime.worker.pair.accumulator import Accumulator
     from actorflow.runtime.worker.pair.tasks import Batch, Task
 
@@ -128,9 +128,8 @@ def _go_on(pair: Accumulator, event: Event, seat: Any) -> Event | None:
     core = pair.core
     woken = pair.state is IDLE
     lead, pair._lead = pair._lead, 1
-    holds = core.behaviour is not QUEUE and bool(len(core.behaviour))
     if lead and core.raw:
-        if pair._line and not holds and (pair._plain or len(core.raw) <= LONG):
+        if pair._line and _is_empty(core) and (pair._plain or len(core.raw) <= LONG):
             batch = pair._cut(lead if woken else NEVER)
             if batch is not None:
                 pair.state = RUNNING
@@ -138,10 +137,9 @@ def _go_on(pair: Accumulator, event: Event, seat: Any) -> Event | None:
                 _hand_over(pair, seat, batch, woken=woken)
                 return None
         pair._fold(0.0, lead if woken else None)
-        holds = bool(len(core.behaviour))
     if event is DONE and core.shape.folds:
         calm(pair)
-    if holds:
+    if len(core.behaviour):
         pair.state = RUNNING
         pair.idle.clear()
         return None if _take(pair, seat, 0.0, woken=woken) else DONE
@@ -149,6 +147,11 @@ def _go_on(pair: Accumulator, event: Event, seat: Any) -> Event | None:
     if not pair.idle:
         pair.idle.append(pair)
     return look_again(pair)
+
+
+def _is_empty(core: Accumulation) -> bool:
+    """Return whether the behaviour holds nothing."""
+    return core.behaviour is QUEUE or not len(core.behaviour)
 
 
 def _facts(pair: Accumulator, event: Event) -> tuple[Facts, float]:
@@ -288,11 +291,7 @@ def _take(pair: Accumulator, seat: Any, now: float, *, woken: bool) -> bool:
     core = pair.core
     batch = core.take(now)
     if pair._intake is not None and pair._intake.is_blocking:
-        pair._owner = get_ident()
-        try:
-            pair._intake.admit(now)
-        finally:
-            pair._owner = 0
+        pair._intake.admit(now)
     if batch is None:
         return False
     if pair.mode is StopMode.DRAIN and batch.reason in (Reason.IDLE, Reason.FLUSH):
@@ -518,7 +517,6 @@ def fold_for_producer(pair: Accumulator, now: float, effects: Effects) -> Except
 
     Return what it raised: the producer has nothing to do with it. Under the lock.
     """
-    pair._owner = get_ident()
     try:
         pair.core.fold(now)
         pair.core.note_time(now)
@@ -530,6 +528,4 @@ def fold_for_producer(pair: Accumulator, now: float, effects: Effects) -> Except
         elif seat is not None:
             leave(pair, seat)
         return error
-    finally:
-        pair._owner = 0
     return None

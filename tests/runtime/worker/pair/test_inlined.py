@@ -42,10 +42,11 @@ class Racy(list[Any]):
         racer = self.racers.pop(0) if self.racers else ""
         if racer == "append":  # it has not looked at the token yet
             self.twin.pair.core.raw.append(self.twin.number())
-        elif racer == "push":
-            self.twin.worker.push(self.twin.number())
-        elif racer == "mail":
-            self.twin.mail()
+        elif racer:  # in a thread of its own, because this one holds the lock
+            act = {"push": self.twin.push, "mail": self.twin.mail}[racer]
+            thread = threading.Thread(target=act)
+            thread.start()
+            thread.join()
 
 
 class Twin:
@@ -115,6 +116,9 @@ class Twin:
             self.do(action)
         return state
 
+    def push(self) -> None:
+        self.worker.push(self.number())
+
     def mail(self) -> None:
         self.futures.append(self.worker.executor.ask("hello", block=False))
 
@@ -124,7 +128,7 @@ class Twin:
         if action in ("push", "many", "ask", "offer", "offer 3") and self.pair.mode is not None:
             return
         if action == "push":
-            worker.push(self.number())
+            self.push()
         elif action == "many":
             worker.push_many([self.number(), self.number()])
         elif action == "ask":

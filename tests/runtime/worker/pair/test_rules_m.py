@@ -19,7 +19,7 @@ from actorflow.runtime.worker.pair.machine import PairState, StopMode, Unexpecte
 from actorflow.runtime.worker.pair.stopping import request_stop
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Bounded, Coalesce, Linger, Queue, Unique
-from tests.runtime.worker.probe import Caller, Probe, until_accumulated
+from tests.runtime.worker.probe import Caller, Probe, is_locked, until_accumulated
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def test_m12_what_a_key_function_raises_is_an_event_and_leaves_the_lock_free(
     worker = af.spawn(nothing, executor=lane, behaviour=Unique(key=key))
     worker.push("bad")
     lane.run()
-    assert not worker.actor.lock.locked()
+    assert not is_locked(worker.actor.lock)
     if worker.is_alive():
         worker.push_ack("good")
         lane.run()

@@ -15,7 +15,7 @@ from actorflow.runtime.worker.pair.stopping import kill
 from actorflow.testing import ManualLane
 from behaviours import Bounded, Coalesce, Queue, Unique
 from tests.runtime.test_fork import in_child
-from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended
+from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, is_locked
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_m20_watchers_hear_once_after_the_change_and_never_under_the_lock(lane: 
     pair = worker.actor
 
     def notice(who: str) -> Any:
-        return lambda _ref, reason: seen.append((who, pair.state, pair.lock.locked(), reason))
+        return lambda _ref, reason: seen.append((who, pair.state, is_locked(pair.lock), reason))
 
     worker.watch(notice("worker"))
     pair.life.executor.watch(notice("executor"))
@@ -110,7 +110,7 @@ def test_m21_a_log_handler_may_push_to_the_worker_that_logs(lane: ManualLane) ->
 
     class Handler(logging.Handler):
         def emit(self, _record: logging.LogRecord) -> None:
-            locked.append(worker.actor.lock.locked())
+            locked.append(is_locked(worker.actor.lock))
             try:
                 worker.push([1])
             except af.WorkerStopped:
@@ -217,9 +217,15 @@ def test_m24_every_worker_of_the_parent_is_dead_in_a_child_and_says_so(options: 
         worker.push(1)
         assert busy.wait(20)
         worker.push(2)
-        holds = threading.Thread(target=worker.actor.lock.acquire)
-        holds.start()
-        holds.join()  # as if another thread were inside while this one forks
+        inside, forked = threading.Event(), threading.Event()
+
+        def hold():
+            with worker.actor.lock:
+                inside.set()
+                forked.wait(20)
+
+        threading.Thread(target=hold).start()
+        assert inside.wait(20)  # so another thread holds the lock while this one forks
 
         def check():
             text = "it runs in the parent process, and this is a forked child"
@@ -241,7 +247,7 @@ def test_m24_every_worker_of_the_parent_is_dead_in_a_child_and_says_so(options: 
                 other.push_block(1)
 
         fork(check)
-        worker.actor.lock.release()
+        forked.set()
         go_on.set()
         worker.push_block(4)
         worker.stop()

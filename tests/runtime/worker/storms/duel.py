@@ -21,6 +21,7 @@ from actorflow.runtime.worker.pair.helping import help_out
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.testing import ManualLane, VirtualClock
 from behaviours import Queue, Throttle
+from tests.runtime.worker.probe import is_locked
 from tests.runtime.worker.storms.interleave import PATIENCE, Paused
 
 if TYPE_CHECKING:
@@ -109,10 +110,13 @@ class Door:
     """A lock that signals when somebody has to wait for it."""
 
     def __init__(self, waited: threading.Semaphore) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._waited = waited
-        self.locked = self._lock.locked
+        self._is_owned = self._lock._is_owned  # type: ignore[attr-defined] # private
         self.release = self._lock.release
+
+    def __repr__(self) -> str:
+        return repr(self._lock)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as a lock has it
         if self._lock.acquire(blocking=False):
@@ -232,7 +236,7 @@ class Arena:
             thread.join(PATIENCE)
             assert not thread.is_alive(), f"{action} hangs"
 
-        if not (self.worker.actor.lock.locked() or accumulation._MARKING.locked()):
+        if not (is_locked(self.worker.actor.lock) or is_locked(accumulation._MARKING)):
             do()
             return lambda: None
         thread = threading.Thread(target=do, daemon=True)

@@ -25,7 +25,7 @@ class NoLock:
     def release(self) -> None:
         return
 
-    def locked(self) -> bool:
+    def _is_owned(self) -> bool:
         return False
 
     def __enter__(self) -> bool:
@@ -77,7 +77,7 @@ _CLAIM = "self.settings.lane.claim(self.idle)"
 MUTATIONS = (
     Mutation(
         "everybody passes the lock",
-        (("__init__", "allocate_lock()", "NoLock()"),),
+        (("__init__", "RLock()", "NoLock()"),),
         duel=None,
     ),
     Mutation(

@@ -11,6 +11,7 @@ import actorflow as af
 from actorflow.runtime.worker.pair.stopping import abandon_executor
 from actorflow.runtime.worker.spec import launch, make
 from actorflow.testing import ManualLane
+from tests.runtime.worker.probe import is_locked
 from tests.runtime.worker.storms.duel import ACTIONS, STATES, duel
 from tests.runtime.worker.storms.interleave import PATIENCE, Paused
 
@@ -58,7 +59,7 @@ def test_m7_an_executor_that_is_replaced_while_it_begins_leaves_the_next_one_who
         paused = Paused(lane.run, place)
         helper = threading.Thread(target=_replace, args=(worker.actor,), daemon=True)
         helper.start()
-        if not worker.actor.lock.locked():
+        if not is_locked(worker.actor.lock):
             helper.join(PATIENCE)
         paused.finish()
         helper.join(PATIENCE)

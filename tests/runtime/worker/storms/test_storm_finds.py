@@ -16,6 +16,7 @@ from actorflow.runtime.lanes.pool import Pool, Seat
 from actorflow.runtime.worker.pair.accumulation import FOLD_AT
 from actorflow.testing import ManualLane
 from behaviours import Bounded, Queue
+from tests.runtime.worker.probe import is_locked
 from tests.runtime.worker.storms.interleave import PATIENCE, Paused
 from tests.runtime.worker.storms.storm import hasty_switches
 
@@ -64,7 +65,7 @@ def test_a_message_that_comes_by_name_while_the_worker_starts_is_not_forgotten()
         worker = af.whereis(name)
         pusher = threading.Thread(target=getattr(worker, "push", len), args=("early",))
         pusher.start()
-        if worker is not None and not worker.actor.lock.locked():
+        if worker is not None and not is_locked(worker.actor.lock):
             pusher.join(PATIENCE)
         paused.finish()
         pusher.join(PATIENCE)
