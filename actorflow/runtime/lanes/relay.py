@@ -59,7 +59,8 @@ class Pace:
 
     def end(self, begin: float) -> None:
         """Declare that the call is over, and that this thread is done soon."""
-        self.note(begin)
+        long = perf_counter() - begin > self._limit  # `note`, inlined
+        self.slow, self._long = long and self._long, long
         seat = HERE.seat
         if seat is not None:
             seat.free = True
