@@ -563,8 +563,8 @@ class Engine:
 
         `timeout` seconds are left to the tasks and runs that are under way. Those that are not
         done then go on by themselves (coroutines of workflows are cancelled), but what they come to
-        is not stored any more: they begin again with the next engine. An engine that nobody has closed is closed when the interpreter
-        ends.
+        is not stored any more: they begin again with the next engine. An engine that nobody has
+        closed is closed when the interpreter ends.
         """
         OPEN.discard(self)
         self.core.close(timeout)

@@ -9,6 +9,7 @@ nothing, a stale epoch or revision is refused, and what was acknowledged is what
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import threading
 import uuid
@@ -57,6 +58,7 @@ _REMEMBERED = 10_000  # records by which one that is published twice is recognis
 _SNAPSHOT_EVERY = 5_000  # records
 _READ_BACK = 2.0  # seconds for what is stored to come back, before its reader is looked after
 _AGAIN = 0.2  # seconds before a record is published once more
+_CLOSING = 5.0  # seconds for a store that is closed to release what it owns
 _MAX_BATCH = 2_000
 
 
@@ -116,6 +118,8 @@ class NatsStore(MemoryStore):
         options = RingOptions(lease=self.address.lease, cycle=None)
         self._membership = Membership(self.name, self, options)
         self._joined = False
+        self._latest = math.inf
+        """When a store that is being closed gives up."""
         try:
             self._load()
         except BaseException:
@@ -241,8 +245,8 @@ class NatsStore(MemoryStore):
         deadline = monotonic() + self.address.timeout
         try:
             while not waiting.done.is_set():
-                error = self._publish(data, waiting, deadline)
-                if error is not None and monotonic() >= deadline:
+                error = self._publish(data, waiting, min(deadline, self._latest))
+                if error is not None and monotonic() >= min(deadline, self._latest):
                     raise error
         finally:
             with self._verdicts:  # from here on nobody changes what the caller holds
@@ -434,6 +438,7 @@ class NatsStore(MemoryStore):
         """Close the store, and release what is owned."""
         if self._closed:
             return
+        self._latest = monotonic() + _CLOSING
         self._membership.stop()
         if self._joined:
             self._joined = False

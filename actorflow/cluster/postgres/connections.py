@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Waiting = Generator[Wait, Ready | int, Any]
 
-__all__ = ["Address", "Readers", "explain"]
+__all__ = ["Address", "NoAnswer", "Readers", "explain"]
 
 _IDLE = 8  # connections that are kept for the next who reads
 _PATIENCE = "10"  # seconds for a connection, unless the URL says otherwise
@@ -60,6 +60,10 @@ _ALIVE = {  # seconds, or milliseconds: a server that is cut off must not be wai
 }
 
 
+class NoAnswer(psycopg.OperationalError):
+    """A server is connected and silent, and was given up."""
+
+
 class _Connection(psycopg.Connection[Any]):
     """A connection that does not wait for ever: a frozen server stays connected and is silent."""
 
@@ -89,7 +93,7 @@ class _Connection(psycopg.Connection[Any]):
         if abandoned or silence > _SILENCE:
             self.close()
             msg = f"the connection was given up: no answer from the server for {silence:.1f} s"
-            raise psycopg.OperationalError(msg)
+            raise NoAnswer(msg)
 
 
 class Address:

@@ -7,6 +7,7 @@ fails; the next task gets a new process.
 from __future__ import annotations
 
 import pickle
+import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,8 @@ class ProcessTasker:
             raise BadJob(msg) from error
         self._name = name
         self._closed = False
+        self._lock = threading.Lock()
+        self._in_hand: dict[tuple[str, int], _InHand] = {}
         # Without a reserve: there is a process for each place.
         self._crew = Crew(places, prefetch=0, name=f"tasker-{name}", **given.crew_options())
         self._given = given
@@ -61,29 +64,44 @@ class ProcessTasker:
     def begin(self, task: Task, ended: Callable[[BaseException | None, Any], None]) -> None:
         """Run a task in another process; `ended(error, result)` is called once.
 
-        In the thread of the crew: it must be short. Never blocks.
+        In the thread of the crew: it must be short. Never blocks. An attempt that is in hand is not
+        run twice: an engine that has lost an execution and got it back hands its tasks out again.
 
         Raises:
             BadJob: the task cannot be sent to another process.
             WorkerStopped: it is closed.
 
         """
+        name = task.id, task.attempt
+        with self._lock:
+            known = self._in_hand.get(name)
+            if known is not None:
+                known.join(task, ended)
+                return
+            errand = self._in_hand[name] = _InHand(task, ended)
 
         def report(what: Ended) -> None:
+            with self._lock:
+                self._in_hand.pop(name, None)
             if self._closed and not what.ok:
                 return  # the engine is being closed: the task is in the store
             try:
                 repeat_output(what)
             finally:
-                ended(None if what.error is None else self._error(task, what), what.result)
+                errand.end(None if what.error is None else self._error(task, what), what.result)
 
         fields = task.id, task.execution, task.tasker, task.body, task.attempt
-        payload, name = pack(self._errand, fields), (task.id, task.attempt)
         given = self._given
-        call = Call(
-            name, payload, timeout=given.timeout, memory=given.memory, heartbeat=task.heartbeat
-        )
-        self._crew.submit(call, report)
+        try:
+            payload = pack(self._errand, fields)
+            call = Call(
+                name, payload, timeout=given.timeout, memory=given.memory, heartbeat=errand.beat
+            )
+            self._crew.submit(call, report)
+        except BaseException:
+            with self._lock:
+                self._in_hand.pop(name, None)
+            raise
 
     def _error(self, task: Task, ended: Ended) -> BaseException:
         """Return what the execution is told."""
@@ -108,6 +126,28 @@ class ProcessTasker:
         """End the processes; those that are busy are killed."""
         self._closed = True
         self._crew.close()
+
+
+class _InHand:
+    """An attempt that a process makes, and all who were told to make it."""
+
+    def __init__(self, task: Task, ended: Callable[[BaseException | None, Any], None]) -> None:
+        self._task = task
+        self._ended = [ended]
+
+    def join(self, task: Task, ended: Callable[[BaseException | None, Any], None]) -> None:
+        """Report to one more; the last is asked whether the task is still wanted."""
+        self._task = task
+        self._ended.append(ended)
+
+    def beat(self) -> bool:
+        """Return whether the task is still wanted."""
+        return self._task.heartbeat()
+
+    def end(self, error: BaseException | None, result: Any) -> None:
+        """Report to all. The board counts the first."""
+        for ended in self._ended:
+            ended(error, result)
 
 
 class _Errand:

@@ -71,17 +71,6 @@ class Seat:
         self.since = 0.0  # when the current run was first seen
         self.clock: int | None = None
 
-    def run(self, runnable: Runnable | None) -> None:
-        """Run something, and then what the thread has kept meanwhile."""
-        while runnable is not None:
-            self.runs += 1
-            self.free = False
-            try:
-                runnable.run()
-            except BaseException:  # noqa: BLE001 - a run must not raise: this is a bug of ours
-                log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
-            runnable, self.next = self.next, None
-
     def look(self, now: float) -> bool:
         """Return whether the thread has stood still since the last look."""
         try:
@@ -311,7 +300,7 @@ class Pool:
         self._seats[number] = seat
         return True
 
-    def _work(self, number: int, seat: Seat) -> None:
+    def _work(self, number: int, seat: Seat) -> None:  # noqa: C901 - inlined: work waits for calls
         with self._growing:  # it is listed by now, so that nothing runs in a thread that is not
             pass
         if hasattr(time, "pthread_getcpuclockid"):
@@ -336,8 +325,14 @@ class Pool:
                 break
             if self._asleep and not idle and not ready.empty():
                 self._attend()
-            seat.run(runnable)
-            del runnable
+            while runnable is not None:
+                seat.runs += 1
+                seat.free = False
+                try:
+                    runnable.run()
+                except BaseException:  # noqa: BLE001 - a run must not raise: this is a bug of ours
+                    log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
+                runnable, seat.next = seat.next, None  # what it has kept meanwhile
         HERE.seat = None
         with self._growing:
             if self._seats.pop(number, None) is not None:  # else the thread was left by a fork

@@ -6,6 +6,7 @@ their behaviours need: folding a long list, the time of arrival, or a wait for r
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import LoopBlocked, WorkerStopped, WouldDeadlock
@@ -20,20 +21,29 @@ if TYPE_CHECKING:
 
 __all__ = ["ref_class"]
 
+_LOOKS = 16  # how often pushes look at the length of a list until it is long enough to fold
+
 
 class FoldingWorkerRef(WorkerRef):
-    """A worker whose behaviour stays small: a long raw list is folded by those who made it long."""
+    """A worker whose behaviour stays small: a long raw list is folded by those who made it long.
 
-    __slots__ = ()
+    How long it is, a push finds out only now and then: the length of a list is a new object, and
+    takes longer to get than a message to append.
+    """
+
+    __slots__ = ("_passes",)
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        super().__init__(accumulator)
+        self._passes = repeat(None, 0)
 
     def push(self, message: Any) -> None:
         """See `WorkerRef.push`."""
-        raw = self._raw
-        raw.append(message)
+        self._raw.append(message)
         if self._idle:
             self.actor.wake((message,))
-        elif len(raw) >= self.actor._ring_at:
-            self.actor.intake.fold_early()
+        elif next(self._passes, True):
+            self._look()
 
     def push_many(self, messages: Iterable[Any]) -> None:
         """See `WorkerRef.push_many`."""
@@ -41,7 +51,9 @@ class FoldingWorkerRef(WorkerRef):
         self._look()
 
     def _look(self) -> None:
-        if len(self._raw) >= self.actor._ring_at:
+        ring_at = self.actor._ring_at
+        self._passes = repeat(None, ring_at // _LOOKS)
+        if len(self._raw) >= ring_at:
             self.actor.intake.fold_early()
 
 

@@ -154,9 +154,9 @@ class WorkerRef(Ref[Any]):
             self._append(message, ticket)
         else:
             timeout = pair.intake.offer(message, ticket, timeout)
-        if not ((helped and ticket.resolved) or pair.settings.lane.wait(ticket, timeout)):
+        if not ((helped and ticket.outcomes) or pair.settings.lane.wait(ticket, timeout)):
             raise self._late(message, timeout)
-        error = ticket.error
+        error, _ = ticket.outcomes[0]
         if error is not None:
             raise error
 
@@ -195,9 +195,10 @@ class WorkerRef(Ref[Any]):
         if not pair.settings.lane.wait(ticket, timeout):
             msg = f"{pair!r} did not answer {brief(message)} in time; it stays accumulated"
             raise pykka.Timeout(msg)
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.answer
+        error, answer = ticket.outcomes[0]
+        if error is not None:
+            raise error
+        return answer
 
     def _ask_later(self, message: Any) -> Any:
         ticket = FutureTicket()

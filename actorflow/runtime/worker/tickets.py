@@ -39,32 +39,32 @@ def check_timeout(timeout: Any) -> None:
 class ThreadTicket:
     """A thread that waits. A bare lock: an `Event` costs more than the whole hand-over."""
 
-    __slots__ = ("_lock", "_outcomes")
+    __slots__ = ("_lock", "outcomes")
 
     def __init__(self) -> None:
         self._lock: Any = None  # made by the thread that is going to wait
-        # What it was resolved with. The first entry counts; an append is atomic, so an interrupt
-        # or another thread finds either no outcome or a complete one.
-        self._outcomes: list[tuple[BaseException | None, Any]] = []
+        # An append is atomic: an interrupt or another thread finds no outcome, or a complete one.
+        self.outcomes: list[tuple[BaseException | None, Any]] = []
+        """The error and the answer that it was resolved with. The first entry counts."""
 
     @property
     def resolved(self) -> bool:
         """Whether the wait is over."""
-        return bool(self._outcomes)
+        return bool(self.outcomes)
 
     @property
     def error(self) -> BaseException | None:
         """What to raise to the caller; `None` before the resolution, and without an error."""
-        return self._outcomes[0][0] if self._outcomes else None
+        return self.outcomes[0][0] if self.outcomes else None
 
     @property
     def answer(self) -> Any:
         """What to return to the caller; `None` before the resolution, and without an answer."""
-        return self._outcomes[0][1] if self._outcomes else None
+        return self.outcomes[0][1] if self.outcomes else None
 
     def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
         """Release the waiting thread with an error or an answer. Thread-safe, idempotent."""
-        self._outcomes.append((error, answer))
+        self.outcomes.append((error, answer))
         if self._lock is None:
             return  # whoever is about to wait looks at the outcomes once more
         try:
@@ -84,11 +84,11 @@ class ThreadTicket:
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until resolved; return whether it was in time. For one thread at a time."""
-        if self._outcomes:
+        if self.outcomes:
             return True
         if self._lock is None:
             self.prepare()
-            if self._outcomes:
+            if self.outcomes:
                 return True
         RELAY.pass_on()
         if PENDING:
@@ -96,7 +96,9 @@ class ThreadTicket:
         acquire = self._lock.acquire
         if timeout is None:
             return bool(acquire())
-        return bool(acquire(timeout=min(max(timeout, 0.0), TIMEOUT_MAX)))
+        if not 0.0 <= timeout <= TIMEOUT_MAX:
+            timeout = min(max(timeout, 0.0), TIMEOUT_MAX)
+        return bool(acquire(True, timeout))  # noqa: FBT003 - by name takes longer
 
     def _wait_and_retry(self, timeout: float | None) -> bool:
         """Like `wait`, while the system refuses threads: there may be no other to try again."""

@@ -304,6 +304,18 @@ def test_c26_a_server_that_stays_away_makes_a_commit_fail_as_unknown(
     own_server.start()
 
 
+@pytest.mark.timeout(60)
+def test_c26_an_engine_can_be_closed_whose_servers_are_away(
+    own_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_CLOSING", 0.3)
+    engine = af.Engine(f"{own_server.url}/x?timeout=600")
+    engine.launch("stall _")
+    own_server.kill()
+    engine.close()
+    own_server.start()
+
+
 def test_a_stream_that_is_deleted_is_an_error_that_says_so(
     new_url: Callable[..., str], opened: Callable[..., NatsStore]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -15,8 +16,11 @@ import pytest
 
 from actorflow.engine.engine import Engine
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
+from actorflow.engine.tasks.process import ProcessTasker
+from actorflow.engine.tasks.tasker import Task
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.worker.process.options import Processes
 from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of, until
 from tests.engine.tasks import chores
 
@@ -329,3 +333,26 @@ def test_no_process_outlives_the_interpreter(
     process = int(lines(notes, 1)[0])
     while not is_gone(process):
         pass
+
+
+def test_c20_an_attempt_that_is_handed_out_again_while_a_process_makes_it_is_made_once(
+    notes: Path,
+) -> None:
+    """An engine that loses a partition and gets it back forgets the task, not its process."""
+    tasker = ProcessTasker("t", chores.wait_for_line, 2, Processes())
+    reports: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
+    task = Task("a", "e", "t", str(notes), 1)
+    try:
+        tasker.begin(task, lambda *how: reports.put(("first", *how)))
+        lines(notes, 1)
+        tasker.begin(task, lambda *how: reports.put(("second", *how)))
+        chores.note(task, "go")
+        ended = [reports.get(timeout=PATIENCE) for _ in range(2)]
+        assert [who for who, _, _ in ended] == ["first", "second"]
+        assert ended[0][1:] == ended[1][1:]
+        assert ended[0][1] is None
+        assert len(lines(notes, 2)) == 2, "one process noted that it began"
+        tasker.begin(task, lambda *how: reports.put(("third", *how)))
+        assert reports.get(timeout=PATIENCE)[:2] == ("third", None), "it is not in hand any more"
+    finally:
+        tasker.close()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.runtime.worker.pair.accumulation import FOLD_AT
 from behaviours import Bounded, Priority, Queue, Stack, Throttle, Unique
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, until
 
@@ -264,13 +265,15 @@ def test_folding_refs_fold_long_inboxes_in_the_producer(pool_probe: Probe) -> No
     worker = pool_probe.spawn(behaviour=Unique)
     worker.push((0, 0))
     pool_probe.begun()
-    for number in range(5_000):
+    longest = 0
+    for number in range(5 * FOLD_AT):
         worker.push((number % 3, number))
-    assert len(worker) < 2_000
-    worker.push_many((number % 3, number) for number in range(5_000))
-    assert len(worker) < 2_000
+        longest = max(longest, len(worker))
+    assert FOLD_AT <= longest < 4 * FOLD_AT
+    worker.push_many((number % 3, number) for number in range(50_000))
+    assert len(worker) < 4 * FOLD_AT
     pool_probe.let_end()
-    assert sorted(pool_probe.begun()) == [(0, 4_998), (1, 4_999), (2, 4_997)]
+    assert sorted(pool_probe.begun()) == [(0, 49_998), (1, 49_999), (2, 49_997)]
 
 
 def test_push_block_in_its_own_job_would_deadlock() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import errors
 
-from actorflow.cluster.postgres.connections import explain
+from actorflow.cluster.postgres.connections import NoAnswer, explain
 from actorflow.cluster.postgres.schema import qualified
 from actorflow.cluster.postgres.writing.facts import read_facts
 from actorflow.cluster.postgres.writing.pipelining import Pipe, ids_of
@@ -134,11 +134,37 @@ class Writer:
         """Commit changes, all of those that are not refused, or none.
 
         Raises:
-            StoreRefused: nothing was changed; or nobody knows, and the next commit finds out.
+            StoreRefused: nothing was changed; or the server is away, nobody knows, and the next
+                commit finds out.
             StoreConflict: one of them can never be committed.
 
         """
         failpoint("commit.before")
+        try:
+            self._commit_once(changes)
+        except psycopg.Error as error:
+            if self._unknown is None:
+                raise explain(error, self._address) from error
+            if isinstance(error, NoAnswer):  # the caller has waited long enough
+                raise self._not_known(error) from error
+            self._commit_again(changes, error)
+        failpoint("commit.after")
+
+    def _commit_again(self, changes: Sequence[Change], lost: psycopg.Error) -> None:
+        """Find out what became of a commit, and repeat it if nothing did.
+
+        A connection can be lost although the server is there: it was started again, or a pooler.
+        """
+        try:
+            self._commit_once(changes)
+        except (psycopg.Error, StoreRefused) as error:
+            if self._unknown is not None:
+                raise self._not_known(lost) from error
+            if isinstance(error, StoreRefused):
+                raise
+            raise explain(error, self._address) from error
+
+    def _commit_once(self, changes: Sequence[Change]) -> None:
         again = self._unknown is not None
         connection = self.connection()
         if again:  # what turns out to have been committed is not done twice
@@ -146,11 +172,7 @@ class Writer:
             if not changes:
                 return
         _reset(changes)
-        try:
-            self._commit(connection, changes)
-        except psycopg.Error as error:
-            raise self._explained(error) from error
-        failpoint("commit.after")
+        self._commit(connection, changes)
 
     def _commit(self, connection: psycopg.Connection[Any], changes: Sequence[Change]) -> None:
         try:
@@ -207,9 +229,7 @@ class Writer:
         )
         return True
 
-    def _explained(self, error: psycopg.Error) -> Exception:
-        if self._unknown is None:
-            return explain(error, self._address)
+    def _not_known(self, error: psycopg.Error) -> StoreRefused:
         return StoreRefused(
             f"{self._address.shown} was lost during a commit, and whether it was stored is not "
             f"known yet; the next commit finds out: {' '.join(str(error).split())}"

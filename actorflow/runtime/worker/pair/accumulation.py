@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLD_AT", "LONG", "NEVER", "QUEUE", "STACK", "Accumulation", "Counts", "Shape"]
 
-FOLD_AT = 512
+FOLD_AT = 2_048
 """Raw messages at which a producer has them folded, for behaviours that shrink or have a bound.
 
 A bound can be exceeded by what is raw: at most `4 * FOLD_AT` messages, and for each producer what
@@ -277,6 +277,8 @@ class Accumulation:
                 return None
             payload[0] = item.message
             del self.marks[:1]  # type: ignore[union-attr]
+            if len(item.tickets) == 1:
+                return [(0, item.tickets[0])]
             return list(zip(repeat(0), item.tickets))
         places = [at for at, message in enumerate(payload) if type(message) is Item]
         if not places:
@@ -454,6 +456,9 @@ class Accumulation:
     def _refuse(self, refusals: Iterable[Refusal]) -> None:
         for messages, error in refusals:
             self.rejected += len(messages)
+            if not self._waiting:  # so none of them carries a ticket
+                self.note_refusal(messages, error)
+                continue
             silent = []
             for message in messages:
                 if type(message) is Item and message.tickets:

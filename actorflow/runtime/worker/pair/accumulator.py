@@ -246,21 +246,15 @@ class Accumulator:
 
     # The hot path: the rows "pushed" and "done" of the table, inlined for a plain line.
 
-    def run(self) -> None:
-        """Process batches for a while. Only the lane calls this."""
-        if self._seats is None:
-            runner.run(self, self)
-            return
+    run = runner.run  # itself, because every call before the job takes its time
+
+    def next_seat(self) -> Seat | None:
+        """Return a free seat with something to do, where there are several."""
         effects = Effects()
         with self.lock:
             seat = self._begin_seat(effects)
         self.conclude(effects)
-        if seat is not None:
-            runner.run(self, seat)
-
-    def run_seat(self, seat: Seat) -> None:
-        """Like `run`, for a seat that has been given something to do."""
-        runner.run(self, seat)
+        return seat
 
     def _begin_seat(self, effects: Effects) -> Seat | None:
         """Return a free seat with something to do, where there are several. Under the lock."""
@@ -295,7 +289,14 @@ class Accumulator:
                 batch = self._cut(count)
                 if batch is not None:
                     now = self.settings.now
-                    self._begin_line(self, batch, now())
+                    if self.core.shape.divides:
+                        self._begin_line(self, batch, now())
+                    else:  # the same, inlined
+                        since = self._since
+                        self.span = (since, since, now())
+                        self.batch = batch
+                        self.state = RUNNING
+                        self.active = 1
                     self.idle.clear()
                     return batch
             effects = Effects()

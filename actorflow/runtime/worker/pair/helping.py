@@ -6,6 +6,7 @@ interrupted between any two bytecodes; the shelter then finishes what it has beg
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
@@ -35,14 +36,18 @@ def help_out(pair: Accumulator, message: Any, ticket: Ticket | None) -> bool:
             return False
         if pair._seats is not None:
             return False
-        clock = pair.settings.now
-        now = pair._since = clock()
         task: Task | None
-        if pair._line:
+        if pair._plain:
+            core = pair.core
+            task = Batch([message], 1, None if ticket is None else [(0, ticket)])
+            _begin_help(pair, task, core.folded + 1, core.batches + 1)
+        elif pair._line:
+            now = pair._since = pair.settings.clock.now()
             task = pair._batch([message], None if ticket is None else [(0, ticket)])
             pair._begin_line(pair, task, now)
             pair.idle.clear()
         else:
+            pair._since = pair.settings.clock.now()
             pair.core.offer(message, ticket, pair._now())
             pair.idle.clear()
             effects = Effects()
@@ -83,10 +88,10 @@ def _help_in_main_thread(  # noqa: C901 - steps that an interrupt can strike bet
                 _end_help(pair)
                 core.folded, core.batches = folded - 1, batches - 1
                 raise
-        outcome = runner.call_helped(pair, batch)
+        outcome = copy_context().run(runner.call_helped, pair, batch)
         clock = pair.settings.now
         end = clock()
-        if runner.is_plain(outcome) and not pair.settings.checks:
+        if (outcome is None or runner.is_plain(outcome)) and not pair.settings.checks:
             with pair.lock:
                 if generation == pair.generation and pair.mode is None:
                     pair.value = outcome

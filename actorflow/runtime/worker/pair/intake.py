@@ -210,14 +210,14 @@ class Intake:
         pair._refuse_own_functions()
         if in_main_thread():
             put = SHELTER.door()
-            if put is None or pair.core.raw_count() >= 4 * FOLD_AT:
+            if put is None or pair.core.raw_count() >= 3 * FOLD_AT:
                 SHELTER.run(self._fold_blocking)
             else:  # one look for all who push meanwhile; both or neither, wherever a signal strikes
-                later = partial(setattr, pair, "_ring_at", 4 * FOLD_AT * pair.core.shape.width)
+                later = partial(setattr, pair, "_ring_at", 3 * FOLD_AT * pair.core.shape.width)
                 in_one_go(later, partial(put, self._fold_blocking))
             return
         self._fold_now()
-        while pair.core.raw_count() > 4 * FOLD_AT and pair.exit_reason is None:
+        while pair.core.raw_count() > 3 * FOLD_AT and pair.exit_reason is None:
             runner.pause()
             self._fold_now()
 
@@ -234,7 +234,7 @@ class Intake:
         """Fold, and release the lock. Others only append meanwhile."""
         pair = self._pair
         effects = None
-        pair._ring_at = 4 * FOLD_AT * pair.core.shape.width
+        pair._ring_at = 3 * FOLD_AT * pair.core.shape.width
         try:
             if pair.mode is None and pair.exit_reason is None:
                 effects = catch_up(pair)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import time
 from asyncio import CancelledError
-from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -62,8 +61,15 @@ _ORDINARY = frozenset({int, float, str, bytes, tuple, list, dict, set})
 """Types of most states: that they are not special needs no long look."""
 
 
-def run(pair: Accumulator, seat: Any) -> None:
-    """Perform the seat's tasks, for a while. Only the lane calls this."""
+def run(pair: Accumulator, seat: Any = None) -> None:
+    """Perform the tasks of a seat, for a while; by default, of one that is free.
+
+    Only the lane calls this. A pair that runs one batch at a time is its own seat.
+    """
+    if seat is None:
+        seat = pair if pair._seats is None else pair.next_seat()
+        if seat is None:
+            return
     before = CURRENT.set(seat)
     generation = pair.generation
     try:
@@ -74,7 +80,7 @@ def run(pair: Accumulator, seat: Any) -> None:
         CURRENT.reset(before)
 
 
-def _perform(
+def _perform(  # noqa: C901, PLR0912 - the hot path, inlined on purpose
     pair: Accumulator, seat: Any, generation: int, task: Any, rounds: int = _ROUNDS
 ) -> None:
     """Perform tasks until there is none, one has to be waited for, or others want to run."""
@@ -84,16 +90,28 @@ def _perform(
                 return
             task = _do(pair, seat, generation, task)
             continue
-        outcome = call(pair, task)
+        if pair.settings.reruns:
+            outcome = call(pair, task)
+        else:  # the same, inlined
+            handle: Any = pair.handle
+            try:
+                outcome = handle(task.payload, pair.value)
+            except BaseException as error:  # noqa: BLE001 - every way out of a job ends here
+                outcome = _Raised(error)
         if type(outcome) is Deferred:
             if not outcome.resolved:
                 outcome.then(partial(_resolved, pair, seat, generation, task))
                 return
             outcome = _result_of(pair, outcome)  # no need to leave the loop
         plain = outcome is None and seat.parts is None and not pair.settings.verbose
-        if not plain and (type(outcome) is Answers or not _is_state(pair, seat, outcome)):
-            task = _settle(pair, seat, generation, task, outcome)
-            continue
+        if not plain:
+            if type(outcome) is Answers:
+                task = _answer(pair, seat, generation, task, outcome)
+                continue
+            if not _is_state(pair, seat, outcome):
+                task = _settle(pair, seat, generation, task, outcome)
+                outcome = None  # the traceback of an error in it refers to this frame
+                continue
         batch, task = task, pair.done(seat, generation, task, outcome)
         if batch.tickets is not None:
             batch.resolve()
@@ -111,7 +129,7 @@ def _is_state(pair: Accumulator, seat: Any, outcome: Any) -> bool:
 
 
 def call(pair: Accumulator, batch: Batch) -> Any:
-    """Call the job with a batch: the only place that does. Return what came of it."""
+    """Call the job with a batch; return what came of it."""
     payload = batch.payload
     if pair.settings.reruns and type(payload) is list:
         payload = payload[:]  # it may be run again, and a job may empty it before it raises
@@ -125,13 +143,9 @@ def call(pair: Accumulator, batch: Batch) -> Any:
 def call_helped(pair: Accumulator, batch: Batch) -> Any:
     """Like `call`, in the main thread for a caller that helps.
 
-    In a context of its own, which one C call leaves again: an interrupt cannot leave the main
-    thread behind as if it was still in the job.
+    Run it in a context of its own, which one C call leaves again: an interrupt cannot leave the
+    main thread behind as if it was still in the job.
     """
-    return copy_context().run(_call_as, pair, batch)
-
-
-def _call_as(pair: Accumulator, batch: Batch) -> Any:
     CURRENT.set(pair)
     return call(pair, batch)
 

@@ -174,7 +174,7 @@ class Seat:
 
     def run(self) -> None:
         """Process batches for a while. Only the lane calls this."""
-        self.pair.run_seat(self)
+        self.pair.run(self)
 
 
 class Effects:

@@ -248,9 +248,10 @@ def _perform(  # noqa: C901 - one branch for each step
         elif step is LOOK_AGAIN:
             again = look_again(pair)
         elif step is SET_TIMER:
-            _set_timer(pair)
-            if len(pair.core.raw) >= pair._ring_at and pair.mode is None:
+            if _is_full(pair):
                 again = DUE  # those who pushed meanwhile could not know
+            else:
+                _set_timer(pair)
         elif step is CANCEL_TIMER:
             cancel_timer(pair)
         else:
@@ -380,14 +381,24 @@ def cut_off(pair: Accumulator, effects: Effects) -> None:
         pair._seats = list(pair._every)
 
 
-def _set_timer(pair: Accumulator) -> None:
+def _is_full(pair: Accumulator) -> bool:
+    """Make pushes count what is missing; return whether it is there already. Under the lock.
+
+    Then no timer is set, which would wake the thread of the clock for nothing.
+    """
     cancel_timer(pair)
-    due = pair.core.due
-    if due is not None:
+    if pair.core.due is not None:
         more = pair.core.behaviour.until_full()
         if more is not None:
             pair._ring_at = min(pair._ring_at, more * pair.core.shape.width)
             pair._counting[:] = (None,)
+    return len(pair.core.raw) >= pair._ring_at and pair.mode is None
+
+
+def _set_timer(pair: Accumulator) -> None:
+    """Go on when what is held may leave. Under the lock."""
+    due = pair.core.due
+    if due is not None:
         pair._timer = pair.settings.clock.call_at(due, pair._on_due)
 
 

@@ -181,7 +181,7 @@ def test_m1_the_state_is_assigned_where_the_table_is_applied_and_where_it_is_inl
                     if getattr(target, "attr", None) == "state" and owner in ("self", "pair"):
                         places.add((path.stem, function.name))
     inlined = {
-        "accumulator": {"_begin_line", "done", "open"},
+        "accumulator": {"_begin_line", "begin", "done", "open"},
         "transitions": {"_go_on"},
         "stopping": {"retire", "_finish"},
     }

@@ -57,6 +57,27 @@ def test_linger_leaves_at_once_when_it_is_large_enough(notes: Notes) -> None:
     assert notes.clock.next_time() is None
 
 
+def test_linger_sets_no_timer_where_enough_has_come_meanwhile(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = notes.spawn(behaviour=Linger(Queue, 60.0, 3))
+    timers: list[float] = []
+    plain = notes.clock.call_at
+
+    def call_at(when: float, callback: Any) -> Any:
+        timers.append(when)
+        return plain(when, callback)
+
+    monkeypatch.setattr(notes.clock, "call_at", call_at)
+    worker.actor.core.raw.extend("abc")  # as by producers that found the token taken
+    worker.push("d")
+    notes.wait(0.0)
+    assert notes.calls == [(0.0, ["a", "b", "c", "d"])]
+    assert timers == []
+    worker.push("e")
+    assert timers == [60.0]
+
+
 def test_debounce_waits_anew_with_each_message(notes: Notes) -> None:
     worker = notes.spawn(behaviour=Debounce(Queue, 1.0, at_most=10.0))
     for message in "abc":
