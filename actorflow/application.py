@@ -18,6 +18,7 @@ from actorflow.flows.service.front import DOMAIN, UNIT, Flows
 from actorflow.plans.plan import Plan
 from actorflow.plans.service.front import Plans
 from actorflow.runtime.errors import BadOption
+from actorflow.runtime.worker.tickets import check_timeout
 from actorflow.workflows.service.front import Workflows
 from behaviours.arguments import count, flag
 
@@ -115,6 +116,7 @@ class Engine(BareEngine):
 
         The control sockets are closed first, after what was asked through them is answered.
         """
+        check_timeout(timeout)
         made = vars(self)  # an interrupt may have come before all of it was
         if "workflows" in made:
             self.workflows.agent.close()

@@ -34,7 +34,8 @@ class ServerProcess:
 
     Args:
         what: it is, for messages.
-        directory: where its data are kept; `None`: in a temporary one, which goes with it.
+        directory: where its data are kept, made if need be; `None`: in a temporary one, which goes
+            with it.
         answers: return whether it takes connections.
         stop: the signal that ends it in good order.
 
@@ -53,6 +54,7 @@ class ServerProcess:
         self._temporary = directory is None
         made = tempfile.mkdtemp(prefix="actorflow-") if directory is None else directory
         self.directory = Path(made).absolute()
+        self.directory.mkdir(parents=True, exist_ok=True)
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = -_ENDING
         self._guardian: Guardian | None = None

@@ -26,7 +26,7 @@ _REMEDY = "use plain data: None, bool, int, float, str, bytes, and lists and dic
 
 
 def encode(value: Any) -> bytes:
-    """Return plain data as bytes.
+    """Return plain data as bytes. `msgspec.Raw` is such data that was encoded already.
 
     >>> encode({"rows": [1, {2}]})
     Traceback (most recent call last):
@@ -38,6 +38,11 @@ def encode(value: Any) -> bytes:
             message names the path to that part, and the limit.
 
     """
+    if type(value) is msgspec.Raw:
+        data = bytes(value)
+        if len(data) > MAX_BYTES:
+            _refuse_large(decode(data), len(data))
+        return data
     if type(value) not in _PLAIN:
         if type(value) is not dict or not _is_small(value):
             _refuse_strangers(value)

@@ -63,6 +63,7 @@ __all__ = ["LAST_COMMIT", "Core"]
 LAST_COMMIT = 5.0
 """Seconds that the last commit of an engine may take, however short its time to close is."""
 
+_NEEDED = ("name", "options", "decode", "encode", "run")  # what a kind cannot do without
 _LEAST = 0.1  # seconds that a run has to end, however long the tasks have taken before
 
 
@@ -100,6 +101,7 @@ class Core:
         self.clock: Any = StoreClock(cast("SharedStore", store).time) if shared else clock
         self.worker_clock = SYSTEM if clock is WALL else clock
         self.kinds: dict[str, Kind] = {}
+        self._reserving: list[Any] = []  # those of them that reserve ids
         self.closed = False
         self.abandoned = False
         """Whether this is a copy in the child of a fork."""
@@ -134,6 +136,10 @@ class Core:
             BadOption: there is one of that name.
 
         """
+        missing = [each for each in _NEEDED if not hasattr(kind, each)]
+        if missing or isinstance(kind, type):
+            why = f"it has no {missing[0]}" if missing else "it is a class: write register(Kind())"
+            raise BadOption(f"{kind!r:.80} is no kind of execution: {why}")
         check_id(kind.name, "a kind")
         with self._lock:
             self.refuse_if_closed()
@@ -141,6 +147,8 @@ class Core:
                 msg = f"there is a kind {kind.name!r} already; give this one another name"
                 raise BadOption(msg)
             self.kinds[kind.name] = kind
+            if hasattr(kind, "reserves"):
+                self._reserving.append(kind)
         if self.resumed:
             self.in_writer(lambda: self.host.backlog.recover(kind.name))
 
@@ -238,6 +246,8 @@ class Core:
             body: of the message.
 
         """
+        if kind is not None:
+            self._refuse_reserved(execution, kind)
         live = self.host.find(execution)
         name = kind if live is None else live.kind.name
         if name is None:
@@ -246,6 +256,15 @@ class Core:
         check = None if name is None else getattr(self.kinds.get(name), "check_message", None)
         if check is not None:
             check(body)
+
+    def _refuse_reserved(self, execution: str, kind: str) -> None:
+        """Refuse to create what another kind has a name for, although nothing is stored yet."""
+        for other in self._reserving:
+            if other.name != kind and other.reserves(execution):
+                raise KindMismatch(
+                    f"execution {execution!r} is of kind {other.name!r}, not {kind!r:.80}: choose "
+                    "another id"
+                )
 
     def append(
         self,
@@ -335,7 +354,7 @@ class Core:
         first state.
         """
         self.refuse_if_closed()
-        check_id(execution, "an execution")
+        self._refuse_reserved(check_id(execution, "an execution"), kind)
         found = self.kinds.get(kind)
         quick = getattr(found, "quick", None)
         body = bodies.encode(message)
@@ -346,9 +365,21 @@ class Core:
             live = Live(self, execution, found, new_row(execution, kind, now))
             live.creates = NewExecution(execution, kind)
             envelope = Message(None, now, bodies.decode(body))
+            if in_main_thread():  # the lane that begins it also runs it: see `append_waiting`
+                self.in_lane("create", partial(self._begin_one, live, envelope, message, done))
+                return
             if self.host.begin(live, envelope, _Created(self, live, done)):
                 return
         self.create_many([(execution, message)], kind, done)
+
+    def _begin_one(self, live: Live, envelope: Message, message: Any, done: Any) -> None:
+        """Begin an execution for a caller in the main thread. In a lane."""
+        RELAY.free()  # so that this thread goes on with the run
+        try:
+            if not self.host.begin(live, envelope, _Created(self, live, done)):
+                self.create_many([(live.id, message)], live.kind.name, done)
+        except Exception as error:  # noqa: BLE001 - the caller's
+            done.resolve(error)
 
     def create_many(
         self,

@@ -77,8 +77,10 @@ def _read(line: str, after: float, here: tzinfo) -> tuple[Iterable[datetime], li
     """Return the minutes of a cron line, the first maybe over, and the seconds of each."""
     from cronsim import CronSim, CronSimError  # noqa: PLC0415 - not every engine has schedules
 
-    fields = line.lower().split()
     try:
+        if not isinstance(line, str):
+            raise CronSimError("it is no text")  # noqa: TRY301 - raised again as ours
+        fields = line.lower().split()
         seconds = _seconds(fields.pop(0)) if len(fields) > _FIELDS else [0]
         if len(fields) != _FIELDS:
             raise CronSimError("it takes five fields, or six with seconds in front")  # noqa: TRY301
@@ -100,7 +102,7 @@ def _read(line: str, after: float, here: tzinfo) -> tuple[Iterable[datetime], li
 def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
+    except (KeyError, ValueError, OSError, TypeError) as error:
         msg = f"there is no time zone {name!r}; write for example 'Europe/Berlin'"
         raise BadOption(msg) from error
 

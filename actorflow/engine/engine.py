@@ -11,7 +11,7 @@ from actorflow.engine.clock import WALL
 from actorflow.engine.core import Core
 from actorflow.engine.errors import KindMismatch, UnknownExecution, UnknownKind, WaitTimeout
 from actorflow.engine.handle import Execution
-from actorflow.engine.identifiers import check_id, check_task_id, unknown_execution
+from actorflow.engine.identifiers import check_id, check_task_id, check_wait, unknown_execution
 from actorflow.engine.kind import Status
 from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import KIND, DurableWorker, Job, WorkerKind, name_of
@@ -365,12 +365,11 @@ class Engine:
             EngineClosed: the engine was closed before.
 
         """
-        if timeout is not None:
-            check_timeout(timeout)
+        check_wait(execution, timeout)
         ticket = ThreadTicket()
-        told = None
         try:
-            if self._watch(execution, ticket).status == Status.ACTIVE:
+            told = self._watch(execution, ticket)
+            if told.status == Status.ACTIVE:
                 if not ticket.wait(timeout):
                     raise self._not_in_time(execution, timeout)
                 told = ticket.answer
@@ -382,12 +381,11 @@ class Engine:
 
     async def await_(self, execution: str, timeout: float | None = None) -> Execution:
         """Like `wait`, from a task of any event loop."""
-        if timeout is not None:
-            check_timeout(timeout)
+        check_wait(execution, timeout)
         ticket = AsyncTicket()
-        told = None
         try:
-            if self._watch(execution, ticket).status == Status.ACTIVE:
+            told = self._watch(execution, ticket)
+            if told.status == Status.ACTIVE:
                 if not await ticket.wait(timeout):
                     raise self._not_in_time(execution, timeout)
                 told = ticket.answer
@@ -400,6 +398,7 @@ class Engine:
         return WaitTimeout(f"execution {execution!r} did not end within {timeout} s")
 
     def _watch(self, execution: str, ticket: Any) -> Any:
+        """Return an execution as it is now; `ticket` gets it as it is when it has ended."""
         self.core.refuse_if_closed()
         self.core.resume()
         self.core.watchers.add(execution, ticket)
@@ -469,10 +468,12 @@ class Engine:
             BadOption: there is no such status, or no such tag can be.
 
         """
-        if status is not None and status not in set(Status):
+        if status is not None and status not in list(Status):
             known = ", ".join(repr(str(each)) for each in Status)
             msg = f"status={status!r:.80} is none; write one of {known}"
             raise BadOption(msg)
+        if kind is not None:
+            check_id(kind, "a kind")
         chosen = None if status is None else str(status)
         wanted = {"kind": kind, "status": chosen, "parent": parent, "tags": texts_of(tags or {})}
         return self._executions(wanted)
@@ -544,6 +545,8 @@ class Engine:
 
     def dead_letters(self, execution: str | None = None) -> Letters:
         """Return the dead letters: of one execution, or all."""
+        if execution is not None:
+            check_id(execution, "an execution")
         return Letters(self.core, execution)
 
     def statistics(self) -> EngineStatistics:
@@ -566,6 +569,7 @@ class Engine:
         is not stored any more: they begin again with the next engine. An engine that nobody has
         closed is closed when the interpreter ends.
         """
+        check_timeout(timeout)
         OPEN.discard(self)
         self.core.close(timeout)
 

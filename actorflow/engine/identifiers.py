@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import UnknownExecution
 from actorflow.runtime.errors import near
+from actorflow.runtime.worker.tickets import check_timeout
 
 if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Store
@@ -46,6 +47,19 @@ def check_id(value: Any, what: str, most: int = MAX_LENGTH) -> str:
         msg = f"the id of {what}, {value!r:.80}, has characters that cannot be printed"
         raise ValueError(msg)
     return value
+
+
+def check_wait(execution: Any, timeout: Any) -> None:
+    """Validate what `engine.wait` is called with.
+
+    Raises:
+        TypeError, ValueError: the id of the execution is none.
+        BadOption: `timeout` is no number.
+
+    """
+    check_id(execution, "an execution")
+    if timeout is not None:
+        check_timeout(timeout)
 
 
 def unknown_execution(store: Store, execution: str) -> UnknownExecution:

@@ -252,6 +252,8 @@ class Kind(Protocol):
       from an older one. A state of a newer version waits for newer code.
     - `knows(execution)`: whether there is code for this one; until then its messages wait. `run`
       may find that out, too, and raise `CodeElsewhere`.
+    - `reserves(execution)`: whether an id is for this kind although nothing is stored under it;
+      then nobody creates an execution of another kind there.
     - `code`: names the code, for workers of one cluster whose code differs during a deploy: see
       `Ownership.has_code`.
     - `quick(execution)`: whether its `options` and its behaviour run no code of a user, so that the

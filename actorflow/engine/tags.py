@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 __all__ = ["LONGEST", "tag_text", "tags_from", "texts_of"]
 
@@ -43,8 +44,16 @@ def tag_text(name: str, value: Any) -> str:
     return text
 
 
-def texts_of(tags: Mapping[str, Any]) -> dict[str, str]:
-    """Return tags as they are stored and searched; see `tag_text`."""
+def texts_of(tags: Any) -> dict[str, str]:
+    """Return tags as they are stored and searched; see `tag_text`.
+
+    Raises:
+        BadOption: they are no dict, or one of them cannot be stored.
+
+    """
+    if not isinstance(tags, Mapping):
+        msg = f"tags={tags!r:.80} is no dict: write for example tags={{'customer': 'c-7'}}"
+        raise BadOption(msg)
     return {name: tag_text(name, value) for name, value in tags.items()}
 
 

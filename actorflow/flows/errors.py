@@ -26,6 +26,7 @@ __all__ = [
     "check_payload",
     "error_dict",
     "not_an_object",
+    "pack_payload",
 ]
 
 
@@ -88,6 +89,16 @@ def check_payload(payload: Any) -> dict[str, Any]:
     Raises BadPayload otherwise, and if it is larger than `LIMITS.payload` or nested deeper than
     `LIMITS.depth`.
     """
+    return _checked(payload)[0]
+
+
+def pack_payload(payload: Any) -> msgspec.Raw:
+    """Return ``payload`` as it is stored. Raises BadPayload as `check_payload` does."""
+    return msgspec.Raw(_checked(payload)[1])
+
+
+def _checked(payload: Any) -> tuple[dict[str, Any], bytes]:
+    """Return a payload as plain JSON, and as it is stored."""
     if type(payload) is not dict:
         raise not_an_object(payload)
     try:
@@ -98,12 +109,12 @@ def check_payload(payload: Any) -> dict[str, Any]:
                 " data elsewhere and send its address"
             )
         checked = msgspec.json.decode(data, type=dict[str, Any])
-        msgspec.msgpack.encode(checked)  # raises for integers that cannot be stored
+        stored = msgspec.msgpack.encode(checked)  # raises for integers that cannot be stored
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise BadPayload(f"the payload is not JSON: {error}") from error
     if data.count(b"[") + data.count(b"{") > LIMITS.depth:
         _check_depth(checked)
-    return checked
+    return checked, stored
 
 
 def _check_depth(payload: dict[str, Any]) -> None:

@@ -71,9 +71,8 @@ _ROWS: dict[str, Any] = {
     "cancelled_watches": tuple,
     "dead": lambda row: NewDead(*row),
 }
-_FIELDS = tuple(
-    field for field in Change.__dataclass_fields__ if Change.__dataclass_fields__[field].compare
-)
+_FILLED_IN = ("committed", "refusal", "revision", "rows", "extra")
+_FIELDS = tuple(field for field in Change.__struct_fields__ if field not in _FILLED_IN)
 _DEFAULTS = {field: getattr(Change(), field) for field in _FIELDS}
 
 _pack = msgspec.msgpack.Encoder().encode

@@ -12,8 +12,6 @@ from math import inf, isfinite
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Raw
-
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import ChildEnded, ChildResumed, Message, encode_failure, pack
 from actorflow.engine.errors import CodeElsewhere, ExecutionEnded, KindMismatch, StoreRefused
@@ -111,7 +109,7 @@ def change_of(live: Live, outcome: Outcome) -> Change:
     if outcome.tags is not None:
         change.tags = outcome.tags
     if outcome.history:
-        change.history = [_encoded(entry) for entry in outcome.history]
+        change.history = [encode(entry) for entry in outcome.history]
     if change.status in ENDED:
         change.clear = True
         change.timers, change.tasks, change.watches = (), (), ()
@@ -149,7 +147,7 @@ def _task_row(execution: str, task: NewTask) -> TaskRow:
         check_task_id(task.id),
         execution,
         check_id(task.tasker, "a tasker"),
-        _encoded(task.body),
+        bodies.encode(task.body),
         0,
         float(task.due),
         task.timeout,
@@ -184,14 +182,6 @@ def _add_cancellations(name: str, outcome: Outcome, change: Change) -> None:
     change.cancelled_watches = [
         (name, check_id(watch, "a watch")) for watch in outcome.cancelled_watches
     ]
-
-
-def _encoded(value: Any) -> bytes:
-    """Return plain data as bytes, which the kind may have made itself."""
-    if type(value) is not Raw:
-        return bodies.encode(value)
-    data = bytes(value)
-    return data if len(data) <= bodies.MAX_BYTES else bodies.encode(bodies.decode(data))
 
 
 def _add_messages(live: Live, outcome: Outcome, change: Change) -> None:

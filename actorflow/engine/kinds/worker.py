@@ -110,6 +110,10 @@ class WorkerKind:
         """Return whether there is a job for an execution; until then its messages wait."""
         return execution in self._jobs
 
+    def reserves(self, execution: str) -> bool:
+        """Return whether there is a worker of that name, before it has been pushed to."""
+        return execution in self._jobs
+
     def quick(self, execution: str) -> bool:
         """Return whether the behaviour is one that runs no code of a user."""
         job = self._jobs.get(execution)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.engine import bodies
 from actorflow.engine.stores.protocol import Change
+from actorflow.runtime.errors import BadOption
 from actorflow.runtime.worker.tickets import ThreadTicket
 
 if TYPE_CHECKING:
@@ -91,7 +92,11 @@ class Letters:
         """Like `purge`, from a task of any event loop."""
         return await asyncio.to_thread(self.purge, *letters)
 
-    def _chosen(self, letters: tuple[Letter, ...]) -> list[Any]:
+    def _chosen(self, letters: tuple[Any, ...]) -> list[Any]:
+        for each in letters:
+            if not isinstance(each, Letter):
+                msg = f"{each!r:.80} is no dead letter: give some of those that dead_letters yields"
+                raise BadOption(msg)
         return [each.id for each in (letters or self._rows())]
 
     def _revive(self, chosen: list[Any]) -> int:

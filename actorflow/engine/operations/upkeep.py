@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from actorflow.runtime.errors import BadOption
+from behaviours.arguments import number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,12 +23,18 @@ class Upkeep:
         self._core = core
 
     def purge(self, *, before: float) -> int:
-        """Forget executions that ended before a moment, with their history; return how many."""
+        """Forget executions that ended before a moment, with their history; return how many.
+
+        Raises:
+            BadOption: `before` is no moment, as `time.time()` returns it.
+
+        """
+        number(before, "before", "before=time.time() - 86_400", error=BadOption)
         return self._core.retention.purge(before)
 
     async def apurge(self, *, before: float) -> int:
         """Like `purge`, from a task of any event loop."""
-        return await asyncio.to_thread(self._core.retention.purge, before)
+        return await asyncio.to_thread(self.purge, before=before)
 
     def backup(self, path: str | Path) -> None:
         """Copy the store to a new file while the engine runs."""

@@ -10,11 +10,14 @@ committed is what it was given, or nothing of it.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator
     from concurrent.futures import Future
 
 __all__ = [
@@ -217,8 +220,7 @@ class Refusal(NamedTuple):
     execution: str
 
 
-@dataclass(slots=True)
-class Change:
+class Change(Struct):
     """What is committed together for one execution, or not at all.
 
     With `expected` the state is replaced if it is still at that revision; else the whole change is
@@ -281,14 +283,14 @@ class Change:
     """Tasks that the engine takes back after the commit, if they have not begun. Not stored."""
 
     # Filled in by the commit.
-    committed: bool = field(default=False, compare=False)
-    refusal: Refusal | None = field(default=None, compare=False)
+    committed: bool = False
+    refusal: Refusal | None = None
     """Why it was not applied, if it was not."""
-    revision: Revision = field(default=NEVER_RUN, compare=False)
+    revision: Revision = NEVER_RUN
     """The new one, where `expected` was given."""
-    rows: Sequence[MessageRow | Duplicate] = field(default=(), compare=False)
+    rows: Sequence[MessageRow | Duplicate] = ()
     """One for each of `messages`."""
-    extra: Sequence[MessageRow] = field(default=(), compare=False)
+    extra: Sequence[MessageRow] = ()
     """The messages that `fired`, `answers` and `revived` led to, in this order, as far as they did.
     Their ids are new ones, after those of `messages`."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count as count_from
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from actorflow.engine import bodies
 from actorflow.engine.errors import TaskCrashed
@@ -24,11 +26,11 @@ from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.process.options import Processes
 from actorflow.runtime.worker.spec import spawn
 from behaviours import Chunk, Queue
-from behaviours.arguments import choice, count, seconds
+from behaviours.arguments import choice, count, function, seconds
 from behaviours.base import adapt, release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from actorflow.engine.stores.protocol import TaskRow
     from actorflow.engine.tasks.board import Board
@@ -58,8 +60,7 @@ def _wanted() -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """What a tasker is called with."""
 
     id: str
@@ -72,7 +73,10 @@ class Task:
     priority: int = 0
     timeout: float | None = None
     """Seconds for this attempt, if the task has a time of its own."""
-    _beat: Callable[[], bool] = field(default=_wanted, repr=False, compare=False)
+    _beat: Callable[[], bool] = _wanted
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id!r} for {self.tasker!r}: {self.body!r:.200}>"
 
     def heartbeat(self) -> bool:
         """Ask for another `timeout` seconds; return whether the task is still wanted."""
@@ -298,6 +302,8 @@ class Tasker:
         self.retries = count(retries, "retries", "retries=3", least=0, error=BadOption)
         if timeout is not None:
             seconds(timeout, "timeout", "timeout=60.0", zero=False, error=BadOption)
+        if on_cancel is not None:
+            function(on_cancel, "on_cancel", "on_cancel=withdraw", error=BadOption)
         chosen = executor if isinstance(executor, Processes) else None
         choice("process" if chosen else executor, "executor", ("pool", "process"), error=BadOption)
         self.board = board

@@ -8,6 +8,7 @@ from actorflow.flows.errors import UnknownTasker
 from actorflow.flows.values.values import MISSING, Value
 
 if TYPE_CHECKING:
+    from actorflow.flows.execution.literal_messages import Literals
     from actorflow.flows.execution.node import Message
     from actorflow.flows.language.tree import Tree
 
@@ -38,14 +39,17 @@ class Taskers(Protocol):
 class Observer:
     """Is called with the messages of a run as they are processed."""
 
+    __slots__ = ()
+
     def observe(self, message: Message, emitted: list[Message], nodes: int) -> None:
         """Take a processed message, the messages it emitted, and the number of nodes."""
 
-    def observe_literals(self, messages: list[Message], nodes: int) -> None:
-        """Take the messages of literal attributes, which are processed together.
+    def observe_literals(self, literals: Literals, nodes: int) -> None:
+        """Take literal attributes, which are processed together.
 
-        The last message is still to be processed. ``nodes`` is their number before the first.
+        ``nodes`` is their number before the first message.
         """
+        messages = literals.messages()
         for place, message in enumerate(messages[:-1]):
             more = MORE_NODES[place % len(MORE_NODES)]
             self.observe(message, [messages[place + 1]], nodes + more)

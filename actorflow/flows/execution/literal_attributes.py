@@ -3,33 +3,27 @@
 Most messages of most flows are about those, and their course is known beforehand: the attribute is
 entered, its value is entered, the value answers, the attribute answers, and the next attribute is
 entered. The messages, their numbers and the resulting nodes are the same as if the procedures had
-processed one message at a time.
+processed one message at a time; the messages are made only for those who look at each.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from actorflow.flows.execution.literal_messages import EACH, LEAST, Literals, answer_of
 from actorflow.flows.execution.node import Node, child_id, child_nid
 from actorflow.flows.execution.procedure import Procedure
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable
 
+    from actorflow.flows.execution.literal_messages import Part
     from actorflow.flows.execution.node import Message, Payload
     from actorflow.flows.execution.run import Run
     from actorflow.flows.language.tree import Tree
 
-__all__ = ["EACH", "LEAST", "Part", "evaluate", "is_literal", "unfold"]
-
-EACH = 4
-"""Messages per attribute."""
-LEAST = EACH - 1
-"""The same without the answer to the parent, which for the last attribute is processed normally."""
-
-Part: TypeAlias = "tuple[Tree, Tree, Payload]"
-"""An attribute, the atom in it, and the payload with its value."""
+__all__ = ["evaluate", "is_literal"]
 
 _BETWEEN = ("receive", "receive_att", "execute_child", "wrap")
 _ATOMS = frozenset(("_num", "_boo", "_sqs", "_nul"))
@@ -46,30 +40,30 @@ def is_literal(tree: Tree | None) -> bool:
         return False  # not a tree: the loop will raise the error
 
 
-def evaluate(run: Run, message: Message, room: int) -> list[Message]:
+def evaluate(run: Run, message: Message, room: int) -> Literals | None:
     """Process the message that executes a literal attribute, and those that follow from it.
 
-    Continues with the next attributes while they are literals and ``room`` allows. The last message
-    returned is the next one to process. Does nothing and returns nothing if a trap, a handler or
-    the parent might interfere.
+    Continues with the next attributes while they are literals and ``room`` allows. Does nothing and
+    returns None if there is no room, or a trap, a handler or the parent might interfere.
     """
     parent = run.find(message.get("from") or "")
     if (
-        parent is None
+        room < LEAST
+        or parent is None
         or parent.status
         or "child" in parent.own
         or type(message.get("payload")) is not dict
         or message.get("vars") is not None
         or run.traps
     ):
-        return []
-    counters = run.counters
+        return None
     tree, payload = message["tree"], message["payload"]
     rest = _rest(run, parent, message)
     parts: list[Part] = []
     while True:
         atom = tree[1][0]
-        payload = payload.copy()
+        entered = payload
+        payload = entered.copy()
         payload["ret"] = atom[1]
         if parent.atts is not None:
             parent.atts.append([None, atom[1]])
@@ -79,24 +73,21 @@ def evaluate(run: Run, message: Message, room: int) -> list[Message]:
         if not rest or EACH * len(parts) + LEAST > room or not is_literal(rest[-1]):
             break
         tree = rest.pop()
-    passed = unfold(message, parts, counters.get("msgs", 0) + 1, counters["runs"])
-    counters["msgs"] = passed[-1]["sm"]
-    _leave_entered(run, parent, passed[-EACH])
-    return passed
+    nid = message["nid"]
+    if len(parts) > 1:
+        nid = child_nid(parent.nid, child_id(nid) + len(parts) - 1)
+    _leave_entered(run, parent, nid, tree, entered)
+    return _counted(run, message, parts, nid)
 
 
-def unfold(message: Message, parts: Iterable[Part], m: int, runs: int) -> list[Message]:
-    """Return all messages of literal attributes, beginning with ``message``, whose number is ``m``.
-
-    All have been processed except the last, the answer of the last attribute to its parent.
-    """
-    passed: list[Message] = []
-    for tree, atom, payload in parts:
-        if passed:
-            message = _next(passed[-1], m - 1, tree)
-        passed += _messages(message, atom, payload, m, runs)
-        m += EACH
-    return passed
+def _counted(run: Run, message: Message, parts: list[Part], nid: str) -> Literals:
+    """Count the messages of literal attributes, the last of which is ``nid``."""
+    counters = run.counters
+    message["m"] = counters.get("msgs", 0) + 1
+    runs = message["pr"] = counters["runs"]
+    counters["msgs"] = message["m"] + EACH * len(parts) - 2
+    answer = answer_of(message, nid, parts[-1][2], counters["msgs"], runs)
+    return Literals(message, parts, answer)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -124,73 +115,9 @@ def _rest(run: Run, parent: Node, message: Message) -> list[Tree]:
     return rest
 
 
-def _messages(message: Message, atom: Tree, payload: Payload, m: int, runs: int) -> list[Message]:
-    """Return the four messages of an attribute; the last one is not numbered yet."""
-    exid, nid = message["exid"], message["nid"]
-    inner = child_nid(nid, 0)
-    message["m"], message["pr"] = m, runs
-    entered: Message = {
-        "point": "execute",
-        "exid": exid,
-        "nid": inner,
-        "from": nid,
-        "sm": m,
-        "payload": payload,
-        "tree": atom,
-        "accept_symbol": False,
-        "er": runs,
-        "m": m + 1,
-        "pr": runs,
-    }
-    answered: Message = {
-        "point": "receive",
-        "exid": exid,
-        "nid": nid,
-        "from": inner,
-        "sm": m + 1,
-        "payload": payload,
-        "er": runs,
-        "m": m + 2,
-        "pr": runs,
-    }
-    reply: Message = {
-        "point": "receive",
-        "exid": exid,
-        "nid": message["from"],
-        "from": nid,
-        "sm": m + 2,
-        "payload": payload,
-        "er": runs,
-    }
-    if message.get("cause"):
-        entered["cause"] = answered["cause"] = reply["cause"] = message["cause"]
-    return [message, entered, answered, reply]
-
-
-def _next(reply: Message, m: int, tree: Tree) -> Message:
-    """Process the answer of an attribute; return the message that executes the next one."""
-    runs = reply["er"]
-    reply["m"], reply["pr"] = m, runs
-    nid = reply["nid"]
-    message: Message = {
-        "point": "execute",
-        "exid": reply["exid"],
-        "nid": child_nid(nid, child_id(reply["from"]) + 1),
-        "from": nid,
-        "sm": m,
-        "payload": reply["payload"],
-        "tree": tree,
-        "er": runs,
-    }
-    if "cause" in reply:
-        message["cause"] = reply["cause"]
-    return message
-
-
-def _leave_entered(run: Run, parent: Node, message: Message) -> None:
+def _leave_entered(run: Run, parent: Node, nid: str, tree: Tree, payload: Payload) -> None:
     """Create the node of the attribute whose answer is still to be processed."""
-    nid, tree = message["nid"], message["tree"]
-    node = run.nodes[nid] = Node(nid, parent.nid, message["payload"], "_att", "_att")
+    node = run.nodes[nid] = Node(nid, parent.nid, payload, "_att", "_att")
     run.touched.add(nid)
     run.trees[nid] = tree
     run.keep_tree(node, tree)

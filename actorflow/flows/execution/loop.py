@@ -67,26 +67,30 @@ def run(
         rng=rng,
         limits=limits,
     )
-    return process(one, messages, max_messages, keep_going, observer)
+    accepted = intake.accepted(one, messages)
+    return process(one, accepted, max_messages, keep_going or _always, observer)
 
 
 def process(
     run: Run,
-    messages: Iterable[Message],
+    messages: list[Message],
     max_messages: int,
-    keep_going: Callable[[], bool] | None,
+    keep_going: Callable[[], bool],
     observer: Observer | None,
 ) -> RunOutcome:
-    """Process ``messages`` in a new run, as `run` does."""
-    queue = run.queue
-    queue.extend(intake.accepted(run, messages))
-    counters = run.counters
+    """Process ``messages`` in a new run, as `run` does.
+
+    They belong to the run, and have passed `intake.accepted`.
+    """
+    queue, counters, nodes = run.queue, run.counters, run.nodes
+    queue.extend(messages)
     runs = counters["runs"] = max(counters.get("runs", 0), 0) + 1
-    history = run.out.messages
+    history, signals = run.out.processed, run.out.signals
+    observe = None if observer is None else observer.observe
     exid = run.exid
     processed = 0
     while queue and processed < max_messages:
-        if processed and keep_going is not None and not keep_going():
+        if processed and not keep_going():
             break
         message = queue.popleft()
         if queue and message["point"] == "terminated":
@@ -95,8 +99,9 @@ def process(
         if "er" not in message and intake.refuses(run, message):
             continue
         if (
-            message["point"] == "execute"
-            and not queue
+            not queue
+            and message["point"] == "execute"
+            and literal_attributes.is_literal(message.get("tree"))
             and (passed := _process_literals(run, message, max_messages - processed, observer))
         ):
             processed += passed
@@ -109,26 +114,24 @@ def process(
             if one["exid"] == exid:
                 queue.append(one)
             else:
-                run.out.signals.append(one)
-        if observer is not None:
-            observer.observe(message, emitted, len(run.nodes))
+                signals.append(one)
+        if observe is not None:
+            observe(message, emitted, len(nodes))
     if processed:
-        counters["omsgs"] = counters.get("omsgs", 0) + len(run.out.signals)
+        counters["omsgs"] = counters.get("omsgs", 0) + len(signals)
     return _finish(run)
 
 
 def _process_literals(run: Run, message: Message, room: int, observer: Observer | None) -> int:
-    """Process literal attributes, if ``message`` executes one; return the number of messages."""
-    if room < literal_attributes.LEAST or not literal_attributes.is_literal(message.get("tree")):
+    """Process literal attributes, of which ``message`` executes one; return how many messages."""
+    literals = literal_attributes.evaluate(run, message, room)
+    if literals is None:
         return 0
-    passed = literal_attributes.evaluate(run, message, room)
-    if not passed:
-        return 0
+    run.out.processed.append(literals)
+    run.queue.append(literals.answer)
     if observer is not None:
-        observer.observe_literals(passed, len(run.nodes) - 1)
-    run.queue.append(passed.pop())
-    run.out.messages += passed
-    return len(passed)
+        observer.observe_literals(literals, len(run.nodes) - 1)
+    return literals.count
 
 
 def _process_one(run: Run, message: Message, runs: int) -> list[Message]:
@@ -138,16 +141,29 @@ def _process_one(run: Run, message: Message, runs: int) -> list[Message]:
     message["pr"] = runs
     point = message["point"]
     try:
-        if point == "execute":
-            enter.create_node(run, message)
-        elif point == "trigger" or point == "cancel":  # noqa: PLR1714 - faster than a tuple
+        if point in _CAUSES:
             cancel.add_cause(run, message)
-        triggered = traps.matching(run, message) if run.traps else None
-        handler = _POINTS.get(point)
-        out = handler(run, message) if handler is not None else []
-        return triggered + out if triggered else out
+        if run.traps:
+            return _process_watched(run, point, message)
+        return _POINTS[point](run, message)
     except Exception as error:  # noqa: BLE001 - any error of a procedure fails the flow, not the run
         return _failure(run, message, error)
+
+
+def _process_watched(run: Run, point: str, message: Message) -> list[Message]:
+    """Process a message that may spring a trap."""
+    if point != "execute":
+        return [*traps.matching(run, message), *_POINTS[point](run, message)]
+    node = enter.create_node(run, message)  # a trap may watch for it
+    return [*traps.matching(run, message), *enter.start(run, node, message)]
+
+
+def _always() -> bool:
+    return True
+
+
+def _nothing(_run: Run, _message: Message) -> list[Message]:
+    return []
 
 
 def _failure(run: Run, message: Message, error: BaseException) -> list[Message]:
@@ -189,6 +205,7 @@ def _finish(run: Run) -> RunOutcome:
     return out
 
 
+_CAUSES = frozenset(("cancel", "trigger"))
 _POINTS: dict[str, Callable[[Run, Message], list[Message]]] = {
     "execute": enter.execute,
     "receive": receive.receive,
@@ -202,4 +219,5 @@ _POINTS: dict[str, Callable[[Run, Message], list[Message]]] = {
     "failed": failures.failed,
     "terminated": leave.terminate,
     "add": enter.add,
+    **dict.fromkeys(("ceased", "entered", "left", "signal"), _nothing),
 }

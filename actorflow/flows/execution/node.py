@@ -68,7 +68,10 @@ class Node(msgspec.Struct, omit_defaults=True):
             node.closures = self.closures.copy()
         if self.handlers is not None:
             node.handlers = {k: v.copy() for k, v in self.handlers.items()}
-        node.own = {k: v.copy() if type(v) in (list, dict) else v for k, v in self.own.items()}
+        node.own = self.own.copy()
+        for key, value in self.own.items():
+            if type(value) is list or type(value) is dict:
+                node.own[key] = value.copy()
         return node
 
     @property

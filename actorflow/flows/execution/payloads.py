@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 
     from actorflow.flows.execution.node import Payload
 
-__all__ = ["Gathered", "restored"]
+__all__ = ["Gathered", "is_plain", "restored"]
 
 _CONTAINERS = frozenset((dict, list))
+
+
+def is_plain(payload: Payload) -> bool:
+    """Return whether a payload holds no lists and no objects. O(its keys)."""
+    return _CONTAINERS.isdisjoint(map(type, payload.values()))
 
 
 class Gathered:
@@ -40,11 +45,7 @@ class Gathered:
         place = self._payload_places.get(id(payload))
         if place is None:
             place = self._payload_places[id(payload)] = len(self.payloads)
-            for value in payload.values():
-                if type(value) in _CONTAINERS and value:
-                    self.payloads.append(self._flat(payload))
-                    return place
-            self.payloads.append(payload)
+            self.payloads.append(payload if is_plain(payload) else self._flat(payload))
         return place
 
     def _flat(self, payload: Payload) -> list[Any]:

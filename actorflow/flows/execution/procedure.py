@@ -206,25 +206,23 @@ class Procedure:
 
     def wrap(self, point: str, nid: str | None, **fields: Any) -> Message:
         """Return a message from this node, with the current payload and causes."""
-        message = self.message
+        message, node = self.message, self.node
         emitted: Message = {
             "point": point,
-            "exid": self.run.exid,
+            "exid": message["exid"],
             "nid": nid,
-            "from": self.node.nid,
+            "from": node.nid,
             "sm": message["m"],
             "payload": self.payload,
         }
-        cause = message.get("cause")
-        if cause:
-            emitted["cause"] = cause
-        variables = self.node.vars
-        if variables is not None and "idx" in variables:
-            emitted["rvars"] = {"idx": variables["idx"]}
-        if self.node.aret is not None:
-            emitted["payload"] = {**self.payload, "ret": self.node.aret[0]}
-        if "child" in self.node.own:
-            for kind, handlers in self.node.own["child"].items():
+        if message.get("cause"):
+            emitted["cause"] = message["cause"]
+        if node.vars and "idx" in node.vars:
+            emitted["rvars"] = {"idx": node.vars["idx"]}
+        if node.aret is not None:
+            emitted["payload"] = {**self.payload, "ret": node.aret[0]}
+        if node.own and "child" in node.own:
+            for kind, handlers in node.own["child"].items():
                 emitted[f"on_{kind}_handler"] = handlers
         if fields:
             emitted.update(fields)

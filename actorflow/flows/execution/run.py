@@ -84,9 +84,11 @@ class Run:
 
     def find(self, nid: str) -> Node | None:
         """Return a node that may be changed, or None if it was removed."""
+        if nid in self.touched:
+            return self.nodes.get(nid)
         node = self.nodes.get(nid)
-        if node is None or nid in self.touched:
-            return node
+        if node is None:
+            return None
         node = self.nodes[nid] = node.fork()
         self.touched.add(nid)
         return node
@@ -123,8 +125,10 @@ class Run:
 
     def tree_of(self, node: Node) -> Tree:
         """Return the tree of a node, which may be kept in one of its ancestors."""
-        below: list[str] = []
         tree = self.trees.get(node.nid) or node.tree
+        if tree is not None:
+            return tree
+        below: list[str] = []
         while tree is None:
             below.append(node.nid)
             parent = self.nodes.get(node.parent or "")

@@ -9,8 +9,8 @@ an execution has to check it all the same.
 from __future__ import annotations
 
 import functools
+import random
 import re
-import secrets
 import threading
 from datetime import UTC, datetime
 from typing import Final
@@ -74,6 +74,7 @@ class ExidMaker:
         """Start without any ids."""
         self._lock = threading.Lock()
         self._last = -1
+        self._random = random.Random().random  # noqa: S311 - it keeps ids apart, not secret
 
     def make(self, domain: str, unit: str, now: float) -> str:
         """Return a new id. Two calls at the same microsecond differ in the counter.
@@ -86,7 +87,7 @@ class ExidMaker:
         with self._lock:
             number = self._last = max(int(now * 1_000_000) * 100, self._last + 1)
         minutes, rest = divmod(number, _MINUTE)
-        said = mnemonic(rest * _RANDOM + secrets.randbelow(_RANDOM))
+        said = mnemonic(rest * _RANDOM + int(self._random() * _RANDOM))
         return f"{domain}-{unit}-{_minute(minutes)}.{said}"
 
 

@@ -8,6 +8,8 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from actorflow.engine import bodies
 from actorflow.engine.errors import (
     StoreRefused,
@@ -16,7 +18,7 @@ from actorflow.engine.errors import (
 )
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED
-from actorflow.flows.errors import FlowError, MessageRefused, check_payload
+from actorflow.flows.errors import FlowError, MessageRefused, check_payload, pack_payload
 from actorflow.flows.execution.codec import decode, tree_bytes
 from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.execution.node import ROOT, child_id
@@ -110,14 +112,14 @@ class Flows:
 
         """
         body = _launch_body(flow, vars, domain, unit)
-        body["payload"] = check_payload({} if payload is None else payload)
+        message = _packed(body, pack_payload({} if payload is None else payload))
         while True:
             exid, done = self._exid(domain, unit, id), ThreadTicket()
             if connection is not None:
-                if self._core.joining.create(connection, exid, KIND, body) or id is not None:
+                if self._core.joining.create(connection, exid, KIND, message) or id is not None:
                     return exid
                 continue
-            self._core.create(exid, KIND, body, done)
+            self._core.create(exid, KIND, message, done)
             if self._core.wait_for(done, None, flow) or id is not None:
                 return exid
 
@@ -139,10 +141,10 @@ class Flows:
                 connection=connection,
             )  # fmt: skip
         body = _launch_body(flow, vars, domain, unit)
-        body["payload"] = check_payload({} if payload is None else payload)
+        message = _packed(body, pack_payload({} if payload is None else payload))
         while True:
             exid, done = self._exid(domain, unit, id), AsyncTicket()
-            self._core.create(exid, KIND, body, done)
+            self._core.create(exid, KIND, message, done)
             if await self._core.await_for(done, None, flow) or id is not None:
                 return exid
 
@@ -167,10 +169,10 @@ class Flows:
         what is on its way takes memory.
         """
         body = _launch_body(flow, vars, domain, unit)
-        checked = [check_payload(payload) for payload in payloads]  # all of them, or none
+        packed = [pack_payload(payload) for payload in payloads]  # all of them, or none
         exids: list[str] = []
-        for begin in range(0, len(checked), _TOGETHER):
-            exids += self._launch_together(body, checked[begin : begin + _TOGETHER])
+        for begin in range(0, len(packed), _TOGETHER):
+            exids += self._launch_together(body, packed[begin : begin + _TOGETHER])
         return exids
 
     async def alaunch_many(
@@ -187,12 +189,12 @@ class Flows:
             self.launch_many, flow, payloads, vars=vars, domain=domain, unit=unit
         )
 
-    def _launch_together(self, body: Message, payloads: list[Payload]) -> list[str]:
+    def _launch_together(self, body: Message, payloads: list[msgspec.Raw]) -> list[str]:
         core = self._core
         made: list[tuple[str, ThreadTicket]] = []
         for payload in payloads:
             exid, done = self._exid(body["domain"], body["unit"], None), ThreadTicket()
-            core.create(exid, KIND, {**body, "payload": payload}, done)
+            core.create(exid, KIND, _packed(body, payload), done)
             made.append((exid, done))
         exids = []
         for (exid, done), payload in zip(made, payloads, strict=True):
@@ -535,6 +537,11 @@ def _launch_body(
     check_domain(domain, unit)
     checked = {} if variables is None else check_payload(variables)
     return launch_body(launch_message("", tree, variables=checked), domain, unit)
+
+
+def _packed(body: Message, payload: msgspec.Raw) -> msgspec.Raw:
+    """Return the message that launches a flow, as it is stored."""
+    return msgspec.Raw(msgspec.msgpack.encode({**body, "payload": payload}))
 
 
 _parsed = functools.lru_cache(maxsize=256)(check_text)

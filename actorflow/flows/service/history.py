@@ -1,11 +1,12 @@
 """The history of an execution: one record per run, with every message as it was processed.
 
-A message is a row: its point, nid, from, ``sm``, ``er``, the index of its payload and the number of
-nodes after it; for an execute message a digest of its tree and its procedure; then other fields.
-Its number and its run follow from the record. The many messages of literal attributes are one row.
+A message is a row: its point, nid, from, ``sm``, ``er``, its payload and the number of nodes after
+it; for an execute message a digest of its tree and its procedure; then other fields. Its number and
+its run follow from the record. The many messages of literal attributes are one row.
 
-Payloads and parts that messages share are written once per run. A part above a limit is replaced
-by a note, so that the history of a flow with a large payload stays small.
+A payload without lists and objects stands in its row, unless it is that of the row before. Any
+other is an index, and what such payloads share is written once per run. A part above a limit is
+replaced by a note, so that the history of a flow with a large payload stays small.
 """
 
 from __future__ import annotations
@@ -16,77 +17,75 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actorflow.flows.execution.environment import MORE_NODES, Observer
-from actorflow.flows.execution.literal_attributes import EACH, LEAST, unfold
-from actorflow.flows.execution.payloads import Gathered, restored
+from actorflow.flows.execution.literal_messages import EACH, LEAST, unfold
+from actorflow.flows.execution.payloads import Gathered, is_plain, restored
 from actorflow.flows.values.rendering import digest
 
 if TYPE_CHECKING:
-    from actorflow.flows.execution.node import Message, Payload
+    from actorflow.flows.execution.literal_messages import Literals
+    from actorflow.flows.execution.node import Message, Node, Payload
     from actorflow.flows.execution.run import Run
 
 __all__ = ["Recorder", "messages_of"]
 
+_SAME = -1  # instead of a payload: it is that of the row before
 _LARGEST = 16_384  # bytes of one field of a payload
 _LONGEST = 1_000  # elements of one field of a payload
 _COLUMNS = ("point", "nid", "from", "sm", "er", "payload", "nodes", "tree", "heap")
 _MORE = len(_COLUMNS)  # the index of the fields that have no column
-_KNOWN = frozenset((*_COLUMNS, "exid", "m", "pr", "accept_symbol"))
+_IMPLIED = frozenset((*_COLUMNS, "exid", "m", "pr", "accept_symbol"))
 _LITERALS = "plain"  # literal attributes whose messages are one row; the key is stored
 _USUAL_FIELDS = ("point", "nid", "from", "sm", "er", "payload")
 _usual_fields = itemgetter(*_USUAL_FIELDS)
 _USUAL = len(_USUAL_FIELDS) + 3  # exid, m and pr
-_ODD = -9  # the length of no message, with or without a tree
+_SHAPES = 512  # combinations of fields that are remembered
+_shapes: dict[tuple[str, ...], tuple[str, ...]] = {}
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Recorder(Observer):
     """Records one run. Costs about a microsecond per message, and one write of its payloads."""
 
+    __slots__ = ("_gathered", "_nodes", "_payload", "_rows", "_run")
+
     def __init__(self, run: Run) -> None:
-        """Remember the counters before the run."""
+        """Record a run that is about to begin."""
         self._run = run
+        self._nodes = run.nodes
         self._gathered = Gathered(_limited)
         self._rows: list[tuple[Any, ...]] = []
         self._payload: Any = None
-        self._place: int | None = None
-        self.before = [dict(run.counters), len(run.nodes)]
 
     def observe(self, message: Message, _emitted: list[Message], nodes: int) -> None:
         """Record a processed message, which must stay alive until the run is stored."""
         try:
             point, nid, came_from, sm, er, payload = _usual_fields(message)
-            usual = _USUAL
+            is_usual = len(message) == _USUAL
         except KeyError:  # from outside
             point, nid, came_from, sm, er, payload = map(message.get, _USUAL_FIELDS)
-            usual = _ODD
+            is_usual = False
         if payload is not self._payload:
             self._payload = payload
-            self._place = None if payload is None else self._gathered.place(payload)
-        node = self._run.nodes.get(nid)
-        row: tuple[Any, ...] = (point, nid, came_from, sm, er, self._place, nodes)
-        tree = message.get("tree")
-        if tree is not None:
-            usual += 2 if "accept_symbol" in message else 1
-            row += (digest(tree), tree[0] if node is None else node.heap)
-        more: dict[str, Any] | None = None
-        if len(message) != usual:
-            more = {key: value for key, value in message.items() if key not in _KNOWN}
-        if node is not None and node.vars:
-            more = {**(more or {}), "seen": list(node.vars)}
-        if more:
-            row = (*row, more) if len(row) == _MORE else (*row, None, None, more)
+            if payload is not None and not is_plain(payload):
+                payload = self._gathered.place(payload)
+        elif payload is not None:
+            payload = _SAME
+        row: tuple[Any, ...] = (point, nid, came_from, sm, er, payload, nodes)
+        node = self._nodes.get(nid)
+        if not is_usual or (node is not None and node.vars):
+            row += _rest(message, node)
         self._rows.append(row)
 
-    def observe_literals(self, messages: list[Message], nodes: int) -> None:
+    def observe_literals(self, literals: Literals, nodes: int) -> None:
         """Record the first message, and the parts of each attribute."""
-        self.observe(messages[0], [], nodes)
+        self.observe(literals.first, [], nodes)
         parts: list[Any] = []
-        for attribute, value in zip(messages[::EACH], messages[1::EACH], strict=True):
-            place = self._gathered.place(value["payload"])
-            parts += (digest(attribute["tree"]), digest(value["tree"]), place)
+        for tree, atom, payload in literals.parts:
+            stored = payload if is_plain(payload) else self._gathered.place(payload)
+            parts += (digest(tree), digest(atom), stored)
         row = self._rows[-1]
         more = {**row[_MORE], _LITERALS: parts} if len(row) > _MORE else {_LITERALS: parts}
-        parent = self._run.nodes.get(messages[0]["from"])
+        parent = self._nodes.get(literals.first["from"])
         if parent is not None and parent.vars:
             more["seen"] = list(parent.vars)  # the variables of the parent when attributes answer
         self._rows[-1] = (*row[:_MORE], more)
@@ -96,13 +95,31 @@ class Recorder(Observer):
         return _encode(
             {
                 "run": self._run.counters["runs"],
-                "before": self.before,
+                "before": [self._run.before.counters, len(self._run.before.nodes)],
                 "messages": self._rows,
                 "payloads": self._gathered.payloads,
                 "values": self._gathered.values,
                 **fields,
             }
         )
+
+
+def _rest(message: Message, node: Node | None) -> tuple[Any, ...]:
+    """Return the columns of a row that most messages do not have."""
+    shape = tuple(message)
+    fields = _shapes.get(shape)
+    if fields is None:
+        if len(_shapes) >= _SHAPES:
+            _shapes.clear()
+        fields = _shapes[shape] = tuple(field for field in shape if field not in _IMPLIED)
+    more = {field: message[field] for field in fields} if fields else {}
+    if node is not None and node.vars:
+        more["seen"] = list(node.vars)
+    tree = message.get("tree")
+    if tree is None:
+        return (None, None, more) if more else ()
+    heap = tree[0] if node is None else node.heap
+    return (digest(tree), heap, more) if more else (digest(tree), heap)
 
 
 def _limited(value: Any) -> Any:
@@ -125,15 +142,23 @@ def messages_of(entry: dict[str, Any]) -> list[Message]:
     rows, run = entry["messages"], entry["run"]
     m = entry["counters"]["msgs"] - sum(map(_count, rows)) + 1
     messages: list[Message] = []
+    payload: Payload | None = None
     for row in rows:
         message = dict(row) if type(row) is dict else _message(row)
-        if message.get("payload") is not None:
-            message["payload"] = payloads[message["payload"]]
+        if message.get("payload", _SAME) != _SAME:
+            payload = _found(message["payload"], payloads)
+        if "payload" in message:
+            message["payload"] = payload
         message["m"], message["pr"] = m, run
         literals = message.pop(_LITERALS, None)
         messages += (message,) if literals is None else _unfolded(message, literals, payloads)
         m += _count(row)
     return messages
+
+
+def _found(stored: Any, payloads: list[Payload]) -> Payload:
+    """Return a payload, which is stored as it is or as an index."""
+    return payloads[stored] if type(stored) is int else stored
 
 
 def _count(row: Any) -> int:
@@ -156,7 +181,8 @@ def _message(row: list[Any]) -> Message:
 def _unfolded(message: Message, stored: list[Any], payloads: list[Payload]) -> list[Message]:
     """Return the messages of literal attributes, from the first one and the parts of each."""
     parts = (
-        (stored[at], stored[at + 1], payloads[stored[at + 2]]) for at in range(0, len(stored), 3)
+        (stored[at], stored[at + 1], _found(stored[at + 2], payloads))
+        for at in range(0, len(stored), 3)
     )
     before, seen = message["nodes"], message.pop("seen", None)
     messages = unfold({**message, "exid": None}, parts, message["m"], message["pr"])[:-1]

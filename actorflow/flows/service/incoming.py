@@ -12,6 +12,7 @@ from actorflow.engine.envelopes import Message as Sent
 from actorflow.engine.envelopes import TaskEnded, TimerFired
 from actorflow.flows.errors import MessageRefused
 from actorflow.flows.execution.codec import tree_bytes, tree_from
+from actorflow.flows.execution.messages.intake import point_fault
 from actorflow.flows.execution.state import Execution
 from actorflow.flows.service.exids import parts_of
 
@@ -54,8 +55,10 @@ def new_execution(exid: str, batch: Sequence[Envelope]) -> Execution:
     """Return an execution that never ran; its launch says where it belongs."""
     for envelope in batch:
         body = envelope.body if type(envelope) is Sent else None
-        if type(body) is dict and all(type(body.get(place)) is str for place in _PLACE):
-            return Execution(exid, body["domain"], body["unit"])
+        if type(body) is dict:
+            domain, unit = body.get("domain"), body.get("unit")
+            if type(domain) is str and type(unit) is str:
+                return Execution(exid, domain, unit)
     return Execution(exid, *parts_of(exid))
 
 
@@ -92,6 +95,9 @@ def _sent(exid: str, body: Any) -> Message:
             " {'point': 'signal', 'name': 'go', 'payload': {}}; use the verbs of engine.flows"
         )
     message: Message = {"exid": exid, **body}
+    why = point_fault(message)
+    if why is not None:
+        raise MessageRefused(f"{message.get('point')} refused: {why}")
     for place in _PLACE:
         message.pop(place, None)
     tree = message.get("tree")
@@ -118,18 +124,24 @@ def _task_ended(state: Execution, ended: TaskEnded) -> Message:
     handed = None if node is None else node.own.get("handed")
     if node is None or handed is None or handed[0] != m:
         raise MessageRefused(f"the end of task {ended.task!r} refused: nobody waits for it")
-    message: Message = {"exid": state.exid, "nid": nid, "tasker": handed[1]}
-    error = ended.error
+    if ended.outcome == "ok" and type(ended.value) is dict:
+        return {
+            "point": "return",
+            "exid": state.exid,
+            "nid": nid,
+            "tasker": handed[1],
+            "payload": ended.value,
+        }
     described = {"kla": "TaskFailed", "msg": ""}
     if ended.outcome == "ok":
-        if type(ended.value) is dict:
-            return {**message, "point": "return", "payload": ended.value}
         described["msg"] = f"the answer must be a payload, a JSON object, not {ended.value!r:.100}"
-    if error is not None:
-        described = {"kla": error.type, "msg": error.message}
+    if ended.error is not None:
+        described = {"kla": ended.error.type, "msg": ended.error.message}
     return {
-        **message,
         "point": "failed",
+        "exid": state.exid,
+        "nid": nid,
+        "tasker": handed[1],
         "from": nid,
         "payload": _payload_at_task(node),
         "fpoint": "task",

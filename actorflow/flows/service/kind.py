@@ -5,7 +5,7 @@ Between two runs an execution is its bytes; a large one is decoded only when mes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,7 +29,6 @@ from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from random import Random
 
     from actorflow.engine.kind import Context, Envelope, Outcome
     from actorflow.engine.stores.protocol import Change, ExecutionRow, Store
@@ -136,13 +135,14 @@ class FlowKind:
             before = new_execution(context.id, batch) if data is None else decode(data)
         messages, refused = received(before, batch)
         directory = self._directory()
+        dice: Any = _Dice(context)
         run = Run(
             before,
             procedures=self._procedures,
             now=context.now,
             loader=self._library(),
             taskers=directory,
-            rng=cast("Random", _Dice(context)),
+            rng=dice,
         )
         recorder = Recorder(run) if self.keeps_history else None
         out = process(run, messages, self._max_messages, context.keep_going, recorder)

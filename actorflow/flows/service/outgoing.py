@@ -46,7 +46,8 @@ def outcome_of(
     outcome.cancelled_timers = out.cancelled_timers
     # What is left over is sent anew, and so taken together with what came meanwhile: a cancel has
     # to reach a loop that never ends by itself.
-    outcome.messages = [Outgoing(after.exid, with_packed_tree(one)) for one in out.leftover]
+    if out.leftover:
+        outcome.messages = [Outgoing(after.exid, with_packed_tree(one)) for one in out.leftover]
     for one in out.signals:
         try:
             outcome.messages.append(Outgoing(check_id(one["exid"], "an execution"), one))
@@ -115,23 +116,28 @@ def _forget_tasks(
 ) -> None:
     """Cancel the tasks that no node waits for any more."""
     after = out.state
-    answered: set[str] | None = None
     for nid, node in before.nodes.items():
         handed = node.own.get("handed")
         if handed is None or node.own.get("answered"):
             continue
-        if answered is None:
-            answered = {one["nid"] for one in out.messages if one["point"] in _ANSWERS}
-        if nid in answered:
-            continue
         now = after.nodes.get(nid)
         if (
-            now is None
-            or now.own.get("handed") != handed
-            or now.state == "ended"
-            or nid in given_back
+            now is not None
+            and now.own.get("handed") == handed
+            and now.state != "ended"
+            and nid not in given_back
         ):
+            continue
+        if not _was_answered(out, nid):
             outcome.cancelled_tasks.append(task_id(after.exid, nid, handed[0]))
+
+
+def _was_answered(out: FlowOutcome, nid: str) -> bool:
+    """Return whether the run processed the answer to the task of a node."""
+    return any(
+        isinstance(one, dict) and one["point"] in _ANSWERS and one["nid"] == nid
+        for one in out.processed
+    )
 
 
 def _given_back(node: Node, message: Message) -> Message:
@@ -166,11 +172,12 @@ def _set_watches(before: Execution, after: Execution, outcome: Outcome) -> None:
 def _spring(out: FlowOutcome, outcome: Outcome, watches: Sequence[Watch]) -> None:
     """Send triggers to the executions whose traps a message of this run springs."""
     after = out.state
+    messages = out.messages
     for watch in watches:
         if watch.execution == after.exid:
             continue
         owner, trap = watch.body["domain"], watch.body["trap"]
-        for message in out.messages:
+        for message in messages:
             trigger = trigger_from_elsewhere(watch.execution, owner, trap, message, after.domain)
             if trigger is not None:
                 outcome.messages.append(Outgoing(watch.execution, trigger))

@@ -11,9 +11,12 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from actorflow.engine.tasks.tasker import HOLD, Task, function_of
-from actorflow.flows.errors import FlowError, UnknownTasker, check_payload
-from actorflow.runtime.errors import near
+from actorflow.flows.errors import FlowError, UnknownTasker, pack_payload
+from actorflow.runtime.errors import BadOption, near
+from behaviours.arguments import function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Directory", "FlowTask", "adapt", "adapt_cancel", "domains", "qualified"]
 
 _MARK = "flow"  # in the body of a task: it comes from a flow
+_FIELDS = ("nid", "tasker", "taskname", "attl", "attd", "tags", "payload")
+_encode = msgspec.msgpack.Encoder().encode
 _NOT_ROUTED = ("m", "pr", "er")
 _REMEMBERED = 1_024  # names that a directory has looked up
 _UNKNOWN: Any = object()
@@ -48,10 +53,8 @@ def qualified(domain: str, name: str) -> str:
     return f"{domain}.{name}" if domain else name
 
 
-class FlowTask(Task):
+class FlowTask(Task, frozen=True):
     """What a tasker is called with: a task of a flow."""
-
-    __slots__ = ()
 
     @property
     def exid(self) -> str:
@@ -94,14 +97,15 @@ class FlowTask(Task):
         return self.body.get("vars", {})  # type: ignore[no-any-return]
 
 
-def task_body(message: Message, variables: dict[str, Any] | None) -> dict[str, Any]:
+def task_body(message: Message, variables: dict[str, Any] | None) -> msgspec.Raw:
     """Return the body of a task as it is stored."""
-    keys = ("nid", "tasker", "original_tasker", "taskname", "attl", "attd", "tags", "payload")
-    body: dict[str, Any] = {key: message[key] for key in keys if key in message}
+    body = dict(zip(_FIELDS, map(message.get, _FIELDS), strict=True))
+    if "original_tasker" in message:
+        body["original_tasker"] = message["original_tasker"]
     body[_MARK] = True
     if variables is not None:
         body["vars"] = variables
-    return body
+    return msgspec.Raw(_encode(body))
 
 
 def adapt(do: Callable[..., Any] | str, timeout: float | None = None) -> Callable[..., Any]:
@@ -126,6 +130,7 @@ def adapt(do: Callable[..., Any] | str, timeout: float | None = None) -> Callabl
 
 def adapt_cancel(on_cancel: Callable[[Any], Any]) -> Callable[[Task], Any]:
     """Return an `on_cancel` that is shown tasks of flows as such."""
+    function(on_cancel, "on_cancel", "on_cancel=withdraw", error=BadOption)
     return lambda task: on_cancel(_shown(task))
 
 
@@ -162,10 +167,10 @@ def _answer(task: Task, value: Any) -> Any:
     if value is HOLD or not isinstance(task, FlowTask):
         return value
     if value is None:
-        return check_payload(task.payload)
-    if type(value) is dict:
-        return check_payload(value)
-    return check_payload({**task.payload, "ret": value})
+        value = task.payload
+    elif type(value) is not dict:
+        value = {**task.payload, "ret": value}
+    return pack_payload(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from actorflow.runtime.lanes.process.packing import main_is_importable
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.worker.job.answers import Answers
 from actorflow.runtime.worker.job.failure import failure_policy
-from actorflow.runtime.worker.options import runs_elsewhere
+from actorflow.runtime.worker.options import Settings, check_executor, runs_elsewhere
 from actorflow.runtime.worker.spec import spawn
-from behaviours import Queue
+from behaviours import Queue, adapt
 from behaviours.base import Base, Behaviour
 from behaviours.errors import brief
 
@@ -306,9 +306,24 @@ def batched(
     >>> double(21)
     42
     """
-    return _Decorator(
-        {"behaviour": behaviour, "concurrency": concurrency, "executor": executor, **options}
-    )
+    given = {"behaviour": behaviour, "concurrency": concurrency, "executor": executor, **options}
+    _check(given)
+    return _Decorator(given)
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Validate options at the decorator, although the worker starts with the first call.
+
+    Raises:
+        BadBehaviour, BadOption: something cannot work; the message shows the right call.
+
+    """
+    check_executor(options["executor"])
+    settled: Any = {**options, "executor": "pool"}  # a lane is made for the worker only
+    behaviour = settled.pop("behaviour")
+    Settings(lambda _items, _state: None, settled, "batched")
+    if isinstance(behaviour, type) or not callable(behaviour):  # what a factory makes is its own
+        adapt(_own(behaviour))
 
 
 def _own(behaviour: Any) -> Any:

@@ -21,7 +21,7 @@ from actorflow.runtime.worker.job.jobs import Kind, kind_of
 from actorflow.runtime.worker.pair.accumulation import QUEUE, STACK
 from actorflow.runtime.worker.process.options import Processes
 from behaviours import Queue, Stack, Throttle
-from behaviours.arguments import choice, count, seconds
+from behaviours.arguments import choice, count, flag, seconds
 from behaviours.base import adapt
 from behaviours.errors import brief
 
@@ -137,7 +137,7 @@ class Settings:
         check_known(given, DEFAULTS, what)
         options: Any = {**DEFAULTS, **given}
         kind = kind_of(job)
-        call = f"{what}(job, ".replace("Worker(job", "Worker(id, job")
+        call = {"Worker": "Worker(id, job, ", "batched": "batched("}.get(what, f"{what}(job, ")
         self.job = job
         named = job.func if isinstance(job, partial) else job
         self.title = str(getattr(named, "__qualname__", None) or brief(named))
@@ -169,7 +169,7 @@ class Settings:
         self.clock = _checked_clock(options["clock"])
         self.now: Callable[[], float] = self.clock.now
         """Returns the time. Calling it from a local variable is faster than `clock.now()`."""
-        self.verbose = bool(options["verbose"])
+        self.verbose = flag(options["verbose"], "verbose", f"{call}verbose=True)", error=BadOption)
         self.remote = _remote(options["executor"], job, self)
         """The lane, if the job runs in worker processes."""
         self.asynchronous = kind.asynchronous and self.remote is None
@@ -177,7 +177,7 @@ class Settings:
         by_itself = isinstance(options["executor"], (str, Relay)) or self.remote is not None
         self.is_real = self.clock is SYSTEM and by_itself
         """Whether time passes, and the lane runs, by themselves."""
-        self.help = bool(options["help"])
+        self.help = flag(options["help"], "help", f"{call}help=True)", error=BadOption)
         if self.help and not (self.lane.can_help and self.concurrency == 1):
             msg = (
                 "help=True lets callers run the job, which needs executor='pool', "
@@ -264,6 +264,15 @@ def runs_elsewhere(executor: Any) -> bool:
     return isinstance(executor, Processes) or (isinstance(executor, str) and executor == "process")
 
 
+def check_executor(executor: Any) -> None:
+    """Raise `BadOption` if the option `executor` is none."""
+    if isinstance(executor, str):
+        choice(executor, "executor", ("pool", "thread", "process"), error=BadOption)
+    elif not (isinstance(executor, Processes) or callable(getattr(executor, "submit", None))):
+        msg = f"executor={brief(executor)} must be 'pool', 'thread', 'process' or a lane"
+        raise BadOption(msg)
+
+
 def _remote(executor: Any, job: Any, settings: Settings) -> ProcessLane | None:
     """Make the lane of worker processes, if the option `executor` asks for it."""
     if not runs_elsewhere(executor):
@@ -284,11 +293,7 @@ def _remote(executor: Any, job: Any, settings: Settings) -> ProcessLane | None:
 
 def _lane(executor: Any, kind: Kind, name: object) -> Lane:
     """Find the lane that the option `executor` stands for; coroutines go to the event loop."""
-    if isinstance(executor, str):
-        choice(executor, "executor", ("pool", "thread", "process"), error=BadOption)
-    elif not callable(getattr(executor, "submit", None)):
-        msg = f"executor={brief(executor)} must be 'pool', 'thread', 'process' or a lane"
-        raise BadOption(msg)
+    check_executor(executor)
     if kind.asynchronous:
         if executor != "pool":
             msg = f"a coroutine job runs on the event loop: leave executor={executor!r} out"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from actorflow.runtime.worker.spec import Worker
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Hashable, Iterator
     from types import TracebackType
     from typing import Self
 
@@ -312,7 +313,7 @@ def _terminate(supervisor: SupervisorRef, worker: WorkerRef, timeout: float | No
 
 
 def _checked(workers: Iterable[Any], clock: Clock | None) -> list[Worker]:
-    if isinstance(workers, Worker):
+    if isinstance(workers, Worker | str | bytes) or not isinstance(workers, Iterable):
         msg = f"Server({brief(workers)}) takes a list of workers; write Server([Worker(...)])"
         raise BadOption(msg)
     specs = []

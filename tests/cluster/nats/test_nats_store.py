@@ -11,6 +11,7 @@ import actorflow as af
 from actorflow.cluster.nats import store as store_module
 from actorflow.cluster.nats.log import VERSION
 from actorflow.cluster.nats.records import Checked, Commit, Fill, Purge, decode, encode
+from actorflow.cluster.nats.server import NatsServer
 from actorflow.cluster.nats.store import NatsStore
 from actorflow.cluster.ring import CheckIn
 from actorflow.engine.errors import StoreBroken, StoreRefused
@@ -31,8 +32,7 @@ from tests.servers import start_nats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from actorflow.cluster.nats.server import NatsServer
+    from pathlib import Path
 
 PATIENCE = 20.0
 
@@ -302,6 +302,16 @@ def test_c26_a_server_that_stays_away_makes_a_commit_fail_as_unknown(
     with pytest.raises(StoreRefused, match="is not known"):
         store.commit([message("x")])
     own_server.start()
+
+
+def test_a_server_makes_the_directory_of_its_data(
+    tmp_path: Path, opened: Callable[..., NatsStore]
+) -> None:
+    with NatsServer(tmp_path / "new" / "nats") as server:
+        store = opened(f"{server.url}/x")
+        store.commit([message("x")])
+        store.close()
+    assert (tmp_path / "new" / "nats" / "data").is_dir()
 
 
 @pytest.mark.timeout(60)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.engine import Engine
 
-BAD_IDS: list[Any] = [7, None, b"x", "", "x" * 1_001, "a\x00b", "line\nline", "\udc80"]
+BAD_IDS: list[Any] = [7, None, b"x", "", "x" * 2_001, "a\x00b", "line\nline", "\udc80"]
 
 
 @pytest.mark.parametrize("bad", BAD_IDS, ids=[repr(each)[:20] for each in BAD_IDS])

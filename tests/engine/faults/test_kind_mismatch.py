@@ -100,3 +100,19 @@ def test_a_kind_that_sends_to_another_kind_fails_alone(engine: Engine) -> None:
     assert all("KindMismatch" in letter.error for letter in engine.dead_letters("x"))
     worker.push_block(2)
     assert worker.state() == [1, 2]
+
+
+def test_a_worker_that_was_not_pushed_to_keeps_its_name(engine: Engine) -> None:
+    worker = engine.worker("orders", collect, state=[])
+    engine.register(Script())
+    for create in (
+        lambda: engine.send("orders", 1, kind="other"),
+        lambda: engine.send("orders", 1, kind="script"),
+        lambda: engine.start("script", 1, id="orders"),
+    ):
+        with pytest.raises(KindMismatch, match="'orders' is of kind 'worker', not"):
+            create()
+    worker.push_block(1)
+    engine.send("orders", 2, kind="worker")
+    worker.push_block(3)
+    assert worker.state() == [1, 2, 3]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from hypothesis import given
@@ -20,6 +20,9 @@ from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.flows.service.history import Recorder, messages_of
 from actorflow.flows.values.rendering import digest
+
+if TYPE_CHECKING:
+    from actorflow.flows.execution.literal_messages import Literals
 
 Message = dict[str, Any]
 
@@ -49,10 +52,10 @@ class _Eye(Observer):
         self.other.observe(message, emitted, nodes)
         self._keep(message, nodes)
 
-    def observe_literals(self, messages: list[Message], nodes: int) -> None:
+    def observe_literals(self, literals: Literals, nodes: int) -> None:
         """Keep those of plain attributes."""
-        self.other.observe_literals(messages, nodes)
-        for place, message in enumerate(messages[:-1]):
+        self.other.observe_literals(literals, nodes)
+        for place, message in enumerate(literals.messages()[:-1]):
             self._keep(message, nodes + (1, 2, 1, 0)[place % 4])
 
     def _keep(self, message: Message, nodes: int) -> None:
@@ -83,7 +86,7 @@ def _record(flow: str, payload: Message, room: int) -> tuple[list[Message], list
         )
         recorder = Recorder(run)
         eye = _Eye(run, recorder)
-        out = process(run, inbox, room, None, eye)
+        out = process(run, inbox, room, lambda: True, eye)
         state, inbox = out.state, out.leftover
         stored = recorder.record(counters=state.counters)
         seen += eye.seen
@@ -91,10 +94,25 @@ def _record(flow: str, payload: Message, room: int) -> tuple[list[Message], list
     return seen, read
 
 
-@given(st.integers(1, 77))
-def test_every_message_is_read_as_it_was(room: int) -> None:
-    seen, read = _record(FLOW, {"l": [[1]], "o": {"a": [2]}, "n": 1}, room)
-    assert len(seen) > 60
+PLAIN = """
+sequence
+  noret 1 'two'
+  set f.a 2
+  "$(f.a) and $(f.n)"
+  sequence
+    3
+  task 'nobody' 'nothing'
+"""
+
+
+@given(
+    st.integers(1, 77),
+    st.sampled_from([(FLOW, {"l": [[1]], "o": {"a": [2]}, "n": 1}, 60), (PLAIN, {"n": 1}, 30)]),
+)
+def test_every_message_is_read_as_it_was(room: int, case: tuple[str, Message, int]) -> None:
+    flow, payload, least = case
+    seen, read = _record(flow, payload, room)
+    assert len(seen) > least
     assert [message["m"] for message in read] == list(range(1, len(seen) + 1))
     for expected, found in zip(seen, read, strict=True):
         given_keys = {key for key, value in expected.items() if value is not None}

@@ -100,7 +100,8 @@ def test_a_task_and_its_end() -> None:
     kind = kind_with("alice")
     flow = launch("sequence\n  alice 'x'", a=1)
     (task,) = run(kind, [flow]).tasks
-    assert (task.tasker, task.body["taskname"], task.body["payload"]["a"]) == ("alice", "x", 1)
+    body = decode(encode(task.body))
+    assert (task.tasker, body["taskname"], body["payload"]["a"]) == ("alice", "x", 1)
     ended = TaskEnded(2, NOW, task.id, "ok", {"b": 2})
     assert run(kind, [flow], [ended]).result == {"b": 2}
     failed = TaskEnded(2, NOW, task.id, "failed", error=Failure("ValueError", "no ink"))

@@ -14,28 +14,33 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.procedure import Procedure
     from actorflow.flows.execution.run import Run
 
-_HANDLERS = tuple((kind, f"on_{kind}_handler") for kind in ("error", "cancel", "timeout"))
+_HANDLERS = {f"on_{kind}_handler": kind for kind in ("error", "cancel", "timeout")}
 
 
 def execute(run: Run, message: Message) -> list[Message]:
-    """Enter a node."""
-    node = run.nodes[message["nid"]]
+    """Create a node and enter it."""
+    return start(run, create_node(run, message), message)
+
+
+def start(run: Run, node: Node, message: Message) -> list[Message]:
+    """Enter a node that was just created."""
     procedure: Procedure = run.procedures[node.heap or ""](run, node, message, message["tree"])
     out = procedure.execute()
     message["payload"] = procedure.payload
     return out
 
 
-def create_node(run: Run, message: Message) -> None:
-    """Create the node of an execute message, and resolve its procedure."""
+def create_node(run: Run, message: Message) -> Node:
+    """Return the node of an execute message, which is new, with its procedure resolved."""
     payload = message.get("payload")
     if type(payload) is not dict:
         message["payload"] = {}
         if payload is not None:
             raise not_an_object(payload)
+        payload = message["payload"]
     nid, tree = message["nid"], message["tree"]
     parent = message.get("from")
-    node = Node(nid, parent, message["payload"], tree[0])
+    node = run.nodes[nid] = Node(nid, parent, payload, tree[0])
     variables = message.get("vars")
     if variables is not None:
         node.vars = dict(variables)
@@ -43,19 +48,18 @@ def create_node(run: Run, message: Message) -> None:
         node.vars = {}
     if "cnid" in message:
         node.cnid = message["cnid"]
-    run.nodes[nid] = node
     run.touched.add(nid)
     run.trees[nid] = tree
     if len(run.nodes) > run.most_nodes:
         node.tree = tree
         run.orphans.append(nid)
         run.check_room(0)
-    for kind, key in _HANDLERS:
-        given = message.get(key)
-        if type(given) is list:
-            node.handlers = {**(node.handlers or {}), kind: [given]}
+    for key, kind in _HANDLERS.items():
+        if key in message and type(message[key]) is list:
+            node.handlers = {**(node.handlers or {}), kind: [message[key]]}
     run.keep_tree(node, tree)
     resolve.resolve(run, node, tree, message)
+    return node
 
 
 def add(run: Run, message: Message) -> list[Message]:

@@ -14,7 +14,7 @@ from actorflow.flows.language.checking import check_tree
 from actorflow.flows.values.rendering import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from actorflow.flows.execution.node import Message
     from actorflow.flows.execution.run import Run
@@ -27,22 +27,34 @@ _checked: dict[int, Tree] = {}
 _NID = re.compile(r"\d+(?:_\d+)*(?:-\d+)?")
 
 
-def accepted(run: Run, messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield copies of the messages; refuse what is not a message, or has an unknown point."""
+def accepted(run: Run, messages: Iterable[Message]) -> list[Message]:
+    """Return copies of the messages; refuse what is not a message, or has an unknown point."""
+    taken: list[Message] = []
     for message in messages:
         if type(message) is not dict:
             run.refuse({"point": None, "given": message}, "it is not an object")
-        elif (why := _bad_point(message)) is not None:
+        elif (why := point_fault(message)) is not None:
             run.refuse(message, why)
         else:
-            yield message.copy()
+            taken.append(message.copy())
+    return taken
+
+
+def point_fault(message: Message) -> str | None:
+    """Return what is wrong with the point of a message from outside, or None."""
+    point = message.get("point")
+    if type(point) is not str or point not in _POINTS:
+        return f"there is no point {brief(point)}"
+    if point not in _CHECKS and "er" not in message:
+        return "only the execution itself says that"
+    return None
 
 
 def fault_of(message: Any) -> str | None:
     """Return why something can be no message to any execution, or None."""
     if type(message) is not dict:
         return "it is not an object"
-    return _bad_point(message) or _bad_field(message)
+    return point_fault(message) or _bad_field(message)
 
 
 def refuses(run: Run, message: Message) -> bool:
@@ -52,16 +64,6 @@ def refuses(run: Run, message: Message) -> bool:
         return False
     run.refuse(message, why)
     return True
-
-
-def _bad_point(message: Message) -> str | None:
-    """Return what is wrong with the point of a message, or None."""
-    point = message.get("point")
-    if type(point) is not str or point not in _POINTS:
-        return f"there is no point {brief(point)}"
-    if point not in _CHECKS and "er" not in message:
-        return "only the execution itself says that"
-    return None
 
 
 def _fault(run: Run, message: Message) -> str | None:
@@ -76,9 +78,9 @@ def _fault(run: Run, message: Message) -> str | None:
 
 def _bad_field(message: Message) -> str | None:
     """Return which field of a message is of a wrong type, or None."""
-    for field, (kinds, wanted) in _FIELDS.items():
-        if type(value := message.get(field)) not in kinds:
-            return f"{field} is {brief(value)}, and has to be {wanted}"
+    for field, value in message.items():
+        if field in _FIELDS and type(value) not in _FIELDS[field][0]:
+            return f"{field} is {brief(value)}, and has to be {_FIELDS[field][1]}"
     return None
 
 

@@ -20,17 +20,16 @@ _ASIDE = frozenset(("flank", "part"))
 def receive(run: Run, message: Message) -> list[Message]:
     """Leave the node that has answered, and let its parent continue."""
     came_from, nid = message.get("from"), message.get("nid")
+    flavour = message.get("flavour")
     out: list[Message] = []
     if came_from is not None and not message.get("virtual"):
         child = run.nodes.get(came_from)
         if child is None or (child.status and child.state == "ended"):
             return _receive_stale(run, message, came_from, nid)
-        if message.get("flavour") not in _ASIDE:
+        if flavour is None or flavour not in _ASIDE:
             out = leave(run, child, message)
     if nid is None:
-        if message.get("flavour") == "flank":
-            return out
-        return [*out, _end_message(run, message, came_from)]
+        return out if flavour == "flank" else [*out, _end_message(run, message, came_from)]
     node = run.find(nid)
     if node is None:
         if message.get("tasker"):
@@ -41,6 +40,8 @@ def receive(run: Run, message: Message) -> list[Message]:
             node.cnodes.remove(came_from)
         return out
     procedure = procedure_for(run, node, message)
+    if came_from is not None and flavour != "flank" and came_from in node.cnodes:
+        node.cnodes.remove(came_from)
     emitted = _hear(procedure)
     message["payload"] = procedure.payload
     return out + emitted if out else emitted
@@ -62,18 +63,11 @@ def _end_message(run: Run, message: Message, came_from: str | None) -> Message:
 
 def _hear(procedure: Procedure) -> list[Message]:
     """Pass an answer to the procedure, according to the status of its node."""
-    node, message = procedure.node, procedure.message
-    came_from = message.get("from")
-    if came_from is not None and message.get("flavour") != "flank" and came_from in node.cnodes:
-        node.cnodes.remove(came_from)
-    if message.get("disable"):
+    node = procedure.node
+    if procedure.message.get("disable"):
         return procedure.reply(disabled=True)
     if node.status:
-        state = node.state
-        if state == "closed":
-            return procedure.receive_when_closed()
-        if state == "ended":
-            return []
+        return procedure.receive_when_closed()
     if node.handlers is not None and "receive" in node.handlers:
         return _hear_through_handler(procedure)
     return procedure.receive()

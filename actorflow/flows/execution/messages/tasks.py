@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.run import Run
 
 
+_NOT_PASSED = ("m", "pr", "sm", "from", "er")
+
+
 def task(run: Run, message: Message) -> list[Message]:
     """Offer a task to the routers; a task that none takes is dispatched after the commit."""
     node = run.find(message["nid"])
@@ -38,9 +41,9 @@ def give_back(run: Run, message: Message) -> list[Message]:
     if node is None and not message.get("tasker"):
         run.refuse(message, f"there is no node {message['nid']}")
         return []
-    emitted = {k: v for k, v in message.items() if k not in ("m", "pr", "sm", "from", "er")}
-    emitted["point"] = "receive"
-    emitted["exid"] = run.exid
+    emitted: Message = {**message, "point": "receive", "exid": run.exid}
+    for key in _NOT_PASSED:
+        emitted.pop(key, None)
     if type(emitted.get("payload")) is not dict:
         raise not_an_object(emitted.get("payload"))
     if node is not None and "task" in node.own:

@@ -35,8 +35,11 @@ class Task(Procedure):
 
     def receive_last(self) -> list[Message]:
         """Emit the task."""
-        left = iter(self.node.unkeyed_atts())
-        tasker, name = self.att("by", "for", "assign"), self.att("with", "task")
+        unkeyed = self.node.unkeyed_atts()
+        left = iter(unkeyed)
+        tasker = name = None
+        if len(unkeyed) < len(self.node.atts or ()):
+            tasker, name = self.att("by", "for", "assign"), self.att("with", "task")
         if tasker is None:
             tasker = next(left, None)
         if name is None:
@@ -48,21 +51,27 @@ class Task(Procedure):
     def _wrap_task(self, point: str) -> Message:
         own: dict[str, Any] = self.node.own
         own["cause"] = self.message.get("cause")
-        return self.wrap(
-            point,
-            self.node.nid,
-            tasker=own["task"]["tasker"],
-            taskname=own["task"]["name"],
-            attl=self.node.unkeyed_atts(),
-            attd={key: value for key, value in self.node.atts or () if key is not None},
-            tags=self._tags(),
-        )
+        attl: list[Any] = []
+        attd: dict[str, Any] = {}
+        for key, value in self.node.atts or ():
+            if key is None:
+                attl.append(value)
+            else:
+                attd[key] = value
+        message = self.wrap(point, self.node.nid)
+        message["tasker"] = own["task"]["tasker"]
+        message["taskname"] = own["task"]["name"]
+        message["attl"] = attl
+        message["attd"] = attd
+        message["tags"] = self._tags()
+        return message
 
     def _tags(self) -> list[str]:
         tags: list[str] = []
         node: Node | None = self.node
         while node is not None:
-            tags += node.tags or ()
+            if node.tags:
+                tags += node.tags
             node = self.run.nodes.get(node.parent or "")
         return tags
 

@@ -8,8 +8,8 @@ when that is done. No thread waits.
 from __future__ import annotations
 
 import inspect
+import sys
 import time
-from asyncio import CancelledError
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -39,9 +39,6 @@ __all__ = ["current_batch", "help_with", "pause", "run"]
 
 _ROUNDS = 16  # tasks that a pair performs before it lets others run
 _PAUSE = 0.0
-# What a failure policy deals with; SystemExit and the like always end the executor. Awaiting what
-# somebody else has cancelled is a failure of the batch, although it is no `Exception`.
-_CONTAINED = (Exception, CancelledError)
 
 pause = partial(time.sleep, _PAUSE)
 """Let other threads have the interpreter."""
@@ -311,6 +308,17 @@ def _answer(pair: Accumulator, seat: Any, generation: int, batch: Batch, given: 
     return pair.next_part(seat, generation)
 
 
+def _is_contained(error: BaseException) -> bool:
+    """Return whether a failure policy deals with it; SystemExit and the like end the executor.
+
+    Awaiting what somebody else has cancelled is a failure of the batch, although no `Exception`.
+    """
+    if isinstance(error, Exception):
+        return True
+    asyncio = sys.modules.get("asyncio")  # nobody raises what is not loaded
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
+
+
 def _recover(
     pair: Accumulator, seat: Any, generation: int, batch: Batch, error: BaseException
 ) -> Any:
@@ -319,7 +327,7 @@ def _recover(
         return None
     policy = pair.settings.policy
     batch.attempt += 1
-    contained = isinstance(error, _CONTAINED)
+    contained = _is_contained(error)
     parts = policy.parts(batch) if contained and pair.settings.reruns else None
     if parts:
         seat.parts = [*(seat.parts or ()), *reversed(parts)]
@@ -333,7 +341,7 @@ def _recover(
 
 def _give_up(pair: Accumulator, generation: int, batch: Batch, error: BaseException) -> None:
     """Count messages whose failure is theirs alone, and tell their callers."""
-    buries = pair.settings.policy.buries and isinstance(error, _CONTAINED)
+    buries = pair.settings.policy.buries and _is_contained(error)
     if not pair.lost(generation, batch, buried=buries):
         return
     if buries:
@@ -463,7 +471,7 @@ def _served(pair: Accumulator, generation: int, reply_to: Any, outcome: Any) -> 
         error = reason.exception
         if reply_to is not None:
             reply_error(reply_to, error)
-        contained = isinstance(error, _CONTAINED) and executor.ask_failures == "reply"
+        contained = _is_contained(error) and executor.ask_failures == "reply"
         if reply_to is None or not contained:
             pair.life.crashed(generation, error)
             return None

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.errors import BadOption
+from behaviours.arguments import function
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -46,6 +49,8 @@ class Processes:
         from actorflow.runtime.lanes.process.packing import Packed  # noqa: PLC0415
 
         launcher_of(self.launcher)
+        if self.setup is not None:
+            function(self.setup, "setup", "Processes(setup=load_model)", error=BadOption)
         limits_of(
             1,
             renew_after=self.renew_after,

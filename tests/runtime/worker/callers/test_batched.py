@@ -258,12 +258,8 @@ def test_options_of_spawn_can_be_given_and_wrong_ones_are_refused() -> None:
     assert af.whereis("batched threads") is thread_names.worker
     thread_names.worker.stop()
 
-    @af.batched(executer="pool")
-    def wrong(items: list[int]) -> list[int]:
-        return items
-
     with pytest.raises(af.BadOption, match="did you mean 'executor'"):
-        wrong(1)
+        af.batched(executer="pool")
 
 
 def test_it_goes_before_a_function() -> None:
@@ -374,3 +370,27 @@ def test_what_cannot_have_a_worker_of_its_own_is_told_why() -> None:
     for odd in (Slotted(), Unhashable(1)):
         with pytest.raises(af.BadJob, match="cannot be hashed or referred to weakly"):
             odd.apply(1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"behaviour": 5},
+        {"behaviour": "queue"},
+        {"concurrency": 0},
+        {"concurrency": "4"},
+        {"executor": "pooll"},
+        {"executor": 5},
+        {"throttle": "1"},
+        {"help": "yes"},
+        {"verbose": 1},
+        {"on_failure": "retrry"},
+        {"sise": 4},
+    ],
+    ids=str,
+)
+def test_options_are_validated_at_the_decorator(options: dict[str, Any]) -> None:
+    with pytest.raises((af.BadOption, af.BadBehaviour)) as raised:
+        af.batched(**options)
+    ((name, value),) = options.items()
+    assert name in str(raised.value) or repr(value) in str(raised.value)
