@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.engine.engine import Engine
+from actorflow.engine.errors import EngineClosed
 from actorflow.engine.execution.entries import Request
 from actorflow.engine.execution.unawaited import Unawaited
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.errors import PushTimeout
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.lanes.relay import RELAY
 from tests.engine.kinds import PATIENCE, Script, collect, quiet, state_of, until
 
 if TYPE_CHECKING:
@@ -156,3 +159,55 @@ def test_what_nobody_waits_for_is_committed_with_others_or_alone_once_nothing_el
     assert alone.wait(PATIENCE)
     assert len(kept) == 1
     assert kept.take(all_of_them=True) == [request]
+
+
+# Runs that wait for each other.
+
+
+def test_runs_of_one_thread_are_committed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def job(batch: list[Any], state: Any) -> Any:
+        if batch == ["block"]:
+            begun.set()
+            assert go.wait(PATIENCE)
+        return state
+
+    monkeypatch.setattr(POOL, "_looks", [])  # nobody takes over from a run that blocks
+    with Engine(MemoryStore()) as engine:
+        names = [f"w{number}" for number in range(6)]
+        workers = [engine.worker(name, job) for name in names]
+        for worker in workers:
+            worker.push_block(0)
+        quiet(engine)
+
+        def push(number: int) -> threading.Thread:
+            message = "block" if number == 0 else "go on"
+            thread = threading.Thread(target=workers[number].push_block, args=(message,))
+            thread.start()
+            return thread
+
+        threads = [push(0)]
+        assert begun.wait(PATIENCE)
+        threads += [push(number) for number in range(1, 6)]
+        until(engine, lambda: len(RELAY.ready) == 5)
+        before = engine.core.writer.commits
+        go.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert engine.core.writer.commits == before + 1
+        assert all(engine.core.row(name).revision == 2 for name in names)
+
+
+def test_a_run_that_is_to_be_committed_with_others_learns_that_the_engine_is_closed() -> None:
+    told: list[Any] = []
+    engine = Engine(MemoryStore())
+    writer = engine.core.writer
+    request = Request(Change("x"), lambda _change, error: told.append(error), insist=True)
+    writer._together.append(request)
+    assert writer.waiting >= 1
+    engine.close()
+    writer.gather(writer._gatherer.pop())
+    assert [type(error) for error in told] == [EngineClosed]
+    assert writer._gatherer
+    assert not writer._together

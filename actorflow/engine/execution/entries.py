@@ -64,7 +64,7 @@ class Request:
         self.waiter = waiter
 
 
-Entry: TypeAlias = "Append | Request | Callable[[], None]"
+Entry: TypeAlias = "Append | Request | list[Request] | Callable[[], None]"
 Group: TypeAlias = "tuple[Change, Any]"
 
 

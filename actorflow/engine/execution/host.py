@@ -20,6 +20,7 @@ from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, Duplicate
 from actorflow.runtime.errors import Rejected, StopTimeout, near
+from actorflow.runtime.lanes.relay import Pace
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Host"]
 
 _SWEEP = 0.1  # seconds between looking for executions that can retire
+_SLOW = 0.005  # seconds that a run takes during which others had better run
 _SWEPT = 2_000  # executions that are looked at each time
 
 
@@ -64,6 +66,7 @@ class Host:
         self._unknown: set[str] = set()
         self._waiting: deque[Ticket] = deque()
         self._told = False
+        self._paces: dict[str, Pace] = {}
         self.backlog = Backlog(core, self)
         self.refusals: dict[Any, BaseException] = {}
         """Messages that were given up, until their dead letters are stored."""
@@ -350,6 +353,10 @@ class Host:
             self._set_sweep()
 
     # Any thread.
+
+    def pace_of(self, kind: str) -> Pace:
+        """Return how long runs of a kind take, as far as that is known."""
+        return self._paces.get(kind) or self._paces.setdefault(kind, Pace(_SLOW))
 
     def note(self, live: Live) -> None:
         """Schedule a look at an execution that may be able to retire."""

@@ -140,7 +140,7 @@ class Live:
     __slots__ = (
         "_door", "_gate", "behind", "broken", "core", "created", "creates", "displaced", "epoch",
         "fetched", "first", "held", "id", "kind", "known", "last", "late", "loaded", "noted",
-        "options", "parent", "port", "reading", "revision", "state", "status", "unstored",
+        "options", "pace", "parent", "port", "reading", "revision", "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -153,6 +153,7 @@ class Live:
         these may appear in any order."""
         self.id = execution
         self.kind = kind
+        self.pace = core.host.pace_of(kind.name)
         self.loaded = False
         self.noted = False
         self.reading = False

@@ -31,7 +31,6 @@ from actorflow.engine.stores.protocol import (
 )
 from actorflow.runtime.errors import WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
-from actorflow.runtime.lanes.relay import RELAY
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.job.deferred import Deferred
 
@@ -280,7 +279,7 @@ class Run:
             parent=live.parent,
             watches=core.watches.of(live.kind.name) if core.watches else (),
         )
-        RELAY.busy()
+        begin = live.pace.begin()
         try:
             outcome = live.kind.run(context, live.state, self.batch)
             if type(outcome) is not Outcome and inspect.isawaitable(outcome):
@@ -289,7 +288,7 @@ class Run:
             if type(outcome) is Deferred:
                 outcome.then(self._resume)
                 return
-            RELAY.free()
+            live.pace.end(begin)
             self._conclude(outcome)
         except CodeElsewhere as error:
             live.loaded = False

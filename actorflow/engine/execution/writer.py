@@ -22,6 +22,7 @@ from actorflow.engine.execution.entries import Append, Request, group
 from actorflow.engine.execution.unawaited import Unawaited
 from actorflow.engine.stores.protocol import Change, NewDead
 from actorflow.runtime.errors import PushTimeout, StopTimeout, WorkerStopped
+from actorflow.runtime.lanes.relay import RELAY, Pace
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import spawn
@@ -43,7 +44,22 @@ AGAIN = 1.0
 _LARGEST = 10_000  # entries in one transaction
 _LONG_ENOUGH = 1.0  # seconds that a caller must have who makes a commit itself
 _MUCH_LESS = 10  # times that the last commit must have been shorter
+_SLOW = 0.001  # seconds that a commit takes during which others had better run
 _GATHER = 0.001  # seconds that a commit waits at most for callers who may have more
+
+
+class _Gatherer:
+    """Has changes of several runs committed together, after these runs."""
+
+    __slots__ = ("_writer",)
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def run(self) -> None:
+        """Commit what there is. Only the relay calls this."""
+        RELAY.free()
+        self._writer.gather(self)
 
 
 class Writer:
@@ -74,6 +90,9 @@ class Writer:
         """Tickets of callers that wait for a change or a call."""
         self._busy = allocate_lock()
         self._unawaited = Unawaited(self._busy.locked, lambda: self.call(_nothing))
+        self._pace = Pace(_SLOW)
+        self._together: list[Request] = []  # of runs in the relay, which has others to run first
+        self._gatherer: list[_Gatherer] = [_Gatherer(self)]  # until there is something to gather
         self._flight: deque[tuple[Future[None], list[Change], Callable[[Any], None]]] = deque()
         self.refusal: tuple[float, Exception] | None = None
         """When and why the store last refused a commit, if it has not taken one since."""
@@ -127,21 +146,44 @@ class Writer:
 
         With `insist`, a change that the store refuses is tried again until it succeeds or the
         engine is closed; once it is closed, `then` is called at once. With `may_block`, this
-        thread acts as the writer if that is idle: for lane threads only, which no signal
-        interrupts.
+        thread acts as the writer if that is idle, at once or after what else it has to run: for
+        lane threads only, which no signal interrupts.
         """
         request = Request(change, then, insist=insist, waiter=waiter)
         if waiter is not None:
             self.awaited[waiter] = None
         try:
-            if may_block and self._worker.is_idle:
+            if may_block and RELAY.ready and RELAY.is_here:
+                self._together.append(request)
+                RELAY.claim(self._gatherer)
+            elif may_block and self._worker.is_idle:
                 self._port.help(request)
             else:
                 self._worker.push(request)
         except WorkerStopped:
-            self.awaited.pop(waiter, None)
-            if then is not None:
-                then(change, EngineClosed("the engine has been closed"))
+            self._end([request])
+
+    def _end(self, requests: list[Request]) -> None:
+        """Notify owners that the engine is closed."""
+        for request in requests:
+            self.awaited.pop(request.waiter, None)
+            if request.then is not None:
+                request.then(request.change, EngineClosed("the engine has been closed"))
+
+    def gather(self, gatherer: _Gatherer) -> None:
+        """Commit what runs have left to be committed together. In the relay."""
+        requests = self._together[:]
+        del self._together[: len(requests)]
+        self._gatherer.append(gatherer)
+        if self._together:  # they came in between
+            RELAY.claim(self._gatherer)
+        try:
+            if self._worker.is_idle:
+                self._port.help(requests)
+            else:
+                self._worker.push(requests)
+        except WorkerStopped:
+            self._end(requests)
 
     def submit_unawaited(
         self, change: Change, then: Callable[[Change, Exception | None], None]
@@ -175,7 +217,8 @@ class Writer:
     @property
     def waiting(self) -> int:
         """Entries that are not being committed yet."""
-        return len(self._worker) + len(self._again) + len(self._unawaited)
+        held = len(self._again) + len(self._unawaited) + len(self._together)
+        return len(self._worker) + held
 
     def stop_insisting(self) -> None:
         """Try what was refused once more, then notify its owners."""
@@ -223,7 +266,7 @@ class Writer:
         self._expected = 0
         begin = perf_counter()
         part: list[Append | Request] = []
-        for entry in batch:
+        for entry in _singly(batch):
             if type(entry) is Append or type(entry) is Request:
                 part.append(entry)
                 if len(part) >= _LARGEST:
@@ -258,6 +301,7 @@ class Writer:
         """
         self._wanted = self._expected
         if self._port.depth < self._wanted:
+            RELAY.pass_on()
             self._bell.acquire(timeout=min(patience, _GATHER))
         self._wanted = 0
         self._bell.acquire(blocking=False)
@@ -299,11 +343,13 @@ class Writer:
             self._call(self._core.board.pass_on)
 
         changes = [change for change, _ in groups]
+        begin = self._pace.expect()
         try:
             future = self._store.commit(changes)
         except Exception as error:  # noqa: BLE001 - each owner is notified
             decided(self._failed(error, changes))
             return
+        self._pace.note(begin)
         if future is None:
             self._succeeded(changes)
             decided(None)
@@ -315,6 +361,8 @@ class Writer:
         """Settle the commits that are decided; wait until at most so many are not."""
         while self._flight and (len(self._flight) > most or self._flight[0][0].done()):
             future, changes, decided = self._flight.popleft()
+            if not future.done():
+                RELAY.pass_on()
             try:
                 future.result()
             except Exception as error:  # noqa: BLE001 - each owner is notified
@@ -441,6 +489,19 @@ class Writer:
                 self.lost += len(append.bodies)
             told += [(each, error) for each in waiting]
         resolve_many(told)
+
+
+def _singly(batch: list[Entry]) -> list[Any]:
+    """Return the entries of a batch, each for itself."""
+    if len(batch) == 1:  # as most are
+        return batch[0] if type(batch[0]) is list else batch
+    entries: list[Any] = []
+    for entry in batch:
+        if type(entry) is list:
+            entries += entry
+        else:
+            entries.append(entry)
+    return entries
 
 
 def _is_appends(entries: list[Entry]) -> bool:

@@ -18,7 +18,7 @@ from actorflow.engine.errors import TaskCrashed
 from actorflow.runtime.errors import BadJob, BadOption, StopTimeout, WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
-from actorflow.runtime.lanes.relay import RELAY
+from actorflow.runtime.lanes.relay import RELAY, Pace
 from actorflow.runtime.log import log
 from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.job.deferred import Deferred
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Lane
 
 __all__ = ["HOLD", "Task", "Tasker", "function_of"]
+
+
+_SLOW = 0.0005  # seconds that a task takes during which others had better run
 
 
 class _Hold:
@@ -139,12 +142,12 @@ class _Attempt:
             if self._tasker.processes is not None:
                 self._tasker.processes.begin(self.task, partial(self._end, row))
                 return
-            RELAY.busy()
+            begin = self._tasker.pace.begin()
             result = self._tasker.do(self.task)
         except BaseException as error:  # noqa: BLE001 - retried, or told to the execution
             self._end(row, error)
         else:
-            RELAY.free()
+            self._tasker.pace.end(begin)
             self._end(row, None, result)
 
     async def _run_async(self, row: TaskRow) -> None:
@@ -324,6 +327,7 @@ class Tasker:
         self.coroutines: dict[str, _Attempt] = {}
         """The attempts on the event loop, by task. For the thread of the loop only."""
         self.lane: Lane = LOOP if self.asynchronous else RELAY
+        self.pace = Pace(_SLOW)
         self.stopped = False
         self.running: set[str] = set()
         self._urgent: list[tuple[int, int, TaskRow]] = []  # a heap, if nobody chose a behaviour

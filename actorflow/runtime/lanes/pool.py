@@ -18,7 +18,7 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.fork import after_fork
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Runnable
     from actorflow.runtime.worker.tickets import ThreadTicket
 
-__all__ = ["HERE", "POOL", "Pool", "PoolStatistics"]
+__all__ = ["HERE", "POOL", "Pool", "PoolStatistics", "Seat"]
 
 _TICK = 0.001  # seconds between two looks at a stalled pool
 _QUIET_TICKS = 20  # the watcher sleeps after so many looks without waiting work
@@ -48,7 +48,14 @@ _pop = list.pop  # looking it up takes long
 _STUCK = 0.1  # seconds in one run each, after which a pool that computes gets another thread
 
 
-class _Seat:
+class Look(Protocol):
+    """Looks after threads of the pool."""
+
+    def __call__(self, now: float, *, computing: bool) -> bool:
+        """Look, now that the process computes, or does not; return whether anything waits."""
+
+
+class Seat:
     """One thread of the pool, as the watcher sees it."""
 
     __slots__ = ("clock", "cpu", "free", "next", "runs", "seen_runs", "since")
@@ -79,7 +86,7 @@ class _Seat:
 
 
 class _Here(threading.local):
-    seat: _Seat | None = None
+    seat: Seat | None = None
 
 
 HERE = _Here()
@@ -151,13 +158,14 @@ class Pool:
         self.limit = limit
         self.linger = linger
         self.name = name
+        self._looks: list[Look] = []
         self._reset()
         after_fork(self._after_fork)
 
     def _reset(self) -> None:
         self._ready: queue.SimpleQueue[Runnable | None] = queue.SimpleQueue()
         self._idle: list[None] = []  # one entry for each thread that waits for work
-        self._seats: dict[int, _Seat] = {}  # of threads that have started
+        self._seats: dict[int, Seat] = {}  # of threads that have started
         self._growing = threading.Lock()
         self._asleep: list[None] = [None]  # token: the watcher sleeps
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -245,16 +253,36 @@ class Pool:
             if len(self._seats) < self.core:
                 self._add_thread()
                 return
-            if not self._watched:
-                self._watched = start_thread(self._watch, name=f"{self.name}-watcher")
-            if not self._watched:
-                retry_later(self._attend)
+            if not self._start_watcher():
                 return
+        self._wake_watcher()
+
+    def _start_watcher(self) -> bool:
+        """Start the watcher, unless it runs; return whether it does. Under the lock."""
+        if not self._watched:
+            self._watched = start_thread(self._watch, name=f"{self.name}-watcher")
+        if not self._watched:
+            retry_later(self._attend)
+        return self._watched
+
+    def _wake_watcher(self) -> None:
         try:
             self._asleep.pop()
         except IndexError:
             return
         self._bell.put(None)
+
+    def oversee(self, look: Look) -> None:
+        """Have the watcher call `look` at each tick; it sleeps once none returns true."""
+        self._looks.append(look)
+
+    def rouse(self) -> None:
+        """Make the watcher look, for a while. Thread-safe; not for the main thread."""
+        if self._asleep:
+            with self._growing:
+                watched = self._start_watcher()
+            if watched:
+                self._wake_watcher()
 
     def _grow(self, count: int) -> None:
         with self._growing:
@@ -264,7 +292,7 @@ class Pool:
 
     def _add_thread(self) -> bool:
         """Start a thread and list it; return whether the system let it start. Under the lock."""
-        number, seat = self._grown + 1, _Seat()
+        number, seat = self._grown + 1, Seat()
         if not start_thread(self._work, number, seat, name=f"{self.name}-{number}"):
             retry_later(self._attend)
             return False
@@ -272,7 +300,7 @@ class Pool:
         self._seats[number] = seat
         return True
 
-    def _work(self, number: int, seat: _Seat) -> None:  # noqa: C901 - inlined: work waits for calls
+    def _work(self, number: int, seat: Seat) -> None:  # noqa: C901 - inlined: work waits for calls
         with self._growing:  # it is listed by now, so that nothing runs in a thread that is not
             pass
         if hasattr(time, "pthread_getcpuclockid"):
@@ -305,6 +333,7 @@ class Pool:
                 except BaseException:  # noqa: BLE001 - a run must not raise: this is a bug of ours
                     log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
                 runnable, seat.next = seat.next, None  # what it has kept meanwhile
+        HERE.seat = None
         with self._growing:
             if self._seats.pop(number, None) is not None:  # else the thread was left by a fork
                 self._finished_runs += seat.runs
@@ -316,12 +345,16 @@ class Pool:
             effort = _Effort()
             while quiet < _QUIET_TICKS:
                 computing = effort.nap()
+                now = time.monotonic()
+                for look in self._looks:
+                    if look(now, computing=computing):
+                        quiet = 0
                 waiting = self._ready.qsize()
                 if not waiting or self._idle:
                     quiet += 1
                     continue
                 quiet = 0
-                self._consider(waiting, time.monotonic(), computing=computing)
+                self._consider(waiting, now, computing=computing)
             self._asleep.append(None)
             if self._ready.qsize() and not self._idle:
                 self._attend()

@@ -116,7 +116,7 @@ def test_a_pool_with_fewer_threads_than_its_core_grows_in_any_case() -> None:
 
 
 def test_a_seat_stands_still_if_it_neither_begins_runs_nor_uses_the_processor() -> None:
-    seat = pools._Seat()
+    seat = pools.Seat()
     assert not seat.look(1.0)  # the first look only takes the measure
     assert seat.look(2.0)
     seat.runs += 1
@@ -198,7 +198,7 @@ def test_a_thread_that_retires_first_runs_what_arrived_meanwhile() -> None:
             return len(self.items)
 
     pool._ready = LatePut()  # type: ignore[assignment]
-    pool._work(7, pools._Seat())
+    pool._work(7, pools.Seat())
     assert run.done.is_set()
     assert pool._idle == []
 

@@ -12,7 +12,7 @@ import pykka
 import pytest
 
 import actorflow as af
-from actorflow.runtime.lanes.pool import Pool, _Seat
+from actorflow.runtime.lanes.pool import Pool, Seat
 from actorflow.runtime.worker.pair.accumulation import FOLD_AT
 from actorflow.testing import ManualLane
 from behaviours import Bounded, Queue
@@ -201,7 +201,7 @@ class Note:
 def test_a_pool_thread_that_gives_up_takes_what_came_in_that_moment() -> None:
     pool, note = Pool(core=1, name="storm-linger"), Note()
     pool._ready = LateQueue(note)  # type: ignore[assignment]
-    pool._work(2, _Seat())
+    pool._work(2, Seat())
     assert note.ran
 
 
@@ -209,7 +209,7 @@ def test_a_pool_thread_that_gives_up_takes_what_came_in_that_moment() -> None:
     not hasattr(time, "pthread_getcpuclockid"), reason="this system has no pthread_getcpuclockid"
 )
 def test_the_watcher_of_a_pool_survives_a_thread_that_ends() -> None:
-    seat = _Seat()
+    seat = Seat()
 
     def sit() -> None:
         seat.clock = time.pthread_getcpuclockid(threading.get_ident())
