@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import actorflow as af
 from actorflow.engine.errors import StoreBroken, StoreBusy, StoreRefused
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
@@ -20,6 +21,40 @@ from tests.engine.stores.files import contents, files, filled, full
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+# --- files that are taken away -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["", "-wal"])
+def test_a_store_that_is_removed_while_it_is_open_takes_nothing_more(
+    end: str, tmp_path: Path
+) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    store.commit([full(0)])
+    (tmp_path / f"s.db{end}").unlink()
+    with pytest.raises(StoreBroken, match="was removed or replaced while it was open"):
+        store.commit([full(1)])
+    store.close()
+
+
+def test_a_store_that_is_replaced_while_it_is_open_takes_nothing_more(tmp_path: Path) -> None:
+    other = filled(tmp_path / "other.db", 1)
+    store = SqliteStore(tmp_path / "s.db")
+    other.rename(store.path)
+    with pytest.raises(StoreBroken, match="put both back or restore a backup"):
+        store.commit([full(1)])
+    store.close()
+
+
+def test_nothing_is_acknowledged_once_the_store_is_gone(tmp_path: Path) -> None:
+    with af.Engine(tmp_path / "s.db") as engine:
+        worker = engine.worker("w", lambda _batch, _state: None)
+        worker.push_ack(1)
+        for file in tmp_path.glob("s.db*"):
+            file.unlink()
+        with pytest.raises(StoreBroken, match="was removed or replaced"):
+            worker.push_ack(2)
+
 
 # --- one writer ----------------------------------------------------------------------------------
 

@@ -76,6 +76,7 @@ class StoreFile:
         self.path = Path(os.path.realpath(path))
         self.log = Path(f"{self.path}-wal")
         self._index = Path(f"{self.path}-shm")
+        self._open: list[tuple[int, int]] = []
 
     @property
     def has_log(self) -> bool:
@@ -167,6 +168,34 @@ class StoreFile:
                 f"{self.path}.lock then); check=False opens it as it is"
             )
             raise StoreBroken(msg)
+
+    def remember(self) -> None:
+        """Note which files were opened, for `require_same`. The log must be there."""
+        self._open = self._identities()
+
+    def require_same(self) -> None:
+        """Refuse to write files that were removed or replaced since they were opened.
+
+        SQLite would go on writing them, and all of that would be gone with this process.
+
+        Raises:
+            StoreBroken: they were.
+
+        """
+        try:
+            same = self._identities() == self._open
+        except FileNotFoundError:
+            same = False
+        if not same:
+            msg = (
+                f"{self.path} or its log {self.log} was removed or replaced while it was open, so "
+                "nothing more is stored; close the engine, and put both back or restore a backup"
+            )
+            raise StoreBroken(msg)
+
+    def _identities(self) -> list[tuple[int, int]]:
+        found = (self.path.stat(), self.log.stat())
+        return [(each.st_dev, each.st_ino) for each in found]
 
     def quick_check(self) -> None:
         """Refuse a file whose structure is damaged. O(n): some 500 MB/s."""

@@ -136,6 +136,7 @@ class SqliteStore:
         connection.execute(f"PRAGMA synchronous = {self._durability}")
         if self._durability == "full":
             self._log = Log(file.log, connection)
+        file.remember()
         self._writer = writer
         self._readers.open()
 
@@ -212,6 +213,7 @@ class SqliteStore:
         """Commit many changes as one synced transaction. O(their rows)."""
         writer = self._writer or self._require_writer()
         validate_ids(changes)
+        self._file.require_same()
         try:
             if self._log is not None:
                 self._log.make_room()
