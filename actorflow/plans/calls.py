@@ -32,6 +32,9 @@ class Calls:
         self._function: Any = None
         self._shape = _UNKNOWN
 
+    def __reduce__(self) -> tuple[type[Calls], tuple[()]]:
+        return Calls, ()  # a stored plan must not need the function to be read
+
     def check(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
         """Check one call. O(1) with arguments by place only.
 
