@@ -292,7 +292,7 @@ class Decider:
         return Difference.of(workflow_name(cls), live.error[1], _error(*live.error))
 
     def forget(self, instance: str) -> None:
-        """Give up the frames of an instance; not while a decision is taken on it."""
+        """Drop the frames of an instance; not while a decision is taken on it."""
         with self._lock:
             live = self._live.pop(instance, None)
             frames = list(live.frames.values()) if live else []
@@ -303,7 +303,7 @@ class Decider:
             self._close(frame, live)
 
     def close(self) -> None:
-        """Give up all frames and stop the threads."""
+        """Drop all frames and stop the threads."""
         for instance in list(self._live):
             self.forget(instance)
         self._threads.close()

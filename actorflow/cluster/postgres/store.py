@@ -137,7 +137,7 @@ class PostgresStore:
                 self._see_fence(change)
 
     def _see_fence(self, change: Change) -> None:
-        """Give up a partition that we believed to own in this epoch."""
+        """Drop a partition that we believed to own in this epoch."""
         partition = partition_of(change.execution, self.traits.partitions)
         if self.owned().get(partition) == change.epoch:
             self._membership.fenced(partition)

@@ -84,7 +84,7 @@ class Perform(NamedTuple):
 
 
 class Bury(NamedTuple):
-    """Give up a wake-up that nobody could use: log it. What it was for is in the store."""
+    """Drop a wake-up that nobody could use: log it. What it was for is in the store."""
 
     post: Post
 

@@ -78,7 +78,7 @@ class Leases:
         return min(ends, self._check_in_time())
 
     def expire(self, now: float) -> list[Action]:
-        """Give up what was not renewed in time."""
+        """Drop what was not renewed in time."""
         if not self.held or now < min(lease.ends for lease in self.held.values()):
             return []
         over = sorted(number for number, lease in self.held.items() if lease.ends <= now)
@@ -239,12 +239,12 @@ class Leases:
                 self.hurry(now)
 
     def fenced(self, partition: int, now: float) -> list[Action]:
-        """Give up a partition that the store says is another's."""
+        """Drop a partition that the store says is another's."""
         self.hurry(now)
         return [self._lose(partition)] if partition in self.held else []
 
     def drain_all(self, now: float) -> list[Action]:
-        """Give up everything, in good order."""
+        """Release everything, in good order."""
         self.leaving = True
         if self.finished >= self.held.keys():
             self.hurry(now)

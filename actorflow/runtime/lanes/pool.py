@@ -71,6 +71,15 @@ class Seat:
         self.since = 0.0  # when the current run was first seen
         self.clock: int | None = None
 
+    def perform(self, runnable: Runnable) -> None:
+        """Run something. In this thread."""
+        self.runs += 1
+        self.free = False
+        try:
+            runnable.run()
+        except BaseException:  # noqa: BLE001 - a run must not raise: this is a bug of ours
+            log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
+
     def look(self, now: float) -> bool:
         """Return whether the thread has stood still since the last look."""
         try:
@@ -273,7 +282,7 @@ class Pool:
         self._bell.put(None)
 
     def oversee(self, look: Look) -> None:
-        """Have the watcher call `look` at each tick; it sleeps once none returns true."""
+        """Let the watcher call `look` at each tick; it sleeps once none returns true."""
         self._looks.append(look)
 
     def rouse(self) -> None:
@@ -300,7 +309,7 @@ class Pool:
         self._seats[number] = seat
         return True
 
-    def _work(self, number: int, seat: Seat) -> None:  # noqa: C901 - inlined: work waits for calls
+    def _work(self, number: int, seat: Seat) -> None:
         with self._growing:  # it is listed by now, so that nothing runs in a thread that is not
             pass
         if hasattr(time, "pthread_getcpuclockid"):
@@ -326,12 +335,7 @@ class Pool:
             if self._asleep and not idle and not ready.empty():
                 self._attend()
             while runnable is not None:
-                seat.runs += 1
-                seat.free = False
-                try:
-                    runnable.run()
-                except BaseException:  # noqa: BLE001 - a run must not raise: this is a bug of ours
-                    log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
+                seat.perform(runnable)
                 runnable, seat.next = seat.next, None  # what it has kept meanwhile
         HERE.seat = None
         with self._growing:

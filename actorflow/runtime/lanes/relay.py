@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.pool import HERE, POOL
 from actorflow.runtime.lanes.shelter import in_main_thread
-from actorflow.runtime.log import log
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Runnable
@@ -127,7 +125,7 @@ class Relay:
         return True
 
     def _hand_out(self, seat: Seat | None) -> None:
-        """Give the baton that nobody has to a thread: to this one, if it is done soon."""
+        """Hand the baton that nobody has to a thread: to this one, if it is done soon."""
         if not self._take():
             return
         if seat is not None and seat.free and seat.next is None and not POOL.has_waiting:
@@ -156,12 +154,7 @@ class Relay:
                 if not self._give_back(seat):
                     return
                 continue
-            seat.runs += 1
-            seat.free = False
-            try:
-                runnable.run()
-            except BaseException:  # noqa: BLE001 - a run must not raise: this is a bug of ours
-                log.critical("an actor's run raised", actor=brief(runnable), exc_info=True)
+            seat.perform(runnable)
             if POOL.has_waiting:  # others come first
                 self.pass_on()
                 return

@@ -101,7 +101,7 @@ class LiveDecider:
         self._class = described_workflow(self._name, methods)
 
     def restored(self) -> None:
-        """Give up all frames."""
+        """Drop all frames."""
         self.decider.forget(self._name)
 
     def close(self) -> None:

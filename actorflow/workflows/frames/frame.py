@@ -156,7 +156,7 @@ class Frame:
             context.leave()
 
     def close_loop(self) -> None:
-        """Give up a coroutine: its `finally` blocks run, and can ask for nothing."""
+        """Abandon a coroutine: its `finally` blocks run, and can ask for nothing."""
         self._closed = True
         if self._main is not None and self.loop is not None and not self._main.done():
             self._main.cancel()

@@ -57,7 +57,7 @@ class Decides(Protocol):
         """Return what the instance is to receive; `None` if that comes as a message, later."""
 
     def forget(self, instance: str) -> None:
-        """Give up what is in memory for the sake of an instance."""
+        """Drop what is in memory for the sake of an instance."""
 
 
 def _nobody_has(_code: str) -> bool:
@@ -288,7 +288,7 @@ class WorkflowKind:
                 self._decider.forget(execution)
 
     def give_up_frames(self) -> None:
-        """Give up the frames of all instances of which no decision is being taken."""
+        """Drop the frames of all instances of which no decision is being taken."""
         while self._frames:
             with self._lock:
                 if self._frames:

@@ -315,7 +315,7 @@ class Side:
         return result, told, len(core), core.folded, core.rejected, core.batches
 
     def end(self) -> Any:
-        """Give up what is held; say who was told what."""
+        """Drop what is held; return who was told what."""
         count = self.core.abandon(WorkerStopped("over"))
         return count, heard([(None, ticket) for ticket in self.tickets])
 

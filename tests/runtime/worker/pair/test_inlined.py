@@ -194,6 +194,19 @@ class Twin:
         }  # fmt: skip
 
 
+def assert_alike(life: list[str], behaviour: Any, **options: Any) -> None:
+    """Let two workers live, one by the short cuts and one by the table; compare each step."""
+    short, by_table = (Twin(behaviour, plain=plain, **options) for plain in (True, False))
+    assert short.look() == by_table.look()
+    for action in life:
+        short.do(action)
+        by_table.do(action)
+        assert short.look() == by_table.look(), action
+    for twin in (short, by_table):
+        kill(twin.pair)
+    assert short.look() == by_table.look()
+
+
 def chunk(size: int) -> Any:
     return lambda: Chunk(Queue(), size)
 
@@ -235,24 +248,7 @@ BEHAVIOURS = LINES | OTHERS
 def test_the_short_cuts_equal_the_table(
     behaviour: str, concurrency: int, life: list[str], script: list[str], racers: list[str]
 ) -> None:
-    short, by_table = (
-        Twin(
-            BEHAVIOURS[behaviour],
-            plain=plain,
-            script=script,
-            racers=racers,
-            concurrency=concurrency,
-        )
-        for plain in (True, False)
-    )
-    assert short.look() == by_table.look()
-    for action in life:
-        short.do(action)
-        by_table.do(action)
-        assert short.look() == by_table.look(), action
-    for twin in (short, by_table):
-        kill(twin.pair)
-    assert short.look() == by_table.look()
+    assert_alike(life, BEHAVIOURS[behaviour], script=script, racers=racers, concurrency=concurrency)
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
@@ -271,24 +267,14 @@ def test_the_short_cuts_equal_the_table(
 def test_a_restart_by_the_short_cuts_equals_one_by_the_table(
     behaviour: str, concurrency: int, life: list[str], script: list[str], racers: list[str]
 ) -> None:
-    short, by_table = (
-        Twin(
-            BEHAVIOURS[behaviour],
-            plain=plain,
-            script=script,
-            racers=racers,
-            concurrency=concurrency,
-            supervised=True,
-        )
-        for plain in (True, False)
+    assert_alike(
+        life,
+        BEHAVIOURS[behaviour],
+        script=script,
+        racers=racers,
+        concurrency=concurrency,
+        supervised=True,
     )
-    for action in life:
-        short.do(action)
-        by_table.do(action)
-        assert short.look() == by_table.look(), action
-    for twin in (short, by_table):
-        kill(twin.pair)
-    assert short.look() == by_table.look()
 
 
 @pytest.mark.parametrize("behaviour", [Queue, Stack])
