@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-__all__ = ["Adds", "Subject", "Waits", "actorflow", "actorflow_on", "dbos", "dbos_on"]
+__all__ = [
+    "Adds",
+    "Subject",
+    "Waits",
+    "actorflow",
+    "actorflow_on",
+    "dbos",
+    "dbos_logged",
+    "dbos_on",
+]
 
 _LONG = 600.0
 
@@ -192,8 +201,12 @@ def dbos_on(url: str) -> Iterator[Subject]:
 
 
 def dbos(folder: Path) -> AbstractContextManager[Subject]:
-    """Open DBOS on a SQLite file with a write-ahead log, as ours has."""
-    path = folder / "dbos.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")  # its own default is slower
-    return dbos_on(f"sqlite:///{path}")
+    """Open DBOS on a SQLite file, as it makes one: with a rollback journal."""
+    return dbos_on(f"sqlite:///{folder / 'dbos.db'}")
+
+
+def dbos_logged(folder: Path) -> AbstractContextManager[Subject]:
+    """Open DBOS on a SQLite file that was given a write-ahead log, like ours, beforehand."""
+    with closing(sqlite3.connect(folder / "dbos.db")) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    return dbos(folder)
