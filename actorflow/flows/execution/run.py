@@ -39,6 +39,22 @@ def is_inside(run: Run, node: Node | None, nid: str | None) -> bool:
     return False
 
 
+def topmost(run: Run) -> list[str]:
+    """Return the nids of the nodes that no other one waits for: the root, and what goes on aside.
+
+    Without those that are being cancelled, and those that failed before they had a procedure: they
+    go with their parents.
+    """
+    nodes = run.nodes
+    found = []
+    for nid, node in nodes.items():
+        parent = nodes.get(node.parent or "")
+        goes_along = node.heap is None and parent is not None and parent.state != "ended"
+        if (parent is None or nid not in parent.cnodes) and not (goes_along or node.is_cancelled):
+            found.append(nid)
+    return found
+
+
 class Run:
     """The nodes of an execution, its environment, and its outcome so far, during one run."""
 

@@ -62,6 +62,58 @@ def test_cancelling_the_root_takes_nodes_without_a_procedure_along() -> None:
     assert list(driver.state.nodes) == ["0"]
 
 
+ASIDE = [
+    "sequence\n  part\n    stall _\n  1\n",
+    "sequence\n  part\n    fail 'x'\n  1\n",
+    "sequence\n  part\n    sequence\n      nosuchthing 2\n      trace 'never'\n  1\n",
+    "sequence\n  part vars: { a: 1 }\n    define f \\ a\n    stall _\n  1\n",
+    "part\n  stall _\n  trace 'never'\n",
+]
+
+
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("flow", ASIDE)
+def test_a_cancel_from_outside_ends_what_goes_on_without_the_root(
+    flow: str,
+    kill: bool,  # noqa: FBT001
+) -> None:
+    driver = launch(flow)
+    assert driver.status() is not Status.TERMINATED
+    driver.cancel(kill=kill)
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+    assert driver.traces == []
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_what_a_schedule_has_begun_can_be_cancelled_when_the_schedule_is_gone(
+    kill: bool,  # noqa: FBT001
+) -> None:
+    driver = launch("sequence\n  every '1s'\n    sequence\n      nosuchthing 2\n  stall _\n")
+    driver.fire_timers()
+    driver.cancel()
+    driver.drive()
+    assert driver.status() is Status.FAILED
+    driver.cancel(kill=kill)
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+
+
+def test_an_abort_lets_nothing_begin_behind_a_node_without_a_procedure() -> None:
+    driver = launch(
+        "concurrence\n"
+        "  sequence\n"
+        "    sequence\n"
+        "      nosuchthing 1\n"
+        "      trace 'never'\n"
+        "  sequence\n"
+        "    _skip 9\n"
+        "    abort _\n"
+    )
+    assert driver.status() is Status.TERMINATED
+    assert "0_0_0_1" not in [seen.message["nid"] for seen in driver.seen]
+
+
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_node_without_a_procedure_can_be_cancelled(kill: bool) -> None:  # noqa: FBT001
     driver = launch("sequence\n  nosuchthing 2\n  3\n")
