@@ -49,8 +49,11 @@ def topmost(run: Run) -> list[str]:
     found = []
     for nid, node in nodes.items():
         parent = nodes.get(node.parent or "")
-        goes_along = node.heap is None and parent is not None and parent.state != "ended"
-        if (parent is None or nid not in parent.cnodes) and not (goes_along or node.is_cancelled):
+        if parent is None or parent.state == "ended":
+            waited_for = False
+        else:
+            waited_for = node.heap is None or nid in parent.cnodes
+        if not waited_for and not node.is_cancelled:
             found.append(nid)
     return found
 

@@ -62,6 +62,29 @@ def test_cancelling_the_root_takes_nodes_without_a_procedure_along() -> None:
     assert list(driver.state.nodes) == ["0"]
 
 
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("aside", ["every '1h'", "on 'x'", "flank", "sequence flank"])
+def test_nobody_waits_for_the_end_of_what_goes_on_aside(aside: str, kill: bool) -> None:  # noqa: FBT001
+    driver = launch(f"sequence\n  {aside}\n    stall _\n  nosuchthing 2\n")
+    assert driver.status() is Status.FAILED
+    driver.cancel(kill=kill)
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+
+
+@pytest.mark.parametrize("aside", ["every '1h'", "on 'x'", "flank", "sequence flank"])
+def test_a_handler_does_not_wait_for_what_goes_on_aside(aside: str) -> None:
+    driver = launch(
+        "sequence on_error: (def msg err \\ trace err.kla)\n"
+        f"  {aside}\n"
+        "    stall _\n"
+        "  nosuchthing 2\n"
+    )
+    assert driver.traces == ["UnknownProcedure"]
+    assert driver.status() is Status.TERMINATED
+    assert driver.state.timers == {}
+
+
 ASIDE = [
     "sequence\n  part\n    stall _\n  1\n",
     "sequence\n  part\n    fail 'x'\n  1\n",
@@ -97,6 +120,22 @@ def test_what_a_schedule_has_begun_can_be_cancelled_when_the_schedule_is_gone(
     driver.cancel(kill=kill)
     driver.drive()
     assert driver.status() is Status.TERMINATED
+
+
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("body", ["nosuchthing 1", "stall _"])
+def test_what_a_trap_for_everything_has_begun_can_be_cancelled(
+    body: str,
+    kill: bool,  # noqa: FBT001
+) -> None:
+    driver = launch(f"sequence\n  trap\n    def msg\n      {body}\n  stall _\n")
+    driver.cancel()
+    driver.drive()
+    assert driver.status() is not Status.TERMINATED
+    driver.cancel(kill=kill)
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+    assert driver.state.traps == []
 
 
 def test_an_abort_lets_nothing_begin_behind_a_node_without_a_procedure() -> None:

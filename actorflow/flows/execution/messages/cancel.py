@@ -30,7 +30,7 @@ def cancel(run: Run, message: Message) -> list[Message]:
     if node.state == "ended":
         if message.get("payload") is None and message.get("flavour") != "kill":
             message["payload"] = node.payload
-        return _cancel_the_rest(run, message) if message["nid"] == ROOT else []
+        return _cancel_the_rest(run, message) if means_the_rest(run, message) else []
     if node.heap is None:
         return _cancel_orphan(run, node, message)
     procedure = procedure_for(run, node, message)
@@ -43,10 +43,16 @@ def cancel(run: Run, message: Message) -> list[Message]:
     return out
 
 
+def means_the_rest(run: Run, message: Message) -> bool:
+    """Return whether a cancel from outside is for an execution whose root has ended."""
+    if message["nid"] != ROOT or message.get("from") is not None or "on_receive_last" in message:
+        return False
+    root = run.nodes.get(ROOT)
+    return root is not None and root.state == "ended"
+
+
 def _cancel_the_rest(run: Run, message: Message) -> list[Message]:
-    """Cancel or kill what goes on although the root has ended, if that is asked from outside."""
-    if message.get("from") is not None or message.get("on_receive_last"):
-        return []
+    """Cancel or kill what goes on although the root has ended."""
     out = []
     for nid in topmost(run):
         if run.nodes[nid].state != "ended":
