@@ -214,6 +214,13 @@ def test_a_branch_sees_the_ret_of_the_entry() -> None:
     assert launch(text).payload == {"ret": "before"}
 
 
+@pytest.mark.parametrize("head", ["_func", "_proc", "_tasker"])
+def test_data_that_looks_like_a_function_is_data(head: str) -> None:
+    like = [head, "x", 1]
+    driver = launch("sequence\n  f.x\n  set f.y f.x\n  map [ 1 ] (def e \\ f.x)\n", {"x": like})
+    assert driver.payload == {"x": like, "y": like, "ret": [like]}
+
+
 # -- what they refuse ------------------------------------------------------------------------
 
 FAILURES = [
@@ -224,6 +231,16 @@ FAILURES = [
     ("reverse [ 1 ] 2\n", "found no argument that could be reversed", "reverse"),
     ("slice 1 2\n", "cannot slice instance of NilClass", "slice"),
     ("slice { a: 1 } 0 1\n", "cannot slice instance of Hash", "slice"),
+    ("slice [ 1 ]\n", "slice needs an end, or count:", "slice"),
+    ("slice 'ab' count: 'x'\n", "slice needs an integer as count:, not x", "slice"),
+    ("slice 'ab' from: [ 1 ] to: 1\n", "slice needs an integer as from:, not [1]", "slice"),
+    ("slice 'ab' 0 1 step: 'x'\n", "slice needs an integer as step:, not x", "slice"),
+    ("trap point: 'signal' count: 'x'\n  def msg \\ 1\n", "count: must be a number, not x", "trap"),
+    (
+        "trap point: 'signal' count: [ 1 ]\n  def msg \\ 1\n",
+        "count: must be a number, not [1]",
+        "trap",
+    ),
     ("sort_by [ 1 ]\n", 'function not given to "sort_by"', "sort_by"),
     ("select 1\n  true\n", 'collection not given to "filter"', "filter"),
     ("split 1\n", "found no string to split", "split"),
