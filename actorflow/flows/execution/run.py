@@ -42,8 +42,7 @@ def is_inside(run: Run, node: Node | None, nid: str | None) -> bool:
 def topmost(run: Run) -> list[str]:
     """Return the nids of the nodes that no other one waits for: the root, and what goes on aside.
 
-    Without those that are being cancelled, and those that failed before they had a procedure: they
-    go with their parents.
+    Without those that failed before they had a procedure: they go with their parents.
     """
     nodes = run.nodes
     found = []
@@ -53,7 +52,7 @@ def topmost(run: Run) -> list[str]:
             waited_for = False
         else:
             waited_for = node.heap is None or nid in parent.cnodes
-        if not waited_for and not node.is_cancelled:
+        if not waited_for:
             found.append(nid)
     return found
 

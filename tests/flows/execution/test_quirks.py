@@ -138,6 +138,25 @@ def test_what_a_trap_for_everything_has_begun_can_be_cancelled(
     assert driver.state.traps == []
 
 
+def test_a_kill_ends_what_does_not_answer_a_cancel() -> None:
+    driver = launch("sequence\n  part\n    task 'bob' 'x'\n  1\n", taskers={"bob": "stubborn"})
+    driver.cancel()
+    driver.drive()
+    assert driver.status() is Status.ACTIVE
+    driver.cancel(kill=True)
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+
+
+def test_a_macro_that_fails_goes_with_its_parent() -> None:
+    driver = launch("sequence\n  sequence\n    cron to: 'x'\n")
+    assert driver.status() is Status.FAILED
+    driver.cancel()
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+    assert list(driver.state.nodes) == ["0"]
+
+
 def test_an_abort_lets_nothing_begin_behind_a_node_without_a_procedure() -> None:
     driver = launch(
         "concurrence\n"

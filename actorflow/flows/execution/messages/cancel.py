@@ -53,14 +53,17 @@ def means_the_rest(run: Run, message: Message) -> bool:
 
 def _cancel_the_rest(run: Run, message: Message) -> list[Message]:
     """Cancel or kill what goes on although the root has ended."""
+    flavour = message.get("flavour")
     out = []
     for nid in topmost(run):
-        if run.nodes[nid].state != "ended":
-            one = run.follow(message, "cancel", nid, None)
-            one["payload"] = None  # each has its own
-            if "flavour" in message:
-                one["flavour"] = message["flavour"]
-            out.append(one)
+        node = run.nodes[nid]
+        if node.state == "ended" or (node.is_cancelled and flavour != "kill"):
+            continue
+        one = run.follow(message, "cancel", nid, None)
+        one["payload"] = None  # each has its own
+        if flavour is not None:
+            one["flavour"] = flavour
+        out.append(one)
     return out
 
 

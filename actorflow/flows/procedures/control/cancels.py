@@ -62,7 +62,12 @@ class Abort(Procedure):
     def receive_last(self) -> list[Message]:
         """Cancel the topmost nodes."""
         flavour = "kill" if self.node.heap == "kabort" else "cancel"
-        out = [self.wrap("cancel", nid, flavour=flavour) for nid in topmost(self.run)]
+        nodes = self.run.nodes
+        out = [
+            self.wrap("cancel", nid, flavour=flavour)
+            for nid in topmost(self.run)
+            if flavour == "kill" or not nodes[nid].is_cancelled
+        ]
         for message in out:
             message["from"] = _NOBODY
         return out
