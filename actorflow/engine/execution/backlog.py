@@ -81,7 +81,6 @@ class Backlog:
         live = None if row is None or row.status in ENDED else self._host.wake(execution, None, row)
         if live is not None:
             self._unread.discard(execution)
-            live.behind = True
             self.catch_up(live)
 
     def look(self) -> None:
@@ -231,28 +230,27 @@ class Backlog:
     def _feed(self, live: Live, rows: list[MessageRow], *, more: bool) -> None:
         """Deliver stored messages; one that may have ended the process before goes alone."""
         chosen: list[MessageRow] = []
-        live.behind = more
+        behind = more
         for at, row in enumerate(rows):
             if row.attempts >= CRASHES:
                 self._bury_crasher(live, row, first=live.first is None and not chosen)
                 continue
             if row.attempts:
                 if chosen:
-                    live.behind = True
+                    behind = True
                     break
                 if not self._count_attempt(live, row):
-                    live.behind = True
                     self.read_later((live.id,), None)
                     return
                 chosen = [row]
-                live.behind = more or at + 1 < len(rows)
+                behind = more or at + 1 < len(rows)
                 break
             chosen.append(row)
-        if chosen:
-            told = self._host.let_in(live, chosen, live.late, ())
-            for waiter, error in told:
-                waiter.resolve(error)
-        elif live.behind:
+        told = self._host.let_in(live, chosen, live.late, ()) if chosen else ()
+        live.behind = behind  # not before: what is not stored must not come in between
+        for waiter, error in told:
+            waiter.resolve(error)
+        if behind and not chosen:
             self._core.writer.call(partial(self.catch_up, live))
 
     def _count_attempt(self, live: Live, row: MessageRow) -> bool:
@@ -305,6 +303,5 @@ class Backlog:
                 live = self._host.wake(name, None, None)
                 if live is not None:
                     self._unread.discard(name)
-                    live.behind = True
             if live is not None and live.behind and live.held < LOW:
                 self.catch_up(live)

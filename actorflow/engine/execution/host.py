@@ -180,7 +180,10 @@ class Host:
             live = self.wake(execution, arrival.kind, row)
             if live is None:
                 return [(each, None) for each, _ in arrival.acks]
-            live.behind = self.backlog.comes_first(execution)
+            if not self.backlog.comes_first(execution):
+                told = self.let_in(live, arrival.rows, arrival.waiters, arrival.acks)
+                live.behind = False
+                return told
         if live.behind or live.held >= WINDOW:
             live.behind = True
             live.late.update(arrival.waiters)
@@ -223,19 +226,24 @@ class Host:
             return [(each, None) for each, _ in acks]
 
     def wake(self, execution: str, kind: str | None, row: ExecutionRow | None) -> Live | None:
-        """Return an execution that comes to life; `None` if that is not possible now."""
+        """Return an execution that comes to life; `None` if that is not possible now.
+
+        It is `behind` until it has been given what is stored: nothing may overtake that.
+        """
         core = self._core
         try:
             if row is None:
                 row = core.store.execution(execution)
             found = self._kind(execution, kind, row)
-            live = self._live[execution] = Live(core, execution, found, row)
+            live = Live(core, execution, found, row)
         except UnknownKind as error:
             self._leave_waiting(execution, error)
             return None
         except Exception as error:  # noqa: BLE001 - the others go on; this one is tried again
             self.backlog.read_later((execution,), error)
             return None
+        live.behind = True
+        self._live[execution] = live  # from now on, others find it
         return live
 
     def _leave_waiting(self, execution: str, error: UnknownKind) -> None:

@@ -152,6 +152,8 @@ def _process_one(run: Run, message: Message, runs: int) -> list[Message]:
 
 def _process_watched(run: Run, point: str, message: Message) -> list[Message]:
     """Process a message that may spring a trap."""
+    if point == "cancel" and cancel.means_the_rest(run, message):
+        traps.drop_ended(run)  # else each cancel of what they have begun would spring them again
     if point != "execute":
         return [*traps.matching(run, message), *_POINTS[point](run, message)]
     node = enter.create_node(run, message)  # a trap may watch for it

@@ -179,15 +179,15 @@ class Procedure:
         return self.clear(waiting)
 
     def clear(self, waiting: list[Message] | None) -> list[Message]:
-        """Cancel the children; without any, emit ``waiting``, or reply."""
+        """Cancel the children; if none of them will answer, emit ``waiting``, or reply."""
         node = self.node
         node.on_receive_last = waiting or None
         cancels = cancels_of_children(self)
-        if cancels:
+        if cancels and self.run.has_live_children(node):
             return cancels
         if node.on_receive_last:
-            return emit_waiting(self)
-        return reply_cancelled(self)
+            return cancels + emit_waiting(self)
+        return cancels + reply_cancelled(self)
 
     def add_message(self) -> list[Message]:
         """Take an ``add`` message: insert trees, to be run when it is their turn.

@@ -39,6 +39,24 @@ def is_inside(run: Run, node: Node | None, nid: str | None) -> bool:
     return False
 
 
+def topmost(run: Run) -> list[str]:
+    """Return the nids of the nodes that no other one waits for: the root, and what goes on aside.
+
+    Without those that failed before they had a procedure: they go with their parents.
+    """
+    nodes = run.nodes
+    found = []
+    for nid, node in nodes.items():
+        parent = nodes.get(node.parent or "")
+        if parent is None or parent.state == "ended":
+            waited_for = False
+        else:
+            waited_for = node.heap is None or nid in parent.cnodes
+        if not waited_for:
+            found.append(nid)
+    return found
+
+
 class Run:
     """The nodes of an execution, its environment, and its outcome so far, during one run."""
 

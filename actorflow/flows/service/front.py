@@ -317,8 +317,9 @@ class Flows:
         return False if message is None else await self._aput(exid, message)
 
     def _kill(self, exid: str, nid: str) -> Message | None:
-        node = self._nodes(exid).get(nid)
-        if node is None or node.state == "ended":
+        nodes = self._nodes(exid)
+        meant = nodes.values() if nid == ROOT else [nodes[nid]] if nid in nodes else []
+        if all(node.state == "ended" for node in meant):
             return None
         return cancel_message(exid, nid, kill=True)
 

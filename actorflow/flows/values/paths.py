@@ -66,7 +66,12 @@ def is_many(key: Value) -> bool:
 
 
 def _bound(value: Value, default: int) -> int:
-    return default if value is None else int(value)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise FlowError(f"cannot slice with {to_json(value)}: it is not a number") from None
 
 
 def slice_value(value: Value, spec: dict[str, Value]) -> Value:
@@ -79,7 +84,7 @@ def slice_value(value: Value, spec: dict[str, Value]) -> Value:
     if spec.get("count") is not None:
         start = _bound(spec.get("start"), 0)
         start = start + size if start < 0 else start
-        count = int(spec["count"])
+        count = _bound(spec["count"], 0)
         return value[max(start, 0) : max(start, 0) + count] if count > 0 else value[:0]
     step = _bound(spec.get("step"), 1) or 1
     start = _bound(spec.get("start"), 0 if step > 0 else size - 1)

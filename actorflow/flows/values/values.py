@@ -41,7 +41,7 @@ def is_reference(value: Value) -> bool:
     """Return whether ``value`` is a function, a procedure or a tasker."""
     if type(value) is not list or len(value) != 3:  # noqa: PLR2004
         return False
-    return type(value[0]) is str and value[0] in _REFERENCES
+    return type(value[0]) is str and value[0] in _REFERENCES and type(value[1]) is dict
 
 
 def is_function(value: Value) -> bool:
@@ -56,7 +56,9 @@ def is_function(value: Value) -> bool:
 
 def dup_function(value: Value) -> Value:
     """Return a copy of a function value that does not change when the original is called."""
-    if type(value) is list and len(value) == 3 and value[0] == "_func":  # noqa: PLR2004
+    if type(value) is not list or len(value) != 3 or value[0] != "_func":  # noqa: PLR2004
+        return value
+    if type(value[1]) is dict:
         return [value[0], dict(value[1]), value[2]]
     return value
 

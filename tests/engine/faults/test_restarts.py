@@ -10,7 +10,9 @@ import pytest
 from actorflow.engine.engine import Engine
 from actorflow.engine.execution.backlog import CRASHES
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
+from actorflow.engine.stores.protocol import Change
 from actorflow.engine.tasks.tasker import HOLD
+from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.engine.kinds import PATIENCE, Kept, Script, collect, quiet, rows, state_of, until
 
 
@@ -193,3 +195,56 @@ def test_an_engine_can_be_closed_again_and_again_while_it_recovers(
         assert state_of(engine, "x00") == ["once", "twice"]
         assert [state_of(engine, name) for name in names[1:]] == [["once"]] * 49
         assert len(engine.dead_letters()) == 0
+
+
+class Telling(Left):
+    """A store that tells the test whenever attempts have been counted."""
+
+    count: Any = None
+
+    def commit(self, changes: Any) -> Any:
+        done = super().commit(changes)
+        if self.count is not None and any(change.attempted for change in changes):
+            self.count()
+        return done
+
+
+@pytest.mark.parametrize("crashes", [0, 1, 2])
+@pytest.mark.parametrize("moment", ["woken", "counted"])
+def test_a_push_block_does_not_overtake_what_an_earlier_engine_has_left(
+    moment: str, crashes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes just when the worker is awake, and not all of its messages are there."""
+    store = Telling()
+    with Engine(store) as engine:
+        engine.worker("w", collect, state=[]).push_many(range(4))
+    for _ in range(crashes - 1):
+        store.commit([Change("w", attempted=[row.id for row in rows(store, "messages")])])
+    store.left_open = crashes > 0
+    with Engine(store) as engine:
+        worker = engine.worker("w", collect, state=[])
+        done: list[ThreadTicket] = []
+
+        def push_block() -> None:  # in the writer's thread: it must not wait
+            done.append(ThreadTicket())
+            engine.core.append_waiting("w", "worker", f"new{len(done)}", done[-1])
+
+        def wake(*arguments: Any) -> Any:
+            live = woken(*arguments)
+            push_block()
+            return live
+
+        if moment == "counted":
+            store.count = push_block
+        else:
+            woken = engine.core.host.wake
+            monkeypatch.setattr(engine.core.host, "wake", wake)
+        engine.resume()
+        until(engine, lambda: not rows(engine, "messages"))
+        worker.push_block("last")
+        for ticket in done:
+            assert ticket.wait(PATIENCE)
+        expected = [f"new{number + 1}" for number in range(len(done))]
+        assert worker.state() == [*range(4), *expected, "last"]
+        assert len(worker.dead_letters) == 0
+        assert len(done) == (1 if moment == "woken" else [0, 1, 4][crashes])

@@ -63,6 +63,116 @@ def test_cancelling_the_root_takes_nodes_without_a_procedure_along() -> None:
 
 
 @pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("aside", ["every '1h'", "on 'x'", "flank", "sequence flank"])
+def test_nobody_waits_for_the_end_of_what_goes_on_aside(aside: str, kill: bool) -> None:  # noqa: FBT001
+    driver = launch(f"sequence\n  {aside}\n    stall _\n  nosuchthing 2\n")
+    assert driver.status() is Status.FAILED
+    driver.cancel(kill=kill)
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+
+
+@pytest.mark.parametrize("aside", ["every '1h'", "on 'x'", "flank", "sequence flank"])
+def test_a_handler_does_not_wait_for_what_goes_on_aside(aside: str) -> None:
+    driver = launch(
+        "sequence on_error: (def msg err \\ trace err.kla)\n"
+        f"  {aside}\n"
+        "    stall _\n"
+        "  nosuchthing 2\n"
+    )
+    assert driver.traces == ["UnknownProcedure"]
+    assert driver.status() is Status.TERMINATED
+    assert driver.state.timers == {}
+
+
+ASIDE = [
+    "sequence\n  part\n    stall _\n  1\n",
+    "sequence\n  part\n    fail 'x'\n  1\n",
+    "sequence\n  part\n    sequence\n      nosuchthing 2\n      trace 'never'\n  1\n",
+    "sequence\n  part vars: { a: 1 }\n    define f \\ a\n    stall _\n  1\n",
+    "part\n  stall _\n  trace 'never'\n",
+]
+
+
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("flow", ASIDE)
+def test_a_cancel_from_outside_ends_what_goes_on_without_the_root(
+    flow: str,
+    kill: bool,  # noqa: FBT001
+) -> None:
+    driver = launch(flow)
+    assert driver.status() is not Status.TERMINATED
+    driver.cancel(kill=kill)
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+    assert driver.traces == []
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_what_a_schedule_has_begun_can_be_cancelled_when_the_schedule_is_gone(
+    kill: bool,  # noqa: FBT001
+) -> None:
+    driver = launch("sequence\n  every '1s'\n    sequence\n      nosuchthing 2\n  stall _\n")
+    driver.fire_timers()
+    driver.cancel()
+    driver.drive()
+    assert driver.status() is Status.FAILED
+    driver.cancel(kill=kill)
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+
+
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("body", ["nosuchthing 1", "stall _"])
+def test_what_a_trap_for_everything_has_begun_can_be_cancelled(
+    body: str,
+    kill: bool,  # noqa: FBT001
+) -> None:
+    driver = launch(f"sequence\n  trap\n    def msg\n      {body}\n  stall _\n")
+    driver.cancel()
+    driver.drive()
+    assert driver.status() is not Status.TERMINATED
+    driver.cancel(kill=kill)
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+    assert driver.state.traps == []
+
+
+def test_a_kill_ends_what_does_not_answer_a_cancel() -> None:
+    driver = launch("sequence\n  part\n    task 'bob' 'x'\n  1\n", taskers={"bob": "stubborn"})
+    driver.cancel()
+    driver.drive()
+    assert driver.status() is Status.ACTIVE
+    driver.cancel(kill=True)
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+
+
+def test_a_macro_that_fails_goes_with_its_parent() -> None:
+    driver = launch("sequence\n  sequence\n    cron to: 'x'\n")
+    assert driver.status() is Status.FAILED
+    driver.cancel()
+    driver.drive()
+    assert driver.status() is Status.TERMINATED
+    assert list(driver.state.nodes) == ["0"]
+
+
+def test_an_abort_lets_nothing_begin_behind_a_node_without_a_procedure() -> None:
+    driver = launch(
+        "concurrence\n"
+        "  sequence\n"
+        "    sequence\n"
+        "      nosuchthing 1\n"
+        "      trace 'never'\n"
+        "  sequence\n"
+        "    _skip 9\n"
+        "    abort _\n"
+    )
+    assert driver.status() is Status.TERMINATED
+    assert "0_0_0_1" not in [seen.message["nid"] for seen in driver.seen]
+
+
+@pytest.mark.parametrize("kill", [False, True])
 def test_a_node_without_a_procedure_can_be_cancelled(kill: bool) -> None:  # noqa: FBT001
     driver = launch("sequence\n  nosuchthing 2\n  3\n")
     driver.cancel("0_0", kill=kill)

@@ -209,9 +209,21 @@ def test_a_pattern_that_does_not_fit_is_passed_over_although_ret_is_the_value() 
     assert launch(text, {"value": {"k": 3}}).payload == {"value": {"k": 3}, "ret": 3}
 
 
+@pytest.mark.parametrize("guard", ["guard", "(guard)"])
+def test_a_guard_that_names_nothing_fits_nothing(guard: str) -> None:
+    assert launch(f"match [ 1 2 ]\n  [ x {guard} ];; x\n  else;; 'no'\n").payload == {"ret": "no"}
+
+
 def test_a_branch_sees_the_ret_of_the_entry() -> None:
     text = "sequence\n  'before'\n  match [ 1 ]\n    [ 2 ]; 0\n    [ x ]; f.ret\n"
     assert launch(text).payload == {"ret": "before"}
+
+
+@pytest.mark.parametrize("head", ["_func", "_proc", "_tasker"])
+def test_data_that_looks_like_a_function_is_data(head: str) -> None:
+    like = [head, "x", 1]
+    driver = launch("sequence\n  f.x\n  set f.y f.x\n  map [ 1 ] (def e \\ f.x)\n", {"x": like})
+    assert driver.payload == {"x": like, "y": like, "ret": [like]}
 
 
 # -- what they refuse ------------------------------------------------------------------------
@@ -224,6 +236,19 @@ FAILURES = [
     ("reverse [ 1 ] 2\n", "found no argument that could be reversed", "reverse"),
     ("slice 1 2\n", "cannot slice instance of NilClass", "slice"),
     ("slice { a: 1 } 0 1\n", "cannot slice instance of Hash", "slice"),
+    ("slice [ 1 ]\n", "slice needs an end, or count:", "slice"),
+    ("slice 'ab' count: 'x'\n", "slice needs an integer as count:, not x", "slice"),
+    ("slice 'ab' from: [ 1 ] to: 1\n", "slice needs an integer as from:, not [1]", "slice"),
+    ("slice 'ab' 0 1 step: 'x'\n", "slice needs an integer as step:, not x", "slice"),
+    ("trap point: 'signal' count: 'x'\n  def msg \\ 1\n", "count: must be a number, not x", "trap"),
+    (
+        "trap point: 'signal' count: [ 1 ]\n  def msg \\ 1\n",
+        "count: must be a number, not [1]",
+        "trap",
+    ),
+    ("define\n  1\n", 'define needs a name, as in "define sum a b"', "define"),
+    ("f.l['a':1]\n", 'cannot slice with "a": it is not a number', "_ref"),
+    ("f.l[0,'a']\n", 'cannot slice with "a": it is not a number', "_ref"),
     ("sort_by [ 1 ]\n", 'function not given to "sort_by"', "sort_by"),
     ("select 1\n  true\n", 'collection not given to "filter"', "filter"),
     ("split 1\n", "found no string to split", "split"),
@@ -239,7 +264,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("text", "words", "where"), FAILURES, ids=lambda one: repr(one)[:40])
 def test_failure(text: str, words: str, where: str) -> None:
-    driver = launch(text)
+    driver = launch(text, {"l": [1]})
     assert driver.status() is Status.FAILED
     error = driver.seen[-1].message["error"]
     assert (error["msg"], error["prc"]) == (words, where)

@@ -243,6 +243,15 @@ def test_loops_do_not_starve_others(engine: af.Engine) -> None:
         assert engine.wait(exid, PATIENCE).status == "cancelled"
 
 
+@pytest.mark.parametrize("kill", [False, True])
+def test_what_goes_on_without_the_root_can_be_ended(engine: af.Engine, kill: bool) -> None:  # noqa: FBT001
+    exid = engine.launch("sequence\n  part\n    stall _\n  1")
+    engine.flows.wait_for(exid, "terminated", PATIENCE)
+    assert (engine.flows.kill if kill else engine.cancel)(exid) is True
+    engine.wait(exid, PATIENCE)
+    assert (engine.flows.kill if kill else engine.cancel)(exid) is False
+
+
 def test_history_is_kept_until_it_is_purged(engine: af.Engine) -> None:
     done = run(engine, "sequence\n  trace 'a'\n  trace 'b'", payload={"big": list(range(5_000))})
     assert done.traces() == ["a", "b"]

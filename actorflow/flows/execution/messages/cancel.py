@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actorflow.flows.execution.node import ROOT
 from actorflow.flows.execution.procedure import messages_of_re_apply, procedure_for, reply_cancelled
+from actorflow.flows.execution.run import topmost
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node
@@ -17,14 +19,18 @@ MAX_CAUSES = 64
 
 
 def cancel(run: Run, message: Message) -> list[Message]:
-    """Cancel or kill a node; does nothing if it was removed or has ended."""
+    """Cancel or kill a node; does nothing if it was removed or has ended.
+
+    A cancel of the root from outside means the execution: if the root has ended, what still goes on
+    aside is cancelled instead.
+    """
     node = run.find(message["nid"])
     if node is None:
         return []
     if node.state == "ended":
         if message.get("payload") is None and message.get("flavour") != "kill":
             message["payload"] = node.payload
-        return []
+        return _cancel_the_rest(run, message) if means_the_rest(run, message) else []
     if node.heap is None:
         return _cancel_orphan(run, node, message)
     procedure = procedure_for(run, node, message)
@@ -34,6 +40,30 @@ def cancel(run: Run, message: Message) -> list[Message]:
     if message.get("on_receive_last") and out and out[0]["point"] == "execute":
         message["on_receive_last"] = out
     message["payload"] = procedure.payload
+    return out
+
+
+def means_the_rest(run: Run, message: Message) -> bool:
+    """Return whether a cancel from outside is for an execution whose root has ended."""
+    if message["nid"] != ROOT or message.get("from") is not None or "on_receive_last" in message:
+        return False
+    root = run.nodes.get(ROOT)
+    return root is not None and root.state == "ended"
+
+
+def _cancel_the_rest(run: Run, message: Message) -> list[Message]:
+    """Cancel or kill what goes on although the root has ended."""
+    flavour = message.get("flavour")
+    out = []
+    for nid in topmost(run):
+        node = run.nodes[nid]
+        if node.state == "ended" or (node.is_cancelled and flavour != "kill"):
+            continue
+        one = run.follow(message, "cancel", nid, None)
+        one["payload"] = None  # each has its own
+        if flavour is not None:
+            one["flavour"] = flavour
+        out.append(one)
     return out
 
 

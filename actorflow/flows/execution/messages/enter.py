@@ -25,9 +25,21 @@ def execute(run: Run, message: Message) -> list[Message]:
 def start(run: Run, node: Node, message: Message) -> list[Message]:
     """Enter a node that was just created."""
     procedure: Procedure = run.procedures[node.heap or ""](run, node, message, message["tree"])
-    out = procedure.execute()
+    try:
+        out = procedure.execute()
+    except Exception:
+        _orphan(run, node)
+        raise
     message["payload"] = procedure.payload
     return out
+
+
+def _orphan(run: Run, node: Node) -> None:
+    """Note that a node has failed before its parent counted it among its children, if so."""
+    parent = run.nodes.get(node.parent or "")
+    if parent is not None and node.nid not in parent.cnodes:
+        node.heap = None
+        run.orphans.append(node.nid)
 
 
 def create_node(run: Run, message: Message) -> Node:

@@ -126,6 +126,14 @@ def matching(run: Run, message: Message) -> list[Message]:
     return out
 
 
+def drop_ended(run: Run) -> None:
+    """Drop the traps of nodes that have ended and are kept, because functions close over them."""
+    nodes = run.nodes
+    run.traps = [
+        trap for trap in run.traps if trap["nid"] in nodes and nodes[trap["nid"]].state != "ended"
+    ]
+
+
 def _spend(run: Run, trap: dict[str, Any]) -> None:
     """Count one match of a trap; the last one removes it."""
     left = trap.get("left", trap.get("count"))

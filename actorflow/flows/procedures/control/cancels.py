@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from actorflow.flows.errors import FlowError, error_dict
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.execution.run import is_inside
+from actorflow.flows.execution.run import is_inside, topmost
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.rendering import as_text
 from actorflow.flows.values.values import truthy
@@ -61,13 +61,12 @@ class Abort(Procedure):
 
     def receive_last(self) -> list[Message]:
         """Cancel the topmost nodes."""
-        nodes = self.run.nodes
         flavour = "kill" if self.node.heap == "kabort" else "cancel"
+        nodes = self.run.nodes
         out = [
             self.wrap("cancel", nid, flavour=flavour)
-            for nid, node in nodes.items()
-            if not node.is_cancelled
-            and ((parent := nodes.get(node.parent or "")) is None or nid not in parent.cnodes)
+            for nid in topmost(self.run)
+            if flavour == "kill" or not nodes[nid].is_cancelled
         ]
         for message in out:
             message["from"] = _NOBODY

@@ -53,7 +53,10 @@ class Define(Procedure):
         if self.node.heap != "define":
             name = None
         elif name is None:
-            name = tree[1][0][1][0][0]
+            first = tree[1][0]
+            if first[0] != "_att":
+                raise FlowError('define needs a name, as in "define sum a b"')
+            name = first[1][0][0]
         run, node = self.run, self.node
         closure = run.touch(names.nearest_scope(run, node).nid)
         number = run.next_fun()

@@ -44,6 +44,8 @@ class Aside(Procedure):
 
     def cancel_message(self) -> list[Message]:
         """Take a cancel; one from the parent only has an effect on a ``flank``."""
-        if not self.node.own.get("can") and self.message.get("from") == self.node.parent:
+        came_from = self.message.get("from")
+        from_parent = came_from is not None and came_from == self.node.parent
+        if from_parent and not self.node.own.get("can"):
             return []
         return super().cancel_message()

@@ -209,7 +209,7 @@ def _splat_in(part: Tree) -> tuple[str, int | None] | None:
     """Return the splat of a part of an array pattern, also inside a guard."""
     if not is_pattern(part):
         return splat_of(part)
-    name = part[1][0] if part[0] == "_pat_guard" else part
+    name = part[1][0] if part[0] == "_pat_guard" and part[1] else part
     return splat_of(name) if name[1] == [] else None
 
 

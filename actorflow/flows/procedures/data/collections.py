@@ -9,6 +9,7 @@ from actorflow.flows.errors import FlowError
 from actorflow.flows.procedures.data.sorting import order
 from actorflow.flows.procedures.simple import Simple, simple
 from actorflow.flows.values.paths import get_key
+from actorflow.flows.values.rendering import as_text
 from actorflow.flows.values.sizes import check_elements
 from actorflow.flows.values.values import (
     MISSING,
@@ -245,6 +246,13 @@ def _to_cut(call: Simple) -> Value:
     return value
 
 
+def _place(call: Simple, *keys: str) -> int | None:
+    value = call.att(*keys)
+    if value is None or type(value) is int:
+        return value
+    raise FlowError(f"slice needs an integer as {keys[0]}:, not {as_text(value)}")
+
+
 @simple("slice")
 def slice_(call: Simple) -> Value:
     """Return a part: ``slice c from to`` (inclusive), or from:, to: or count:, and step:.
@@ -253,13 +261,18 @@ def slice_(call: Simple) -> Value:
     """
     value = _to_cut(call)
     given = [one for one in call.arguments() if type(one) is int]
-    start = call.att("from", "start")
+    start = _place(call, "from", "start")
     if start is None:
         start = given.pop(0) if given else 0
-    end = call.att("to", "end")
-    if end is None:
-        end = given.pop(0) if given else start + call.att("count") - 1
-    step = call.att("step") or 1
+    end = _place(call, "to", "end")
+    if end is None and given:
+        end = given.pop(0)
+    elif end is None:
+        count = _place(call, "count")
+        if count is None:
+            raise FlowError("slice needs an end, or count:")
+        end = start + count - 1
+    step = _place(call, "step") or 1
     if type(value) is dict:
         raise FlowError("cannot slice instance of Hash")
     end += len(value) if end < 0 else 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure, emit_waiting
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.values.rendering import as_text
 from actorflow.flows.values.values import Value, is_function, is_reference, to_json, to_text, truthy
 
 if TYPE_CHECKING:
@@ -85,6 +87,13 @@ class Watcher(Procedure):
         return emit_waiting(self) if waiting else self.reply()
 
 
+def _number(count: Value) -> int:
+    try:
+        return int(count)
+    except (TypeError, ValueError, OverflowError):
+        raise FlowError(f"count: must be a number, not {as_text(count)}") from None
+
+
 @procedure("trap")
 class Trap(Watcher):
     """Watch messages; run the function for each match, or, without one, wait for the first."""
@@ -107,7 +116,7 @@ class Trap(Watcher):
         }
         count = 1 if blocking else self.att("count")
         if count is not None:
-            trap["count"] = int(count)
+            trap["count"] = _number(count)
         trap["pl"] = self.att("payload", "pl") or "trap"
         trap["message"] = self.reply()[0] if blocking else self.application()
         node.own["set"] = True
