@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from actorflow.runtime.log import log
 from actorflow.workflows.difference import Difference
+from actorflow.engine.errors import text_of
 from actorflow.workflows.errors import Interrupted, WorkflowModified
 from actorflow.workflows.frames.frame import Frame
 from actorflow.workflows.frames.properties import make
@@ -476,11 +477,10 @@ def _error(key: int, error: BaseException) -> dict[str, Any]:
     calls = traceback.extract_tb(error.__traceback__)
     theirs = [call for call in calls if not call.filename.startswith(HERE)]
     modified = isinstance(error, WorkflowModified)
-    text = str(error).encode("utf-8", "backslashreplace").decode()
     return {
         "branch_key": key,
         "kind": "modified" if modified else "failed",
         "name": type(error).__name__,
-        "message": text,
+        "message": text_of(error),
         "stacktrace": "".join(traceback.format_list(theirs)),
     }
