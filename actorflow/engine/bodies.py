@@ -129,7 +129,8 @@ def _refuse(whole: Any, part: Any) -> None:
     path = _path_to(whole, lambda each: each is not part)
     name = type(part).__name__
     article = "an" if name[:1].lower() in "aeiou" else "a"
-    msg = f"{article} {name} at {path} cannot be stored: {_REMEDY}"
+    where = "" if part is whole else f" at {path}"
+    msg = f"{article} {name}{where} cannot be stored: {_REMEDY}"
     raise NotStorable(msg)
 
 

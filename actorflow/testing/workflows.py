@@ -11,7 +11,7 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from actorflow.engine.errors import Cancelled, ExecutionFailed
+from actorflow.engine.errors import Cancelled, ExecutionFailed, text_of
 from actorflow.engine.kind import Failure
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import InvalidWorkflow
@@ -140,8 +140,8 @@ class WorkflowHarness(Generic[R]):
         if self.mode is DecisionMode.KILLED:
             msg = "the workflow was killed"
             raise Cancelled(msg)
-        waits = ", ".join(f"{each.name} ({each.work})" for each in self._scheduled())
-        msg = f"the workflow has not ended; it waits for {waits or 'a resume'}"
+        waits = _listed(self._scheduled(), none="a resume")
+        msg = f"the workflow has not ended; it waits for {waits}"
         raise LookupError(msg)
 
     @property
@@ -178,12 +178,12 @@ class WorkflowHarness(Generic[R]):
         self._receive(m.Event(self._now, name, given))
 
     def succeed(self, name: Task[..., Any] | type[Workflow[Any]] | str, output: Any = None) -> None:
-        """Answer the oldest open work of a name, with plain data."""
+        """Answer a work, with plain data: the oldest open one of a name, or that at "0/2.0"."""
         status = self._oldest(_name(name))
         self._receive(m.Succeeded(self._now, status.work, freeze(output, Any, "the output")))
 
     def fail(self, name: Task[..., Any] | type[Workflow[Any]] | str, error: Exception) -> None:
-        """Fail the oldest open work of a name, after its last attempt."""
+        """Fail a work, named as for `succeed`, after its last attempt."""
         self._receive(m.Failed(self._now, self._oldest(_name(name)).work, _described(error)))
 
     def advance(
@@ -206,12 +206,11 @@ class WorkflowHarness(Generic[R]):
         self._now = end
 
     def retry(self, name: Task[..., Any] | type[Workflow[Any]] | str) -> None:
-        """Do the oldest failed work of a name again."""
+        """Do a failed work again: the oldest one of a name, or that at "0/2.0"."""
         failed = [each for each in self._statuses() if each.status is WorkState.FAILED]
-        status = next((each for each in failed if each.name == _name(name)), None)
+        status = next((each for each in failed if _is_called(each, _name(name))), None)
         if status is None:
-            names = ", ".join(each.name for each in failed)
-            msg = f"no {_name(name)!r} has failed: there are {names or 'none'}"
+            msg = f"no {_name(name)!r} has failed: there are {_listed(failed)}"
             raise LookupError(msg)
         self._receive(m.Retry(self._now, status.work))
 
@@ -266,10 +265,11 @@ class WorkflowHarness(Generic[R]):
     # How.
 
     def _oldest(self, name: str) -> WorkStatus:
-        for status in self._scheduled():
-            if status.name == name and status.type is not WorkType.WAIT:
+        opened = [each for each in self._scheduled() if each.type is not WorkType.WAIT]
+        for status in opened:
+            if _is_called(status, name):
                 return status
-        msg = f"no {name!r} is open: there are {', '.join(self.open) or 'none'}"
+        msg = f"no {name!r} is open: there are {_listed(opened)}"
         raise LookupError(msg)
 
     def _next_due(self) -> tuple[float, m.Received] | None:
@@ -356,5 +356,13 @@ def _name(key: Any) -> str:
     raise TypeError(msg)
 
 
+def _is_called(status: WorkStatus, name: str) -> bool:
+    return name in (status.name, str(status.work))
+
+
+def _listed(statuses: list[WorkStatus], none: str = "none") -> str:
+    return ", ".join(f"{each.name} ({each.work})" for each in statuses) or none
+
+
 def _described(error: Exception) -> dict[str, Any]:
-    return {"name": type(error).__name__, "message": str(error)}
+    return {"name": type(error).__name__, "message": text_of(error)}

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from actorflow.runtime.log import log
 from actorflow.workflows.difference import Difference
+from actorflow.engine.errors import text_of
 from actorflow.workflows.errors import Interrupted, WorkflowModified
 from actorflow.workflows.frames.frame import Frame
 from actorflow.workflows.frames.properties import make
@@ -473,14 +474,53 @@ def _event(name: Any, data: Any) -> Event:
 
 def _error(key: int, error: BaseException) -> dict[str, Any]:
     """Return an error as plain data: where, what, and the user's part of the traceback."""
-    calls = traceback.extract_tb(error.__traceback__)
-    theirs = [call for call in calls if not call.filename.startswith(HERE)]
     modified = isinstance(error, WorkflowModified)
-    text = str(error).encode("utf-8", "backslashreplace").decode()
     return {
         "branch_key": key,
         "kind": "modified" if modified else "failed",
         "name": type(error).__name__,
-        "message": text,
-        "stacktrace": "".join(traceback.format_list(theirs)),
+        "message": "; ".join([text_of(error), *map(_named, _inner(error))]),
+        "stacktrace": "".join(_stack(error)),
     }
+
+
+_CHAINED = 8
+"""Errors behind an error that are shown."""
+
+
+def _inner(error: BaseException) -> list[BaseException]:
+    """Return the first errors in a group, such as a task group raises: its own text hides them."""
+    found: list[BaseException] = []
+    waiting = [error]
+    while waiting and len(found) < _CHAINED:
+        each = waiting.pop(0)
+        if isinstance(each, BaseExceptionGroup):
+            waiting += each.exceptions
+        elif each is not error:
+            found.append(each)
+    return found
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {text_of(error)}"
+
+
+def _stack(error: BaseException) -> list[str]:
+    """Return the user's part of the traceback, and of those of the errors behind it."""
+    lines = _calls(error)
+    for each in _inner(error):
+        lines += [f"of which {_named(each)}\n", *_calls(each)]
+    seen = [error]
+    while len(seen) < _CHAINED:
+        last = seen[-1]
+        cause = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
+        if cause is None or any(cause is each for each in seen):
+            break
+        lines += [f"after {_named(cause)}\n", *_calls(cause)]
+        seen.append(cause)
+    return lines
+
+
+def _calls(error: BaseException) -> list[str]:
+    calls = traceback.extract_tb(error.__traceback__)
+    return traceback.format_list([call for call in calls if not call.filename.startswith(HERE)])

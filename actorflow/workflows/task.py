@@ -7,11 +7,15 @@ from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
 
+from actorflow.runtime.errors import near
+from actorflow.runtime.worker.batched import batched
 from actorflow.workflows.errors import InvalidWork
 from actorflow.workflows.frames.values import freeze, hints_of, thaw
 from actorflow.workflows.frames.work import Work
 from actorflow.workflows.instance.state import WorkType
 from actorflow.workflows.lease import check_lease
+from behaviours.arguments import count, seconds
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,12 +67,16 @@ class TaskOptions:
         env: str = "default",
         lease: float | None = None,
     ) -> None:
-        _at_least("retries", retries, 0)
-        _at_least("backoff", backoff, 0)
-        if timeout is not None and not timeout > 0:
-            raise InvalidWork(f"timeout={timeout!r}: use seconds above 0, or None for no timeout")
+        retries = count(retries, "retries", "task(retries=3)", least=0, error=InvalidWork)
+        backoff = seconds(backoff, "backoff", "task(retries=3, backoff=0.5)", error=InvalidWork)
+        if timeout is not None:
+            timeout = seconds(timeout, "timeout", "task(timeout=30)", zero=False, error=InvalidWork)
         if concurrency is not None:
-            _at_least("concurrency", concurrency, 1)
+            concurrency = count(
+                concurrency, "concurrency", "task(concurrency=4)", error=InvalidWork
+            )
+        if batch is not None:
+            batched(batch)  # refuses what is no behaviour
         if executor is not None and executor not in self.EXECUTORS:
             raise InvalidWork(f"executor={executor!r}: use one of {', '.join(self.EXECUTORS)}")
         if lang is not None and (executor, batch, concurrency) != (None, None, None):
@@ -86,15 +94,10 @@ class TaskOptions:
         self.lease = None if lease is None else check_lease(lease)
         self.retries = retries
         self.backoff = backoff
-        self.timeout = None if timeout is None else float(timeout)
+        self.timeout = timeout
         self.concurrency = concurrency
         self.executor = executor
         self.batch = batch
-
-
-def _at_least(name: str, value: float, least: int) -> None:
-    if value < least:
-        raise InvalidWork(f"{name}={value!r}: use {least} or more")
 
 
 class Task(Generic[P, R]):
@@ -113,8 +116,14 @@ class Task(Generic[P, R]):
         name: str | None = None,
         options: TaskOptions | None = None,
     ) -> None:
+        given: Any = function
+        if not callable(given) or isinstance(given, Task):
+            raise InvalidWork(f"@task goes before a function, not {brief(given)}")
         self.function = function
-        self.name = name or function.__qualname__.rpartition("<locals>.")[2]
+        qualname = str(getattr(function, "__qualname__", ""))
+        self.name = name or qualname.rpartition("<locals>.")[2]
+        if not self.name:
+            raise InvalidWork(f"{brief(given)} has no name; write task(name=...) before it")
         self.options = options or TaskOptions()
         self.__doc__ = function.__doc__
         self._signature = inspect.signature(function)
@@ -275,5 +284,8 @@ def task(
     """
     if function is not None:
         return Task(function, name)
+    for option in options:
+        if option not in TaskOptions.__slots__:
+            raise InvalidWork(f"task has no option {option!r}{near(option, TaskOptions.__slots__)}")
     made = TaskOptions(**options)
     return (_Decorator if made.batch is None else _BatchDecorator)(name, made)

@@ -94,11 +94,18 @@ class Wait(Work[T], Generic[T]):
     ) -> None:
         parts = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
         for unit, amount in parts.items():
+            if not _is_number(amount):
+                raise InvalidWork(f"{unit}={amount!r:.80} is no number, as in {unit}=3")
             if amount < 0:
                 raise InvalidWork(f"{unit}={amount} is in the past: use 0 or more")
         duration = _duration(parts) if any(parts.values()) else None
         if duration is not None and until is not None:
             raise InvalidWork("a wait has either a duration or `until`, not both")
+        if event is not None and not isinstance(event, (str, type)):
+            raise InvalidWork(
+                f"event={event!r:.80} is neither the name of an event nor the class of its data; "
+                "a duration is written as in Wait('paid', seconds=5)"
+            )
         if event == "":
             raise InvalidWork("event='' is no name: nobody could send it")
         if event is None and duration is None and until is None:
@@ -127,12 +134,18 @@ def _duration(parts: dict[str, float]) -> float:
         ) from None
 
 
+def _is_number(given: Any) -> bool:
+    return isinstance(given, (int, float)) and not isinstance(given, bool)
+
+
 def _timestamp(until: datetime | float | None) -> float | None:
     if until is None:
         return None
     if not isinstance(until, datetime):
-        if not isfinite(until):
-            raise InvalidWork(f"until={until} is no moment: give seconds since the epoch")
+        if not _is_number(until) or not isfinite(until):
+            raise InvalidWork(
+                f"until={until!r:.80} is no moment: give an aware datetime, or seconds since the epoch"
+            )
         return float(until)
     if until.tzinfo is None:
         raise InvalidWork(f"until={until} has no time zone: use `until.astimezone()`")

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from actorflow.engine.tags import tag_text
 from actorflow.workflows.errors import InvalidWork, InvalidWorkflow
+from actorflow.workflows.frames.context import current
 from actorflow.workflows.frames.frame import First, frame_of
 from actorflow.workflows.frames.properties import capture
 from actorflow.workflows.frames.values import freeze, hints_of, thaw
@@ -19,7 +20,7 @@ from actorflow.workflows.instance.state import WorkType
 from actorflow.workflows.wait import Event, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Generator, Iterable
     from random import Random
 
 __all__ = ["First", "WorkError", "WorkInfo", "Workflow"]
@@ -239,6 +240,12 @@ class Workflow(Generic[R_co]):
         _refuse_none(works)
         outputs, winner = frame_of(self).execute(works, Until.FIRST, raises=raises, cancel=cancel)
         return First(winner or 0, outputs[0])
+
+    def __await__(self) -> Generator[Any, Any, R_co]:
+        """Execute it as a work of the `async def` method that awaits it."""
+        outputs, _ = yield from current().execute_async([self]).__await__()
+        result: R_co = outputs[0]
+        return result
 
     @overload
     async def aexecute(self, one: Work[A] | Workflow[A], /, *, raises: bool = False) -> A: ...

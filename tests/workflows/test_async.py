@@ -66,6 +66,23 @@ class Groups(Workflow[list[int]]):
         return [each.result() for each in tasks]
 
 
+class Inner(Workflow[int]):
+    async def handle(self) -> int:
+        return await double(1)
+
+
+class Bare(Workflow[list[int]]):
+    """Gives works and workflows to asyncio as they are."""
+
+    async def handle(self) -> list[int]:
+        async with asyncio.TaskGroup() as group:
+            one = group.create_task(double(0))  # type: ignore[arg-type]
+            two = group.create_task(double(1))  # type: ignore[arg-type]
+        begun = [asyncio.ensure_future(double(number)) for number in (2, 3)]
+        found = sorted([await each for each in asyncio.as_completed(begun)])
+        return [one.result(), two.result(), *found, *await asyncio.gather(Inner(), double(5))]
+
+
 class Waiting(Workflow[list[Any]]):
     """Takes what is done from a set, in which tasks have no order of their own."""
 
@@ -83,6 +100,8 @@ class Waiting(Workflow[list[Any]]):
 def value(driver: Driver, work: str) -> int:
     status = driver.instance.status(work)
     assert status is not None
+    if status.name == "Inner":
+        return 8
     given = status.input
     return int(2 * given["number"] if status.name == "double" else given["one"] + given["other"])
 
@@ -153,6 +172,13 @@ def test_sets_of_tasks_have_the_same_order_in_every_replay(
 @given(choices=SCHEDULES, restarts=RESTARTS)
 def test_task_groups_work(choices: list[int], restarts: set[int]) -> None:
     assert play(Groups(), choices, restarts).output == [0, 2, 4]
+
+
+@given(choices=SCHEDULES, restarts=RESTARTS)
+def test_works_and_workflows_may_be_given_to_asyncio_as_they_are(
+    choices: list[int], restarts: set[int]
+) -> None:
+    assert play(Bare(), choices, restarts).output == [0, 2, 4, 6, 8, 10]
 
 
 class Racing(Workflow[Any]):
@@ -264,7 +290,9 @@ def test_an_async_handler_of_a_sync_workflow(decider: Decider) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["sleep", "timeout", "thread", "sync"], ids=lambda name: f"asyncio-{name}"
+    "name",
+    ["sleep", "timeout", "thread", "as_completed", "sync"],
+    ids=lambda name: f"asyncio-{name}",
 )
 def test_what_is_not_recorded_is_refused(decider: Decider, name: str) -> None:
     class Wrong(Workflow[None]):
@@ -276,12 +304,51 @@ def test_what_is_not_recorded_is_refused(decider: Decider, name: str) -> None:
                     await double(1)
             elif name == "thread":
                 await asyncio.to_thread(print)
+            elif name == "as_completed":  # begins them in the order of a set
+                for each in asyncio.as_completed([double(1), double(2)]):
+                    await each
             else:
                 self.execute(double(1))
 
     driver = Driver(Wrong(), decider).settle()
     assert driver.mode == "failed"
     assert driver.state.error["name"] == NotInWorkflow.__name__
+
+
+def test_what_a_wait_of_asyncio_takes_is_said(decider: Decider) -> None:
+    class Wrong(Workflow[None]):
+        async def handle(self) -> None:
+            works: Any = [double(1), double(2)]
+            await asyncio.wait(works)
+
+    driver = Driver(Wrong(), decider).settle()
+    assert "asyncio.ensure_future(work) for work in works" in driver.state.error["message"]
+
+
+def test_the_errors_in_a_group_and_behind_an_error_are_shown(decider: Decider) -> None:
+    class Fails(Workflow[None]):
+        async def leg(self) -> None:
+            try:
+                raise KeyError("first")
+            except KeyError as error:
+                raise ValueError("second") from error
+
+        async def handle(self) -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.leg())
+
+    driver = Driver(Fails(), decider).settle()
+    assert driver.state.error["message"].endswith("; ValueError: second")
+    assert "of which ValueError: second\n" in driver.state.error["stacktrace"]
+    assert "in leg" in driver.state.error["stacktrace"]
+
+    class Chained(Fails):
+        async def handle(self) -> None:
+            await self.leg()
+
+    driver = Driver(Chained(), decider).settle()
+    assert driver.state.error["message"] == "second"
+    assert "after KeyError: 'first'\n" in driver.state.error["stacktrace"]
 
 
 @pytest.mark.parametrize("when", ["at once", "after a work", "in a replay"])

@@ -302,6 +302,21 @@ def test_a_property_that_cannot_be_stored_fails_the_decision(decider: Decider) -
     assert "the property 'lock' of Unstorable" in error["message"]
 
 
+def test_m22_an_error_whose_text_raises_is_still_that_error(decider: Decider) -> None:
+    class Rude(Exception):
+        def __str__(self) -> str:
+            raise SystemExit
+
+    class Raises(Workflow[None]):
+        def handle(self) -> None:
+            raise Rude
+
+    driver = drive(Raises(), decider)
+    assert driver.mode == "failed"
+    assert driver.state.error["name"] == "Rude"
+    assert "Rude" in driver.state.error["message"]
+
+
 def test_a_property_cannot_hide_a_method(decider: Decider) -> None:
     class Hiding(Workflow[None]):
         def handle(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from msgspec import Struct
 
@@ -139,6 +141,23 @@ def test_a_work_that_has_failed_is_named_and_can_be_retried() -> None:
         order.kill()
         with pytest.raises(Cancelled):
             _ = order.result
+
+
+def test_works_of_one_name_can_be_answered_in_any_order() -> None:
+    class Asks(af.Workflow[list[int]]):
+        async def handle(self) -> list[int]:
+            return await asyncio.gather(charge("a"), charge("b"), charge("c"))
+
+    with WorkflowHarness(Asks()) as asks:
+        with pytest.raises(LookupError, match=r"there are charge \(0/0.0\), charge \(0/1.0\), "):
+            asks.succeed("0/7.0", 1)
+        asks.succeed("0/2.0", 3)
+        asks.restart()
+        asks.fail("0/1.0", ValueError("card"))
+        asks.retry("0/1.0")
+        asks.succeed("0/1.0", 2)
+        asks.succeed(charge, 1)
+        assert asks.result == [1, 2, 3]
 
 
 def test_events_may_be_objects() -> None:

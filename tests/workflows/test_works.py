@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, assert_type
 
 import msgspec
@@ -16,7 +17,7 @@ from actorflow.workflows.frames.work import Work
 from actorflow.workflows.task import Task, task
 from actorflow.workflows.wait import Event, Wait
 from actorflow.workflows.workflow import First, Workflow
-from behaviours import Linger, Queue
+from behaviours import BadBehaviour, Linger, Queue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,23 +73,43 @@ def test_a_batched_task_is_called_with_one_item() -> None:
 def test_wrong_arguments_are_refused_at_once() -> None:
     with pytest.raises(TypeError, match=r"charge\(order: .*missing a required argument: 'order'"):
         charge()  # type: ignore[call-arg]
-    with pytest.raises(NotStorable, match="the argument 'order' of the task charge"):
+    with pytest.raises(NotStorable, match="the argument 'order' of the task charge .*use plain"):
         charge(object())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"retries": -1}, "retries=-1: use 0 or more"),
-        ({"backoff": -1}, "backoff=-1: use 0 or more"),
-        ({"timeout": 0}, "timeout=0: use seconds above 0"),
-        ({"concurrency": 0}, "concurrency=0: use 1 or more"),
+        ({"retries": -1}, "retries=-1: retries must be a whole number, 0 or more"),
+        ({"retries": "3"}, r"retries='3': .* as in task\(retries=3\)"),
+        ({"retries": True}, "retries=True: retries must be a whole number"),
+        ({"backoff": -1}, "backoff=-1: backoff must be a finite number of seconds, zero or more"),
+        ({"backoff": float("inf")}, "backoff=inf: backoff must be a finite number"),
+        ({"timeout": 0}, "timeout=0: timeout must be a finite number of seconds, positive"),
+        ({"timeout": "30"}, r"timeout='30': .* as in task\(timeout=30\)"),
+        ({"concurrency": 0}, "concurrency=0: concurrency must be a whole number, 1 or more"),
+        ({"rertries": 3}, "task has no option 'rertries'; did you mean 'retries'"),
         ({"executor": "moon"}, "executor='moon': use one of thread, process, loop"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidWork, match=words):
         task(**options)
+
+
+def test_a_batch_that_is_no_behaviour_is_refused_where_it_stands() -> None:
+    with pytest.raises(BadBehaviour, match="5 is not a behaviour"):
+        task(batch=5)
+
+
+def test_a_task_is_a_function_with_a_name() -> None:
+    given: Any
+    for given in (5, "charge", charge):
+        with pytest.raises(InvalidWork, match="@task goes before a function, not"):
+            task(given)
+    with pytest.raises(InvalidWork, match=r"has no name; write task\(name=...\)"):
+        task(partial(len))
+    assert task(name="length")(partial(len, "abc")).name == "length"
 
 
 def test_a_batched_task_takes_one_list() -> None:
@@ -117,6 +138,10 @@ def test_a_wait_has_a_limit_of_time_an_event_or_both() -> None:
         ({"seconds": float("nan")}, "seconds=nan is no duration"),
         ({"minutes": 1, "days": 10**9}, "minutes=1, days=1000000000 is no duration"),
         ({"event": "paid", "hours": float("inf")}, "hours=inf is no duration"),
+        ({"seconds": "5"}, "seconds='5' is no number, as in seconds=3"),
+        ({"days": True}, "days=True is no number"),
+        ({"event": 5}, r"event=5 is neither the name .* Wait\('paid', seconds=5\)"),
+        ({"until": "tomorrow"}, "until='tomorrow' is no moment: give an aware datetime"),
         ({"until": float("inf")}, "until=inf is no moment"),
         ({"event": "", "seconds": 1}, "event='' is no name"),
         ({"until": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - refused

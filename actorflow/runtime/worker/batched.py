@@ -12,7 +12,7 @@ from importlib import import_module
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from actorflow.runtime.errors import BadJob
+from actorflow.runtime.errors import BadBehaviour, BadJob
 from actorflow.runtime.lanes.process.packing import main_is_importable
 from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.worker.job.answers import Answers
@@ -183,7 +183,8 @@ class _Front(Generic[A, B]):
         self._source = _Source(function, options)
         self._owner: Any = None
         """The object of a method: it lives as long as a call of the method."""
-        self._bound: weakref.WeakKeyDictionary[Any, _Source] = weakref.WeakKeyDictionary()
+        # By identity: objects that are equal are not the same, and many cannot be hashed.
+        self._bound: dict[int, _Source] = {}
         self._binding = allocate_lock()
         decorated: Any = self
         functools.update_wrapper(decorated, function)
@@ -199,22 +200,29 @@ class _Front(Generic[A, B]):
 
     def _bind(self, owner: Any) -> Self:
         """Return the front of a method for one object: each has its own worker."""
-        try:
-            source = self._bound.get(owner)
-            if source is None:
-                with self._binding:
-                    source = self._bound.get(owner)
-                    if source is None:
-                        source = self._bound[owner] = self._source.bound_to(owner)
-        except TypeError:
-            msg = (
-                f"{self!r} keeps a worker for each object, and {brief(owner)} cannot be hashed or "
-                "referred to weakly; define __hash__, or add '__weakref__' to __slots__"
-            )
-            raise BadJob(msg) from None
+        key = id(owner)
+        source = self._bound.get(key)
+        if source is None:
+            with self._binding:
+                source = self._bound.get(key) or self._new_source(owner)
         bound = type(self).__new__(type(self))
         bound.__dict__.update(self.__dict__, _source=source, _owner=owner)
         return bound
+
+    def _new_source(self, owner: Any) -> _Source:
+        try:
+            source = self._source.bound_to(owner)
+        except TypeError:
+            msg = (
+                f"{self!r} keeps a worker for each object, and {brief(owner)} cannot be referred "
+                "to weakly; add '__weakref__' to its __slots__"
+            )
+            raise BadJob(msg) from None
+        key = id(owner)
+        # Called before another object can have that id.
+        weakref.finalize(owner, self._bound.pop, key, None).atexit = False
+        self._bound[key] = source
+        return source
 
     async def aio(self, item: A) -> B:
         """Return the result for one item, from a task of any event loop."""
@@ -324,6 +332,20 @@ def _check(options: dict[str, Any]) -> None:
     Settings(lambda _items, _state: None, settled, "batched")
     if isinstance(behaviour, type) or not callable(behaviour):  # what a factory makes is its own
         adapt(_own(behaviour))
+    elif inspect.isroutine(behaviour) and _needs_arguments(behaviour):
+        msg = f"{_name(behaviour)} is no behaviour; write @af.batched() before {_name(behaviour)}"
+        raise BadBehaviour(msg)
+
+
+def _needs_arguments(function: Callable[..., Any]) -> bool:
+    """Return whether a function cannot be called without arguments, as a factory is."""
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return True
+    except ValueError:  # written in C, and silent about its arguments
+        return False
+    return False
 
 
 def _own(behaviour: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from asyncio import events
 from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -11,7 +12,7 @@ from actorflow.runtime.log import log
 from actorflow.workflows.errors import BranchClosed, NotInWorkflow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
     from contextvars import Context
 
 __all__ = ["BranchLoop", "branch_loop"]
@@ -93,7 +94,10 @@ class BranchLoop(asyncio.AbstractEventLoop):
     def create_task(
         self, coro: Any, *, name: str | None = None, context: Context | None = None, **more: Any
     ) -> asyncio.Task[Any]:
-        """Return a task that runs a coroutine in this loop."""
+        """Return a task that runs a coroutine, or executes a work, in this loop."""
+        _refuse_unordered()
+        if not asyncio.iscoroutine(coro) and hasattr(coro, "__await__"):
+            coro = _await(coro)
         self._number += 1
         options = more if context is None else {"context": context, **more}
         return _Task(self._number, coro, loop=self, name=name, **options)
@@ -148,6 +152,28 @@ class BranchLoop(asyncio.AbstractEventLoop):
     ) -> NoReturn:
         """Refuse: results of other threads are not recorded."""
         raise _no_threads()
+
+
+async def _await(work: Awaitable[T]) -> T:
+    return await work
+
+
+def _refuse_unordered() -> None:
+    """Refuse a task that `asyncio.as_completed` makes: it makes them in the order of a set.
+
+    Raises:
+        NotInWorkflow: a replay could make them in another order.
+
+    """
+    frame = sys._getframe(2)  # noqa: SLF001 - nothing else says who calls
+    while frame.f_back is not None and frame.f_globals.get("__name__") == "asyncio.tasks":
+        if frame.f_code.co_qualname.startswith(("as_completed", "_AsCompletedIterator")):
+            raise NotInWorkflow(
+                "asyncio.as_completed starts what it is given in no certain order, so that a "
+                "replay would not find its works again: give it tasks that have been started, as "
+                "in `as_completed([asyncio.ensure_future(work) for work in works])`"
+            )
+        frame = frame.f_back
 
 
 def branch_loop() -> BranchLoop:

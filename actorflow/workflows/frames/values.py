@@ -44,8 +44,12 @@ def freeze(value: Any, hint: Any, what: str, *names: str) -> Any:
     try:
         plain = value if hint is Any else msgspec.to_builtins(value, builtin_types=(bytes,))
         return bodies.decode(bodies.encode(plain))
-    except (NotStorable, TypeError, ValueError, OverflowError) as error:
+    except NotStorable as error:
         raise NotStorable(f"{what.format(*names) if names else what}: {error}") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        named = what.format(*names) if names else what
+        advice = "use plain data, dataclasses or msgspec structs"
+        raise NotStorable(f"{named} cannot be stored: {error}: {advice}") from None
 
 
 def thaw(value: Any, hint: Any, what: str, *names: str) -> Any:

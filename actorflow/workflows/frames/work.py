@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from actorflow.workflows.errors import InvalidWork
 from actorflow.workflows.frames.context import current
 from actorflow.workflows.instance.decision import WorkCall
 
@@ -55,6 +56,13 @@ class Work(Generic[T_co]):
         outputs, _ = yield from current().execute_async([self]).__await__()
         result: T_co = outputs[0]
         return result
+
+    def add_done_callback(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse what only tasks can do: `asyncio.wait` asks for it."""
+        raise InvalidWork(
+            f"asyncio.wait takes tasks, and {self!r} is a work: write "
+            "`asyncio.wait([asyncio.ensure_future(work) for work in works])`"
+        )
 
     def call(self, position: str, *, sync: bool, raises: bool) -> WorkCall:
         """Return it as it is asked for at a position."""

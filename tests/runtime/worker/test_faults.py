@@ -45,6 +45,45 @@ def test_a_flood_of_malformed_messages_is_refused_in_linear_time() -> None:
     assert flood(40_000) < 30 * small
 
 
+@pytest.mark.parametrize("behaviour", [lambda: Unique(key=0), lambda: Bounded(Unique(key=0), 5)])
+@pytest.mark.parametrize("verb", ["push_ack", "push_block", "ask"])
+def test_a_message_that_is_refused_holds_up_none_that_has_woken_the_worker(
+    behaviour: Callable[[], Any], verb: str
+) -> None:
+    """With several batches in flight, the refused caller has begun what others pushed before."""
+    lane = ManualLane()
+    seen: list[Any] = []
+    worker = af.spawn(
+        lambda batch, _: seen.extend(batch), behaviour=behaviour, concurrency=2, executor=lane
+    )
+    worker.push(("a", 1))
+    with pytest.raises(af.Malformed):
+        getattr(worker, verb)(5)
+    lane.run()
+    assert seen == [("a", 1)]
+    assert check_law(worker).in_flight == 0
+
+
+def test_a_message_that_is_refused_does_not_hide_that_a_batch_is_full() -> None:
+    """What was pushed before is folded for its sake, and then counts no more as raw."""
+    seen: list[Any] = []
+    lane = ManualLane()
+    worker = af.spawn(
+        lambda batch, _: seen.extend(batch),
+        behaviour=Linger(Unique(key=0), 3_600.0, size=3),
+        executor=lane,
+        clock=VirtualClock(),
+    )
+    worker.push(("a", 1))
+    lane.run()
+    worker.push(("b", 2))
+    with pytest.raises(af.Malformed):
+        worker.push_ack(5)
+    worker.push(("c", 3))
+    lane.run()
+    assert seen == [("a", 1), ("b", 2), ("c", 3)]
+
+
 def test_dead_letters_stand_threads_that_bury_purge_and_retry_at_once() -> None:
     pushed: list[int] = []
     letters = DeadLetters(pushed.append, limit=50)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.runtime.errors import BadBehaviour
 from actorflow.runtime.fork import after_fork
+from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.worker.pair.loose import Loose, displacement
 from actorflow.runtime.worker.pair.tasks import Batch
 from behaviours import Chunk, Queue, Stack
@@ -189,10 +190,14 @@ class Accumulation:
     def mark(self, count: int = 1) -> None:
         """Announce items that are about to be appended to `raw`. Thread-safe."""
         if type(self.marks) is tuple:
-            with _MARKING:  # most accumulations never need the list
-                if type(self.marks) is tuple:
-                    self.marks = []
+            SHELTER.run(self._make_marks)
         self.marks.extend((None,) * count)  # type: ignore[union-attr]
+
+    def _make_marks(self) -> None:
+        """Make the list of marks, once: most accumulations never need it."""
+        with _MARKING:
+            if type(self.marks) is tuple:
+                self.marks = []
 
     # Taking messages in.
 

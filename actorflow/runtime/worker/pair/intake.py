@@ -112,33 +112,41 @@ class Intake:
         """
         pair = self._pair
         pair._refuse_own_functions()
-        waiter = None
-        with pair.lock:
-            pair._refuse_if_closed()
-            effects = catch_up(pair)
-            core = pair.core
-            now = pair._now()
-            failure = fold_for_producer(pair, now, effects)
-            if self._blocked and failure is None:
-                waiter = make()
-            elif failure is None:
-                try:
-                    core.offer(message, ticket, now)
-                except WouldBlock:
-                    core.unoffer()
-                    waiter = make()
-                    self._blocked = deque()
-            if waiter is not None:
-                if own:
-                    msg = "it is full, and its own job waits for room that nobody else makes"
-                    raise WouldDeadlock(f"{pair!r} would wait for itself: {msg}")
-                self._blocked.append((message, ticket, waiter))  # type: ignore[union-attr]
-            if failure is None:
-                look(pair, effects)
-        pair.conclude(effects)
-        if failure is not None:
-            msg = f"{pair!r} did not take the message, because its behaviour failed"
-            raise WorkerCrashed(msg) from failure
+        effects = Effects()
+        try:
+            with pair.lock:
+                pair._refuse_if_closed()
+                effects = catch_up(pair)
+                now = pair._now()
+                failure = fold_for_producer(pair, now, effects)
+                if failure is None:
+                    try:
+                        return self._add(message, ticket, make, now, own=own)
+                    finally:  # also where it is refused: others have been folded with it
+                        look(pair, effects)
+        finally:
+            pair.conclude(effects)
+        msg = f"{pair!r} did not take the message, because its behaviour failed"
+        raise WorkerCrashed(msg) from failure
+
+    def _add(
+        self, message: Any, ticket: Ticket | None, make: Callable[[], Any], now: float, *, own: bool
+    ) -> Any | None:
+        """Add one message, or put it in line and return what to wait for. Under the lock."""
+        pair, core = self._pair, self._pair.core
+        if not self._blocked:
+            try:
+                core.offer(message, ticket, now)
+            except WouldBlock:
+                core.unoffer()
+                self._blocked = deque()
+            else:
+                return None
+        if own:
+            msg = "it is full, and its own job waits for room that nobody else makes"
+            raise WouldDeadlock(f"{pair!r} would wait for itself: {msg}")
+        waiter = make()
+        self._blocked.append((message, ticket, waiter))
         return waiter
 
     def offer_many(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
@@ -155,15 +163,19 @@ class Intake:
         if pair._line and offer_line(pair, pairs):
             return []
         pair._refuse_own_functions()
-        with pair.lock:
-            pair._refuse_if_closed()
-            effects = catch_up(pair)
-            now = pair._now()
-            pair.core.fold(now)
-            refused = pair.core.offer_many(pairs, now)
-            look(pair, effects)
-        pair.conclude(effects)
-        return refused
+        effects = Effects()
+        try:
+            with pair.lock:
+                pair._refuse_if_closed()
+                effects = catch_up(pair)
+                now = pair._now()
+                try:
+                    pair.core.fold(now)
+                    return pair.core.offer_many(pairs, now)
+                finally:
+                    look(pair, effects)
+        finally:
+            pair.conclude(effects)
 
     def forget_blocked(self, waiter: Any) -> bool:
         """Leave the line of those who wait for room; return whether it was still in line."""

@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_type
 
 import pytest
@@ -267,6 +268,14 @@ def test_it_goes_before_a_function() -> None:
         af.batched()(5)  # type: ignore[call-overload]
 
 
+def test_without_parentheses_it_says_so_where_it_stands() -> None:
+    with pytest.raises(af.BadBehaviour, match=r"write @af.batched\(\) before .*double"):
+
+        @af.batched
+        def double(items: list[int]) -> list[int]:
+            return [2 * item for item in items]
+
+
 @pytest.mark.parametrize("behaviour", [Queue(), Queue, lambda: Linger(Queue(), 0.0)])
 def test_a_worker_that_was_stopped_is_started_anew(behaviour: Any) -> None:
     @af.batched(behaviour)
@@ -361,15 +370,44 @@ def test_what_cannot_have_a_worker_of_its_own_is_told_why() -> None:
         def apply(self, items: list[int]) -> list[int]:
             return items
 
-    class Unhashable(Scale):
-        __hash__ = None  # type: ignore[assignment]
+    with pytest.raises(af.BadJob, match="cannot be referred to weakly; add '__weakref__'"):
+        Slotted().apply(1)
 
-        def __eq__(self, other: object) -> bool:
-            return True
 
-    for odd in (Slotted(), Unhashable(1)):
-        with pytest.raises(af.BadJob, match="cannot be hashed or referred to weakly"):
-            odd.apply(1)
+def test_objects_that_are_equal_have_a_worker_each() -> None:
+    @dataclass(frozen=True)
+    class Frozen:
+        name: str
+        factor: int = field(compare=False)
+
+        @af.batched()
+        def apply(self, items: list[int]) -> list[int]:
+            return [self.factor * item for item in items]
+
+    two, three = Frozen("same", 2), Frozen("same", 3)
+    apply = three.apply
+    assert two == three
+    assert (two.apply(1), three.apply(1)) == (2, 3)
+    del two
+    gc.collect()
+    assert apply(2) == 6
+
+
+def test_an_object_need_not_be_hashable() -> None:
+    @dataclass
+    class Plain:
+        factor: int
+
+        @af.batched()
+        def apply(self, items: list[int]) -> list[int]:
+            return [self.factor * item for item in items]
+
+    plain = Plain(2)
+    worker = plain.apply.worker
+    assert plain.apply(1) == 2
+    plain.factor = 3
+    assert plain.apply(1) == 3
+    assert plain.apply.worker is worker
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,15 @@ def _closed(code: CodeType) -> frozenset[int]:
 
 
 class Strike:
-    """One call with an interrupt at its `place`-th line, or opcode, of our code."""
+    """One call with an interrupt at its `place`-th line, or opcode, of our code.
 
-    def __init__(self, place: int, *, opcodes: bool) -> None:
+    With `anywhere`, also at places that no signal of today's interpreters can strike.
+    """
+
+    def __init__(self, place: int, *, opcodes: bool, anywhere: bool = False) -> None:
         self._left = place
         self._opcodes = opcodes
+        self._anywhere = anywhere
         self.where: str | None = None
         """Where it struck; `None` if the call ended before."""
 
@@ -71,7 +75,11 @@ class Strike:
 
     def _on_step(self, frame: FrameType, event: str, _arg: Any) -> Any:
         wanted = "opcode" if self._opcodes else "line"
-        if event == wanted and self._left >= 0 and frame.f_lasti not in _closed(frame.f_code):
+        if (
+            event == wanted
+            and self._left >= 0
+            and (self._anywhere or frame.f_lasti not in _closed(frame.f_code))
+        ):
             self._left -= 1
             if self._left < 0:
                 code = frame.f_code

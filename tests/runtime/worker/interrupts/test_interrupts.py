@@ -319,6 +319,22 @@ def test_m13_an_interrupt_at_any_opcode_on_a_lane_that_has_to_start(
     assert places(SCENES[scene], kind, opcodes=True, lane=lane) > 3
 
 
+@pytest.mark.parametrize("verb", ["push", "push_ack", "push_block", "ask", "push_many"])
+def test_m13_what_is_sent_from_the_main_thread_takes_no_lock_there(verb: str) -> None:
+    """So an interpreter that looks for signals in more places cannot leave one locked."""
+    for place in itertools.count():
+        worker = af.spawn(lambda _batch, _state: None)
+        message: Any = [1] if verb == "push_many" else 1
+        strike = Strike(place, opcodes=False, anywhere=True)
+        strike.call(lambda worker=worker: getattr(worker, verb)(message))  # type: ignore[misc]
+        worker.push_block(2, timeout=PATIENCE)
+        with af.spawn(lambda _batch, _state: None) as other:
+            other.push_block(1, timeout=PATIENCE)
+        worker.stop()
+        if strike.where is None:
+            break
+
+
 def test_m13_an_interrupt_leaves_a_lingering_batch_that_leaves_when_it_is_full() -> None:
     seen: queue.SimpleQueue[int] = queue.SimpleQueue()
 
