@@ -76,6 +76,7 @@ class StoreFile:
         self.path = Path(os.path.realpath(path))
         self.log = Path(f"{self.path}-wal")
         self._index = Path(f"{self.path}-shm")
+        self._names = os.fspath(self.path), os.fspath(self.log)
         self._open: list[tuple[int, int]] = []
 
     @property
@@ -194,8 +195,7 @@ class StoreFile:
             raise StoreBroken(msg)
 
     def _identities(self) -> list[tuple[int, int]]:
-        found = (self.path.stat(), self.log.stat())
-        return [(each.st_dev, each.st_ino) for each in found]
+        return [(found.st_dev, found.st_ino) for found in map(os.stat, self._names)]
 
     def quick_check(self) -> None:
         """Refuse a file whose structure is damaged. O(n): some 500 MB/s."""
