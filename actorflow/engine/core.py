@@ -30,6 +30,7 @@ from actorflow.engine.execution.live import Live
 from actorflow.engine.execution.ownership import Ownership
 from actorflow.engine.execution.run import AlreadyThere
 from actorflow.engine.execution.timers import Timers
+from actorflow.engine.execution.turns import Turn
 from actorflow.engine.execution.watching import Waiters, Watches
 from actorflow.engine.execution.writer import AGAIN, Writer
 from actorflow.engine.identifiers import check_id, unknown_execution
@@ -304,8 +305,8 @@ class Core:
         if processed is not None:
             self.ownership.follow(execution)
         keys = None if key is None else (check_id(key, "a key"),)
-        if patience and in_main_thread():
-            patience = 0.0  # an interrupt must not strike a commit
+        if patience and type(stored) is not Turn:
+            patience = 0.0  # the main thread: an interrupt must not strike a commit
         writer.append(Append(execution, kind, data, stored, processed, keys=keys), patience)
 
     def append_waiting(self, execution: str, kind: str, message: Any, processed: Any) -> None:
@@ -427,9 +428,10 @@ class Core:
         """Wait for a ticket; return its answer, or raise what it was resolved with."""
         if not ticket.wait(timeout):
             raise self.writer.late(timeout, message)
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.answer
+        error, answer = ticket.outcomes[0]
+        if error is not None:
+            raise error
+        return answer
 
     async def await_for(self, ticket: Any, timeout: float | None, message: Any) -> Any:
         """Like `wait_for`, from a task of any event loop."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.errors import EngineClosed, StoreRefused
 from actorflow.engine.execution.admission import Admission
 from actorflow.engine.execution.entries import Append, Request, group
+from actorflow.engine.execution.turns import Turns
 from actorflow.engine.execution.unawaited import Unawaited
 from actorflow.engine.stores.protocol import Change, NewDead
 from actorflow.runtime.errors import PushTimeout, StopTimeout, WorkerStopped
@@ -77,8 +78,7 @@ class Writer:
         self._clock = core.clock
         self._again: list[Request] = []
         self._alarm: Any = None
-        self._expected = 0  # entries after the last commit, if all who were told come back
-        self._wanted = 0  # entries that the writer waits for
+        self._missing: list[None] = []  # one for each caller that was just told, until it is back
         self._took = 0.0  # seconds that the last batch took
         self._bell = allocate_lock()
         self._bell.acquire()
@@ -88,6 +88,7 @@ class Writer:
         self._unstored: dict[Append, None] = {}  # what came from outside and is not stored yet
         self.awaited: dict[Any, None] = {}
         """Tickets of callers that wait for a change or a call."""
+        self.turns = Turns()
         self._busy = allocate_lock()
         self._unawaited = Unawaited(self._busy.locked, lambda: self.call(_nothing))
         self._pace = Pace(_SLOW)
@@ -126,8 +127,14 @@ class Writer:
             self._unstored.pop(entry, None)
             msg = "the engine has been closed"
             raise EngineClosed(msg) from None
-        if self._wanted and self._port.depth >= self._wanted:
-            self._wanted = 0
+        if self._missing:
+            self._check_in()
+
+    def _check_in(self) -> None:
+        """Count an entry that the writer may be waiting for; ring if it was the last."""
+        with suppress(IndexError):  # another producer was the last
+            self._missing.pop()
+        if not self._missing:
             with suppress(RuntimeError):  # another producer has rung
                 self._bell.release()
 
@@ -255,7 +262,10 @@ class Writer:
 
     def _write(self, batch: list[Entry], _state: None) -> None:
         with self._busy:
-            self._write_all(batch)
+            try:
+                self._write_all(batch)
+            finally:
+                self.turns.finish()
 
     def _write_all(self, batch: list[Entry]) -> None:
         if self._again:
@@ -263,7 +273,7 @@ class Writer:
             self._again = []
         if self._unawaited:
             batch = [*self._unawaited.take(all_of_them=not _is_appends(batch)), *batch]
-        self._expected = 0
+        self._missing = []
         begin = perf_counter()
         part: list[Append | Request] = []
         for entry in _singly(batch):
@@ -284,7 +294,7 @@ class Writer:
         if self._flight:
             self._settle_flight(self._store.traits.in_flight - 1)
         self._took = perf_counter() - begin
-        if self._expected:
+        if self._missing:
             self._gather(self._took)
 
     def _call(self, function: Any) -> None:
@@ -299,12 +309,8 @@ class Writer:
         Otherwise the next commit would hold only the first of them, and the others would wait for
         the one after. No longer than the last commit took, so that no wait is more than doubled.
         """
-        self._wanted = self._expected
-        if self._port.depth < self._wanted:
-            RELAY.pass_on()
-            self._bell.acquire(timeout=min(patience, _GATHER))
-        self._wanted = 0
-        self._bell.acquire(blocking=False)
+        RELAY.pass_on()
+        self.turns.note(prompt=self._bell.acquire(timeout=min(patience, _GATHER)))
 
     def _write_part(self, entries: list[Append | Request]) -> None:
         """Commit entries together, and settle each."""
@@ -465,7 +471,9 @@ class Writer:
                 self._stored(owner)
                 self.expects_more = bool(told)
                 if len(told) > 1:
-                    self._expected = self._port.depth + len(told)
+                    self._bell.acquire(blocking=False)  # it may have rung for earlier ones
+                    self._missing = [None] * len(told)
+                    told = self.turns.begin(told)
                 resolve_many(told)
             else:
                 self._stored(owner)
@@ -505,7 +513,10 @@ def _singly(batch: list[Entry]) -> list[Any]:
 
 
 def _is_appends(entries: list[Entry]) -> bool:
-    return all(type(entry) is Append for entry in entries)
+    for entry in entries:  # noqa: SIM110 - `all` would make a call for each
+        if type(entry) is not Append:
+            return False
+    return True
 
 
 def _nothing() -> None:

@@ -195,8 +195,7 @@ class StoreFile:
             raise StoreBroken(msg)
 
     def _identities(self) -> list[tuple[int, int]]:
-        store, log = map(os.stat, self._names)
-        return [(store.st_dev, store.st_ino), (log.st_dev, log.st_ino)]
+        return [(found.st_dev, found.st_ino) for found in map(os.stat, self._names)]
 
     def quick_check(self) -> None:
         """Refuse a file whose structure is damaged. O(n): some 500 MB/s."""
