@@ -86,7 +86,7 @@ class _Call:
 
 
 class Core:
-    """The inside of an engine. Safe in any thread."""
+    """The inside of an engine. Thread-safe."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Core:
         missing = [each for each in _NEEDED if not hasattr(kind, each)]
         if missing or isinstance(kind, type):
             why = f"it has no {missing[0]}" if missing else "it is a class: write register(Kind())"
-            raise BadOption(f"{kind!r:.80} is no kind of execution: {why}")
+            raise BadOption(f"{kind!r:.80} is not a kind of execution: {why}")
         check_id(kind.name, "a kind")
         with self._lock:
             self.refuse_if_closed()
@@ -578,7 +578,7 @@ def _row_of(change: Change, live: Live) -> ExecutionRow:
 
 
 class _Created:
-    """Passes the first commit of an execution on to whoever creates it."""
+    """Passes the first commit of an execution on to its creator."""
 
     __slots__ = ("_core", "_done", "_live")
 

@@ -79,7 +79,7 @@ class EnvelopeType(StrEnum):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Something that somebody sent."""
+    """A message that was sent to the execution."""
 
     id: MessageId
     at: float
@@ -97,7 +97,7 @@ class TimerFired(msgspec.Struct, frozen=True):
 
 
 class TaskStarted(msgspec.Struct, frozen=True):
-    """A tasker has begun a task that asked to be told (`NewTask.tell_start`)."""
+    """A tasker has begun a task that was handed out with `NewTask.tell_start`."""
 
     id: MessageId
     at: float

@@ -107,7 +107,7 @@ class Schedule:
 
     @property
     def zone(self) -> str:
-        """The time zone that its fields are meant in."""
+        """The time zone of its fields."""
         return str(self._state()["zone"])
 
     @property
@@ -156,7 +156,7 @@ class Schedule:
             end: seconds since the epoch.
 
         Raises:
-            BadOption: the interval is none, or has more than 100,000 occurrences.
+            BadOption: it is not an interval, or has more than 100,000 occurrences.
 
         """
         given: tuple[Any, Any] = begin, end
@@ -164,8 +164,8 @@ class Schedule:
             0 <= begin <= end < _LATEST
         ):
             msg = (
-                f"backfill({begin!r:.40}, {end!r:.40}) is no interval: give two moments in seconds "
-                "since the epoch, the earlier first"
+                f"backfill({begin!r:.40}, {end!r:.40}) is not an interval: give two times, in "
+                "seconds since the epoch, the earlier first"
             )
             raise BadOption(msg)
         count = sum(1 for _ in islice(occurrences(self._state(), begin, end), MOST + 1))

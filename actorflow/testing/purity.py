@@ -1,4 +1,4 @@
-"""Makes a function of its arguments prove that it is one: clocks and dice raise while it runs."""
+"""Checks that a function is pure: clocks and random numbers raise while it runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OUTSIDE: dict[Any, tuple[str, ...]] = {
 
 
 class Impure(BaseException):
-    """Something was asked that no argument tells. No `Exception`: user code must not catch it."""
+    """A function used more than its arguments. Not an `Exception`: user code must not catch it."""
 
 
 def _refusing(name: str, function: Any) -> Any:

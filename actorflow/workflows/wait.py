@@ -24,7 +24,7 @@ WAIT = "Wait"
 
 
 class Event(Struct, frozen=True):
-    """Something that somebody sent to an instance."""
+    """An event that was sent to an instance."""
 
     name: str
     data: Any = None
@@ -52,11 +52,11 @@ def written_event(event: Any, data: dict[str, Any]) -> tuple[str, Any]:
     """
     if isinstance(event, str):
         if not event:
-            raise MessageRefused("'' is no event: give it a name")
+            raise MessageRefused("'' is not an event: give it a name")
         return event, freeze(data, Any, f"the data of the event {event!r}")
     cls = type(event)
     if cls.__module__ == "builtins":
-        msg = f"{event!r:.80} is no event: send its name, or an object of a class of yours"
+        msg = f"{event!r:.80} is not an event: send its name, or an object of a class of yours"
         raise TypeError(msg)
     if data:
         msg = f"{event!r:.80} has its own data: leave out {', '.join(data)}"
@@ -70,8 +70,8 @@ T = TypeVar("T")
 class Wait(Work[T], Generic[T]):
     """A work that ends with an event, at a time, or with the first of both.
 
-    It comes to the `Event`, or to `None` when the time is over. With a class as the event, it comes
-    to an object of that class.
+    Its result is the `Event`, or `None` when the time is over. With a class as the event, it is an
+    object of that class.
 
     Args:
         event: the name of the event to wait for, or the class of its data, whose name it has.
@@ -95,7 +95,7 @@ class Wait(Work[T], Generic[T]):
         parts = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
         for unit, amount in parts.items():
             if not _is_number(amount):
-                raise InvalidWork(f"{unit}={amount!r:.80} is no number, as in {unit}=3")
+                raise InvalidWork(f"{unit}={amount!r:.80} is not a number, as in {unit}=3")
             if amount < 0:
                 raise InvalidWork(f"{unit}={amount} is in the past: use 0 or more")
         duration = _duration(parts) if any(parts.values()) else None
@@ -107,7 +107,7 @@ class Wait(Work[T], Generic[T]):
                 "a duration is written as in Wait('paid', seconds=5)"
             )
         if event == "":
-            raise InvalidWork("event='' is no name: nobody could send it")
+            raise InvalidWork("event='' is not a name: nobody could send it")
         if event is None and duration is None and until is None:
             raise InvalidWork("this wait would never end: give it an event, a duration or `until`")
         name = event if isinstance(event, str) or event is None else event.__name__
@@ -130,7 +130,7 @@ def _duration(parts: dict[str, float]) -> float:
     except (ValueError, OverflowError):
         given = ", ".join(f"{unit}={amount}" for unit, amount in parts.items() if amount)
         raise InvalidWork(
-            f"{given} is no duration of the calendar: a wait without a time limit has an event only"
+            f"{given} is not a duration: to wait without a time limit, give only an event"
         ) from None
 
 
@@ -144,7 +144,8 @@ def _timestamp(until: datetime | float | None) -> float | None:
     if not isinstance(until, datetime):
         if not _is_number(until) or not isfinite(until):
             raise InvalidWork(
-                f"until={until!r:.80} is no moment: give an aware datetime, or seconds since the epoch"
+                f"until={until!r:.80} is not a point in time: give an aware datetime, or seconds "
+                "since the epoch"
             )
         return float(until)
     if until.tzinfo is None:

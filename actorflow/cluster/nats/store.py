@@ -63,7 +63,7 @@ _MAX_BATCH = 2_000
 
 
 class _Waiting:
-    """Somebody who waits for the verdict on a record."""
+    """A caller that waits for the verdict on a record."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -72,7 +72,7 @@ class _Waiting:
         self.error: BaseException | None = None
 
     def decide(self, record: Record, value: Any, error: BaseException | None) -> None:
-        """Pass on what the record that was read back has come to."""
+        """Pass on the verdict on the record that was read back."""
         if isinstance(record, Commit) and isinstance(self.record, Commit):
             for mine, read in zip(self.record.changes, record.changes, strict=True):
                 mine.committed, mine.refusal = read.committed, read.refusal
@@ -89,7 +89,7 @@ class NatsStore(MemoryStore):
         name: of this worker, for those who look at the cluster; the host's unless told.
 
     Raises:
-        StoreRefused: no server can be reached, or does not let us in.
+        StoreRefused: no server can be reached, or denies access.
         StoreBroken: the server is older than 2.12 or has no JetStream, or the stream is of a newer
             version or not ours. Nothing of it was changed.
         BadOption: the URL cannot be read.
@@ -167,7 +167,7 @@ class NatsStore(MemoryStore):
             self._log.connection.start(self._write_snapshot())
 
     def _apply_record(self, record: Record) -> tuple[Any, BaseException | None]:
-        """Apply a record; return what it came to. The same here and everywhere."""
+        """Apply a record; return the verdict, which is the same in every engine."""
         try:
             match record:
                 case Commit(changes):
@@ -184,7 +184,7 @@ class NatsStore(MemoryStore):
             return None, error
 
     def _tell(self, record: Record) -> None:
-        """Wake those whom a record of another engine concerns."""
+        """Wake the executions that a record of another engine concerns."""
         if isinstance(record, Checked):
             if record.request.release or record.request.leave:
                 self._membership.hurry()
@@ -228,7 +228,7 @@ class NatsStore(MemoryStore):
         return count
 
     def _submit(self, record: Record) -> Any:
-        """Append a record and wait until it is decided; return what it came to.
+        """Append a record and wait until it is decided; return the verdict.
 
         It is published again until it is stored, or time is up: its id makes it count once.
 
@@ -332,7 +332,7 @@ class NatsStore(MemoryStore):
         return self._membership.owned() if self._joined else {}
 
     def join(self) -> None:
-        """Begin to own partitions, and to share them with others who do."""
+        """Begin to own partitions, and to divide them with the other members."""
         self._require_open()
         if not self._joined:
             self._membership.join()
@@ -351,7 +351,7 @@ class NatsStore(MemoryStore):
         self._membership.drained(partition)
 
     def follow(self, execution: str) -> None:
-        """Do nothing: all commits are read in the log, and told."""
+        """Do nothing: every engine reads all commits from the log."""
 
     def time(self) -> float:
         """Return the time of the server's clock; of this machine's until it has joined."""
@@ -362,7 +362,7 @@ class NatsStore(MemoryStore):
         self._membership.serve(taskers, busy, codes)
 
     def peers(self) -> Sequence[Peer]:
-        """Return those who share the store and were alive when it was last asked."""
+        """Return the processes that share the store, as of the last check-in."""
         return self._membership.peers()
 
     def lent(self, worker: str | None = None) -> list[TaskRow]:
@@ -408,7 +408,7 @@ class NatsStore(MemoryStore):
         return view
 
     def hint(self, member: str) -> None:
-        """Do nothing: all members read in the log what others let go of."""
+        """Do nothing: all members read in the log what others release."""
 
     # Wake-ups.
 

@@ -25,7 +25,7 @@ class _JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route that refuses numbers which are none: no answer could hand them out again."""
+    """A route that refuses NaN and Infinity, which no answer in JSON could contain."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what answers a request."""
@@ -43,4 +43,4 @@ def _finite(text: str) -> float:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise HTTPException(422, f"{text:.40} is no number of JSON: send null or a text instead")
+    raise HTTPException(422, f"{text:.40} is not a JSON number: send null or a text instead")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.plans.cache.cache import FolderCache
-from actorflow.plans.cache.errors import BadCache
+from actorflow.plans.errors import BadCache
 from actorflow.plans.lookup import Hit, Input, JobSpec, Miss
 from actorflow.plans.values import Gathered, Inline, Spilled, load
 
@@ -236,7 +236,7 @@ def test_equal_results_share_a_file(tmp_path: Path) -> None:
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("all my work")
-    with pytest.raises(BadCache, match=r"holds .thesis\.txt., so it is no cache"):
+    with pytest.raises(BadCache, match=r"holds .thesis\.txt., so it is not a cache"):
         FolderCache(tmp_path)
     with pytest.raises(BadCache, match="is a file: name a folder"):
         FolderCache(tmp_path / "thesis.txt")

@@ -1,4 +1,4 @@
-"""Writes changes in a transaction of somebody else, who commits them or not."""
+"""Writes changes in a transaction of the user, who commits it or rolls it back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EVERYBODY = "-"  # the sender of notices that also the engine which wrote them 
 
 def _checked(connection: Any) -> psycopg.Connection[Any]:
     if not isinstance(connection, psycopg.Connection):
-        msg = f"connection={connection!r:.80} is no psycopg.Connection: give the one you write with"
+        msg = f"connection={connection!r:.80} is not a psycopg.Connection: give your own"
         raise BadOption(msg)
     register_arrays(connection)
     return connection
@@ -45,7 +45,7 @@ def _checked(connection: Any) -> psycopg.Connection[Any]:
 def commit_within(
     connection: Any, address: Address, partitions: int, changes: Sequence[Change]
 ) -> None:
-    """Write changes in the transaction of a connection. What others are told comes with its commit.
+    """Write changes in the transaction of a connection. Notices are sent with its commit.
 
     Raises:
         BadOption: it is no connection of psycopg.

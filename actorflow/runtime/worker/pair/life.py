@@ -343,7 +343,7 @@ class Life:
             pair.intake.report()
 
     def over(self) -> None:
-        """Note that the pair has ended, and tell whoever has come to watch just before."""
+        """Mark the pair as ended; notify watchers that were added just before."""
         self._over = True
         if self._watchers:
             SHELTER.run(self._notify, self._pair.exit_reason or Normal())
@@ -464,7 +464,7 @@ class Life:
 
     @property
     def is_watched(self) -> bool:
-        """Whether anybody is to be told of the end."""
+        """Whether somebody watches for the end."""
         return bool(self._watchers) or bool(self._executors)
 
     def _notify(self, reason: ExitReason) -> None:
