@@ -83,6 +83,11 @@ def not_an_object(payload: Any) -> BadPayload:
     return BadPayload(f"a payload must be a JSON object, not {kind}: {payload!r:.200}")
 
 
+_to_json = msgspec.json.Encoder().encode
+_from_json = msgspec.json.Decoder(dict[str, Any]).decode
+_to_bytes = msgspec.msgpack.Encoder().encode
+
+
 def check_payload(payload: Any) -> dict[str, Any]:
     """Return ``payload`` if it is a JSON object.
 
@@ -102,14 +107,14 @@ def _checked(payload: Any) -> tuple[dict[str, Any], bytes]:
     if type(payload) is not dict:
         raise not_an_object(payload)
     try:
-        data = msgspec.json.encode(payload)
+        data = _to_json(payload)
         if len(data) > LIMITS.payload:
             raise BadPayload(
                 f"the payload has {len(data):,} bytes, and may have {LIMITS.payload:,}: keep large"
                 " data elsewhere and send its address"
             )
-        checked = msgspec.json.decode(data, type=dict[str, Any])
-        stored = msgspec.msgpack.encode(checked)  # raises for integers that cannot be stored
+        checked = _from_json(data)
+        stored = _to_bytes(checked)  # raises for integers that cannot be stored
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise BadPayload(f"the payload is not JSON: {error}") from error
     if data.count(b"[") + data.count(b"{") > LIMITS.depth:

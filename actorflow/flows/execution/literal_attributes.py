@@ -3,7 +3,8 @@
 Most messages of most flows are about those, and their course is known beforehand: the attribute is
 entered, its value is entered, the value answers, the attribute answers, and the next attribute is
 entered. The messages, their numbers and the resulting nodes are the same as if the procedures had
-processed one message at a time; the messages are made only for those who look at each.
+processed one message at a time; the messages are made only for those who look at each. If the
+parent simply goes on after the last attribute, that has no node: nobody would see it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.execution.literal_messages import EACH, LEAST, Literals, answer_of
 from actorflow.flows.execution.node import Node, child_id, child_nid
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, procedure_for
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.run import Run
     from actorflow.flows.language.tree import Tree
 
-__all__ = ["evaluate", "is_literal"]
+__all__ = ["evaluate", "go_on", "is_literal"]
 
 _BETWEEN = ("receive", "receive_att", "execute_child", "wrap")
 _ATOMS = frozenset(("_num", "_boo", "_sqs", "_nul"))
@@ -44,7 +45,8 @@ def evaluate(run: Run, message: Message, room: int) -> Literals | None:
     """Process the message that executes a literal attribute, and those that follow from it.
 
     Continues with the next attributes while they are literals and ``room`` allows. Does nothing and
-    returns None if there is no room, or a trap, a handler or the parent might interfere.
+    returns None if there is no room, or a trap, a handler or the parent might interfere. If
+    ``goes_on`` is set, the answer is to be processed by `go_on`.
     """
     parent = run.find(message.get("from") or "")
     if (
@@ -59,35 +61,41 @@ def evaluate(run: Run, message: Message, room: int) -> Literals | None:
         return None
     tree, payload = message["tree"], message["payload"]
     rest = _rest(run, parent, message)
+    atts, rets = parent.atts, parent.rets
     parts: list[Part] = []
     while True:
         atom = tree[1][0]
         entered = payload
         payload = entered.copy()
         payload["ret"] = atom[1]
-        if parent.atts is not None:
-            parent.atts.append([None, atom[1]])
-        elif parent.rets is not None:
-            parent.rets.append(atom[1])
+        if atts is not None:
+            atts.append([None, atom[1]])
+        elif rets is not None:
+            rets.append(atom[1])
         parts.append((tree, atom, payload))
-        if not rest or EACH * len(parts) + LEAST > room or not is_literal(rest[-1]):
+        room -= EACH
+        if not rest or room < LEAST or not is_literal(rest[-1]):
             break
         tree = rest.pop()
     nid = message["nid"]
     if len(parts) > 1:
         nid = child_nid(parent.nid, child_id(nid) + len(parts) - 1)
-    _leave_entered(run, parent, nid, tree, entered)
-    return _counted(run, message, parts, nid)
-
-
-def _counted(run: Run, message: Message, parts: list[Part], nid: str) -> Literals:
-    """Count the messages of literal attributes, the last of which is ``nid``."""
+    goes_on = rest is not None and room >= 0 and nid not in run.nodes
+    if not goes_on:
+        _leave_entered(run, parent, nid, tree, entered)
     counters = run.counters
-    message["m"] = counters.get("msgs", 0) + 1
+    m = message["m"] = counters.get("msgs", 0) + 1
     runs = message["pr"] = counters["runs"]
-    counters["msgs"] = message["m"] + EACH * len(parts) - 2
-    answer = answer_of(message, nid, parts[-1][2], counters["msgs"], runs)
-    return Literals(message, parts, answer)
+    m = counters["msgs"] = m + EACH * len(parts) - 2
+    return Literals(message, parts, answer_of(message, nid, payload, m, runs), goes_on)
+
+
+def go_on(run: Run, answer: Message) -> list[Message]:
+    """Let the parent continue after the last of some literal attributes, which has no node."""
+    procedure = procedure_for(run, run.nodes[answer["nid"]], answer)
+    emitted = procedure.receive_att(child_id(answer["from"]))
+    answer["payload"] = procedure.payload
+    return emitted
 
 
 @functools.lru_cache(maxsize=1024)
@@ -96,8 +104,8 @@ def _just_goes_on(cls: Hashable) -> bool:
     return all(getattr(cls, name) is getattr(Procedure, name) for name in _BETWEEN)
 
 
-def _rest(run: Run, parent: Node, message: Message) -> list[Tree]:
-    """Return what follows an attribute, last first, if its parent simply continues with it."""
+def _rest(run: Run, parent: Node, message: Message) -> list[Tree] | None:
+    """Return what follows an attribute, last first, or None if its parent does more than go on."""
     cls: Any = run.procedures.get(parent.heap or "")
     if (
         cls is None
@@ -106,11 +114,11 @@ def _rest(run: Run, parent: Node, message: Message) -> list[Tree]:
         or parent.aret is not None
         or (parent.vars is not None and "idx" in parent.vars)
     ):
-        return []
+        return None
     children = run.tree_of(parent)[1]
     index = child_id(message["nid"])
     if index >= len(children) or children[index] is not message["tree"]:
-        return []
+        return None
     rest: list[Tree] = children[:index:-1]
     return rest
 

@@ -33,6 +33,8 @@ class Literals(msgspec.Struct):
     parts: list[Part]
     answer: Message
     """The answer of the last of them to the parent, still to be processed."""
+    goes_on: bool
+    """Whether the last of them has no node, since the parent simply continues."""
 
     @property
     def count(self) -> int:

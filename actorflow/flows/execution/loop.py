@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from actorflow.flows.execution.environment import Loader, Observer, Taskers
+    from actorflow.flows.execution.literal_messages import Literals
     from actorflow.flows.execution.node import Message
     from actorflow.flows.execution.outcome import RunOutcome
     from actorflow.flows.execution.run import Procedures
@@ -71,7 +72,7 @@ def run(
     return process(one, accepted, max_messages, keep_going or _always, observer)
 
 
-def process(
+def process(  # noqa: C901, PLR0912 - the hot loop: a call for each step would cost a tenth of it
     run: Run,
     messages: list[Message],
     max_messages: int,
@@ -82,12 +83,11 @@ def process(
 
     They belong to the run, and have passed `intake.accepted`.
     """
-    queue, counters, nodes = run.queue, run.counters, run.nodes
+    queue, counters, nodes, exid = run.queue, run.counters, run.nodes, run.exid
     queue.extend(messages)
     runs = counters["runs"] = max(counters.get("runs", 0), 0) + 1
     history, signals = run.out.processed, run.out.signals
     observe = None if observer is None else observer.observe
-    exid = run.exid
     processed = 0
     while queue and processed < max_messages:
         if processed and not keep_going():
@@ -98,16 +98,28 @@ def process(
             message = queue.popleft()
         if "er" not in message and intake.refuses(run, message):
             continue
+        point = message["point"]
         if (
             not queue
-            and message["point"] == "execute"
+            and point == "execute"
             and literal_attributes.is_literal(message.get("tree"))
-            and (passed := _process_literals(run, message, max_messages - processed, observer))
+            and (literals := _process_literals(run, message, max_messages - processed, observer))
         ):
-            processed += passed
-            continue
+            processed += literals.count
+            if not literals.goes_on:
+                queue.append(literals.answer)
+                continue
+            message, point = literals.answer, _GO_ON
         processed += 1
-        emitted = _process_one(run, message, runs)
+        message["m"] = counters["msgs"] = counters.get("msgs", 0) + 1
+        message["pr"] = runs
+        try:
+            if run.traps or point in _CAUSES:
+                emitted = _process_watched(run, point, message)
+            else:
+                emitted = _POINTS[point](run, message)
+        except Exception as error:  # noqa: BLE001 - any error of a procedure fails the flow, not the run
+            emitted = _failure(run, message, error)
         history.append(message)
         for one in emitted:
             one["er"] = message.get("er") if "fm" in one else runs
@@ -122,38 +134,27 @@ def process(
     return _finish(run)
 
 
-def _process_literals(run: Run, message: Message, room: int, observer: Observer | None) -> int:
-    """Process literal attributes, of which ``message`` executes one; return how many messages."""
+def _process_literals(
+    run: Run, message: Message, room: int, observer: Observer | None
+) -> Literals | None:
+    """Process literal attributes, of which ``message`` executes one, but not their answer."""
     literals = literal_attributes.evaluate(run, message, room)
-    if literals is None:
-        return 0
-    run.out.processed.append(literals)
-    run.queue.append(literals.answer)
-    if observer is not None:
-        observer.observe_literals(literals, len(run.nodes) - 1)
-    return literals.count
-
-
-def _process_one(run: Run, message: Message, runs: int) -> list[Message]:
-    """Process a message, and return the messages that it emits."""
-    counters = run.counters
-    message["m"] = counters["msgs"] = counters.get("msgs", 0) + 1
-    message["pr"] = runs
-    point = message["point"]
-    try:
-        if point in _CAUSES:
-            cancel.add_cause(run, message)
-        if run.traps:
-            return _process_watched(run, point, message)
-        return _POINTS[point](run, message)
-    except Exception as error:  # noqa: BLE001 - any error of a procedure fails the flow, not the run
-        return _failure(run, message, error)
+    if literals is not None:
+        run.out.processed.append(literals)
+        if observer is not None:
+            nodes = len(run.nodes)
+            observer.observe_literals(literals, nodes if literals.goes_on else nodes - 1)
+    return literals
 
 
 def _process_watched(run: Run, point: str, message: Message) -> list[Message]:
-    """Process a message that may spring a trap."""
+    """Process a message that may spring a trap, or is a cause of what follows."""
+    if point in _CAUSES:
+        cancel.add_cause(run, message)
     if point == "cancel" and cancel.means_the_rest(run, message):
         traps.drop_ended(run)  # else each cancel of what they have begun would spring them again
+    if not run.traps:
+        return _POINTS[point](run, message)
     if point != "execute":
         return [*traps.matching(run, message), *_POINTS[point](run, message)]
     node = enter.create_node(run, message)  # a trap may watch for it
@@ -208,9 +209,11 @@ def _finish(run: Run) -> RunOutcome:
 
 
 _CAUSES = frozenset(("cancel", "trigger"))
+_GO_ON = "go on"  # a receive that needs no look at the node that has answered
 _POINTS: dict[str, Callable[[Run, Message], list[Message]]] = {
     "execute": enter.execute,
     "receive": receive.receive,
+    _GO_ON: literal_attributes.go_on,
     "cancel": cancel.cancel,
     "task": tasks.task,
     "detask": tasks.task,

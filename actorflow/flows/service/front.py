@@ -542,9 +542,10 @@ def _launch_body(
 
 def _packed(body: Message, payload: msgspec.Raw) -> msgspec.Raw:
     """Return the message that launches a flow, as it is stored."""
-    return msgspec.Raw(msgspec.msgpack.encode({**body, "payload": payload}))
+    return msgspec.Raw(_encode({**body, "payload": payload}))
 
 
+_encode = msgspec.msgpack.Encoder().encode
 _parsed = functools.lru_cache(maxsize=256)(check_text)
 
 

@@ -38,6 +38,7 @@ _LITERALS = "plain"  # literal attributes whose messages are one row; the key is
 _USUAL_FIELDS = ("point", "nid", "from", "sm", "er", "payload")
 _usual_fields = itemgetter(*_USUAL_FIELDS)
 _USUAL = len(_USUAL_FIELDS) + 3  # exid, m and pr
+_WITH_TREE = _USUAL + 1
 _SHAPES = 512  # combinations of fields that are remembered
 _shapes: dict[tuple[str, ...], tuple[str, ...]] = {}
 _encode = msgspec.msgpack.Encoder().encode
@@ -52,37 +53,55 @@ class Recorder(Observer):
         """Record a run that is about to begin."""
         self._run = run
         self._nodes = run.nodes
-        self._gathered = Gathered(_limited)
+        self._gathered: Gathered | None = None
         self._rows: list[tuple[Any, ...]] = []
         self._payload: Any = None
 
     def observe(self, message: Message, _emitted: list[Message], nodes: int) -> None:
         """Record a processed message, which must stay alive until the run is stored."""
-        try:
-            point, nid, came_from, sm, er, payload = _usual_fields(message)
-            is_usual = len(message) == _USUAL
-        except KeyError:  # from outside
+        fields = 0
+        if "sm" in message:
+            try:
+                point, nid, came_from, sm, er, payload = _usual_fields(message)
+                fields = len(message)
+            except KeyError:  # from outside
+                pass
+        if not fields:
             point, nid, came_from, sm, er, payload = map(message.get, _USUAL_FIELDS)
-            is_usual = False
         if payload is not self._payload:
             self._payload = payload
-            if payload is not None and not is_plain(payload):
-                payload = self._gathered.place(payload)
+            if payload is not None:
+                payload = self._stored(payload)
         elif payload is not None:
             payload = _SAME
-        row: tuple[Any, ...] = (point, nid, came_from, sm, er, payload, nodes)
         node = self._nodes.get(nid)
-        if not is_usual or (node is not None and node.vars):
-            row += _rest(message, node)
+        if node is not None and node.vars:
+            fields = 0
+        row: tuple[Any, ...]
+        if fields == _USUAL:
+            row = (point, nid, came_from, sm, er, payload, nodes)
+        elif fields == _WITH_TREE and "tree" in message:
+            tree = message["tree"]
+            heap = tree[0] if node is None else node.heap
+            row = (point, nid, came_from, sm, er, payload, nodes, digest(tree), heap)
+        else:
+            row = (point, nid, came_from, sm, er, payload, nodes, *_rest(message, node))
         self._rows.append(row)
+
+    def _stored(self, payload: Payload) -> Any:
+        """Return a payload without lists and objects as it is, the index of any other."""
+        if is_plain(payload):
+            return payload
+        if self._gathered is None:
+            self._gathered = Gathered(_limited)
+        return self._gathered.place(payload)
 
     def observe_literals(self, literals: Literals, nodes: int) -> None:
         """Record the first message, and the parts of each attribute."""
         self.observe(literals.first, [], nodes)
         parts: list[Any] = []
         for tree, atom, payload in literals.parts:
-            stored = payload if is_plain(payload) else self._gathered.place(payload)
-            parts += (digest(tree), digest(atom), stored)
+            parts += (digest(tree), digest(atom), self._stored(payload))
         row = self._rows[-1]
         more = {**row[_MORE], _LITERALS: parts} if len(row) > _MORE else {_LITERALS: parts}
         parent = self._nodes.get(literals.first["from"])
@@ -92,16 +111,13 @@ class Recorder(Observer):
 
     def record(self, **fields: Any) -> bytes:
         """Return the record of the run as it is stored; `fields` are more to note about it."""
-        return _encode(
-            {
-                "run": self._run.counters["runs"],
-                "before": [self._run.before.counters, len(self._run.before.nodes)],
-                "messages": self._rows,
-                "payloads": self._gathered.payloads,
-                "values": self._gathered.values,
-                **fields,
-            }
-        )
+        before, gathered = self._run.before, self._gathered
+        fields["run"] = self._run.counters["runs"]
+        fields["before"] = (before.counters, len(before.nodes))
+        fields["messages"] = self._rows
+        fields["payloads"] = () if gathered is None else gathered.payloads
+        fields["values"] = () if gathered is None else gathered.values
+        return _encode(fields)
 
 
 def _rest(message: Message, node: Node | None) -> tuple[Any, ...]:

@@ -127,7 +127,7 @@ def test_all_attributes_of_a_task_are_one_step() -> None:
     tree = ["noret", attributes, 1]
     done = run(Execution("x"), [launch_message("x", tree)], now=0.0, keep_going=keep_going)
     assert [message["m"] for message in done.messages] == list(range(1, 24))
-    assert len(asked) == 4  # the attributes, the last answer, the end of the root, the end of all
+    assert len(asked) == 3  # the attributes with the last answer, the end of the root, that of all
 
 
 @pytest.mark.parametrize("tree", [5, [], ["_att", 3, 1], ["_att", [7], 1], None, {}])

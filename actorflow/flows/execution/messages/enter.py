@@ -66,12 +66,17 @@ def create_node(run: Run, message: Message) -> Node:
         node.tree = tree
         run.orphans.append(nid)
         run.check_room(0)
-    for key, kind in _HANDLERS.items():
-        if key in message and type(message[key]) is list:
-            node.handlers = {**(node.handlers or {}), kind: [message[key]]}
+    if not _HANDLERS.keys().isdisjoint(message):
+        _add_handlers(node, message)
     run.keep_tree(node, tree)
     resolve.resolve(run, node, tree, message)
     return node
+
+
+def _add_handlers(node: Node, message: Message) -> None:
+    for key, kind in _HANDLERS.items():
+        if key in message and type(message[key]) is list:
+            node.handlers = {**(node.handlers or {}), kind: [message[key]]}
 
 
 def add(run: Run, message: Message) -> list[Message]:
