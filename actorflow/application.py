@@ -41,7 +41,7 @@ R = TypeVar("R")
 
 
 class Engine(BareEngine):
-    """Runs durable executions: workflows, flows and durable workers. Thread-safe.
+    """Runs durable executions: workflows, flows, plans and durable workers. Thread-safe.
 
     Args:
         where: a file, `":memory:"`, a URL such as `"sqlite://orders.db"`, or a store of your own.
@@ -57,7 +57,7 @@ class Engine(BareEngine):
         control: open a socket through which the engine is steered while it runs, by the commands
             `actorflow ...` and over HTTP: `True` for `STORE.sock` beside the store, a path, or
             `"tcp://127.0.0.1:4000"`; or a list of these. Needs the extra `web`.
-        token: what every request over TCP must bear.
+        token: what every request over TCP must carry, as `Authorization: Bearer TOKEN`.
 
     Nothing that is stored runs before `resume()`, or the first `launch`, `send`, `start`, `wait` or
     push: so kinds, workers and taskers can be registered in any order before.
@@ -138,7 +138,7 @@ class Engine(BareEngine):
         Args:
             host: to listen on; without a token only a loopback address.
             port: to listen on; 0 finds a free one.
-            token: what every request must bear.
+            token: what every request must carry, as `Authorization: Bearer TOKEN`.
 
         Raises:
             BadOption: the port is in use, or the host can be reached from elsewhere and there is no
@@ -241,7 +241,7 @@ class Engine(BareEngine):
         for all. See `Schedule` for its verbs, and `engine.schedules` for all of them.
 
         Args:
-            name: the schedule's; the same name again sets it anew, and leaves it paused if it is.
+            name: the schedule's; the same name again replaces it, and leaves it paused if it is.
             cron: five fields, as in `"30 9 * * 1-5"`; or six, the first being seconds.
             workflow: what is started each time.
             zone: the time zone that the fields are meant in.

@@ -57,7 +57,7 @@ def best(work: Callable[[], object]) -> float:
 
 
 def attempt(text: str) -> str:
-    """Return what reading a text comes to."""
+    """Return the result of reading a text."""
     try:
         parse(text)
     except FlowSyntaxError as error:

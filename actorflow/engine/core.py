@@ -139,7 +139,7 @@ class Core:
         missing = [each for each in _NEEDED if not hasattr(kind, each)]
         if missing or isinstance(kind, type):
             why = f"it has no {missing[0]}" if missing else "it is a class: write register(Kind())"
-            raise BadOption(f"{kind!r:.80} is no kind of execution: {why}")
+            raise BadOption(f"{kind!r:.80} is not a kind of execution: {why}")
         check_id(kind.name, "a kind")
         with self._lock:
             self.refuse_if_closed()

@@ -79,7 +79,7 @@ def _read(line: str, after: float, here: tzinfo) -> tuple[Iterable[datetime], li
 
     try:
         if not isinstance(line, str):
-            raise CronSimError("it is no text")  # noqa: TRY301 - raised again as ours
+            raise CronSimError("it is not text")  # noqa: TRY301 - raised again as ours
         fields = line.lower().split()
         seconds = _seconds(fields.pop(0)) if len(fields) > _FIELDS else [0]
         if len(fields) != _FIELDS:

@@ -47,7 +47,7 @@ _STORED = 5.0  # seconds that the answer to a task may take to be stored
 
 
 class Engine:
-    """Runs durable executions. Safe in any thread.
+    """Runs durable executions. Thread-safe.
 
     Args:
         where: a file, `":memory:"`, a URL such as `"sqlite://orders.db"`, or a store of your own.
@@ -148,8 +148,8 @@ class Engine:
             name: its id in the store.
             job: a function `(batch, state) -> state` of plain data, or a coroutine function.
             state: the first state, if the store has none.
-            behaviour: how messages accumulate: a class or factory, since it is made anew when
-                the worker comes back to life.
+            behaviour: how messages accumulate: a class or factory, since another one is made
+                each time that the worker is loaded.
             throttle: seconds between the starts of two calls, at least.
             on_failure: as for `spawn`; what is given up becomes a stored dead letter. The default
                 finds the message that fails and delivers the others.
@@ -195,7 +195,7 @@ class Engine:
         """Push a message to a durable worker by the clock, also after a restart.
 
         Args:
-            name: the schedule's; the same name again sets it anew, also after it was cancelled.
+            name: the schedule's; the same name again replaces it, also after it was cancelled.
             cron: five fields, as in `"30 9 * * 1-5"`; or six, the first being seconds.
             worker: whose message it is.
             message: plain data.
@@ -470,7 +470,7 @@ class Engine:
         """
         if status is not None and status not in list(Status):
             known = ", ".join(repr(str(each)) for each in Status)
-            msg = f"status={status!r:.80} is none; write one of {known}"
+            msg = f"status={status!r:.80} is not a status; write one of {known}"
             raise BadOption(msg)
         if kind is not None:
             check_id(kind, "a kind")
@@ -565,9 +565,9 @@ class Engine:
         """Finish what is running, commit it, and close the store. Nothing stored is lost.
 
         `timeout` seconds are left to the tasks and runs that are under way. Those that are not
-        done then go on by themselves (coroutines of workflows are cancelled), but what they come to
-        is not stored any more: they begin again with the next engine. An engine that nobody has
-        closed is closed when the interpreter ends.
+        done then go on by themselves (coroutines of workflows are cancelled), but their results
+        are no longer stored: they begin again with the next engine. An engine that was not closed
+        is closed when the interpreter ends.
         """
         check_timeout(timeout)
         OPEN.discard(self)

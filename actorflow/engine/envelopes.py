@@ -97,7 +97,7 @@ class TimerFired(msgspec.Struct, frozen=True):
 
 
 class TaskStarted(msgspec.Struct, frozen=True):
-    """A tasker has begun a task that asked to be told (`NewTask.tell_start`)."""
+    """A tasker has begun a task that was handed out with `NewTask.tell_start`."""
 
     id: MessageId
     at: float

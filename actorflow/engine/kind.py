@@ -1,4 +1,4 @@
-"""What a kind of execution is: one small protocol, and what a run comes to.
+"""What a kind of execution is: one small protocol, and what a run returns.
 
 A run is a function of its arguments: the same context, state and batch give the same outcome. So a
 kind can be tested, replayed and simulated without threads, files or a clock.
@@ -86,7 +86,7 @@ class Outgoing(Struct, frozen=True):
 class SetTimer(Struct, frozen=True):
     """A `TimerFired` to the execution itself, at a moment (seconds since the epoch).
 
-    The same id again sets it anew.
+    The same id again replaces it.
     """
 
     id: str
@@ -144,7 +144,7 @@ class Watch:
 
 
 class Outcome(Struct, kw_only=True):
-    """What one run of an execution comes to: all of it is committed together, or none.
+    """What one run of an execution returns: all of it is committed together, or none.
 
     When the status is done or cancelled, the engine removes the timers, tasks and watches of the
     execution and tells its parent.
@@ -191,7 +191,7 @@ class Context:
         id: of the execution.
         now: the moment of the run, in seconds since the epoch.
         keep_going: whether the budget (500 ms) lasts. What is left then is sent to itself.
-        seed: of the random numbers: a run that is repeated rolls the same dice.
+        seed: of the random numbers: a run that is repeated gets the same ones.
         parent: the execution that started this one.
         watches: what executions of the same kind have set, its own included.
 
@@ -221,7 +221,7 @@ class Context:
     def random(self) -> Random:
         """Random numbers, seeded by the execution and its revision."""
         if self._random is None:
-            self._random = Random(f"{self.id} {self._seed}")  # noqa: S311 - dice, no secrets
+            self._random = Random(f"{self.id} {self._seed}")  # noqa: S311 - no secrets
         return self._random
 
 

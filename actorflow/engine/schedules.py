@@ -164,8 +164,8 @@ class Schedule:
             0 <= begin <= end < _LATEST
         ):
             msg = (
-                f"backfill({begin!r:.40}, {end!r:.40}) is no interval: give two moments in seconds "
-                "since the epoch, the earlier first"
+                f"backfill({begin!r:.40}, {end!r:.40}) is not an interval: give two times, in "
+                "seconds since the epoch, the earlier first"
             )
             raise BadOption(msg)
         count = sum(1 for _ in islice(occurrences(self._state(), begin, end), MOST + 1))

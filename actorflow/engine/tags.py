@@ -52,7 +52,7 @@ def texts_of(tags: Any) -> dict[str, str]:
 
     """
     if not isinstance(tags, Mapping):
-        msg = f"tags={tags!r:.80} is no dict: write for example tags={{'customer': 'c-7'}}"
+        msg = f"tags={tags!r:.80} is not a dict: write for example tags={{'customer': 'c-7'}}"
         raise BadOption(msg)
     return {name: tag_text(name, value) for name, value in tags.items()}
 

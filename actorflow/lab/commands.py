@@ -58,28 +58,26 @@ _Traffic = Annotated[
     str,
     typer.Option(
         "--traffic", "--trace", "-t",
-        help="arrivals: 'poisson(5000, duration=60s, keys=zipf(1000))', or a file: trace.jsonl",
+        help="Arrivals: 'poisson(5000, duration=60s, keys=zipf(1000))', or a file: trace.jsonl.",
     ),
 ]  # fmt: skip
 _Service = Annotated[
-    str, typer.Option("--service", "-s", help="how long the job takes: '2ms + 10us*n'")
+    str, typer.Option("--service", "-s", help="How long the job takes: '2ms + 10us*n'.")
 ]
 _Policies = Annotated[
     list[str] | None,
-    typer.Argument(help="'linger(unique, {5ms, 20ms})' is two; 'all' is one of each behaviour"),
+    typer.Argument(help="'linger(unique, {5ms, 20ms})' is two; 'all' is one of each behaviour."),
 ]
-_Seed = Annotated[int, typer.Option(help="the same seed gives the same traffic")]
+_Seed = Annotated[int, typer.Option(help="The same seed gives the same traffic.")]
 _Failure = Annotated[
-    str, typer.Option(help="what becomes of a failed batch: drop, retry or isolate")
+    str, typer.Option(help="What becomes of a failed batch: drop, retry or isolate.")
 ]
 _Json = Annotated[
-    Path | None, typer.Option("--json", help="write everything as JSON; - is standard output")
+    Path | None, typer.Option("--json", help="Write everything as JSON; - is stdout.")
 ]
-_Csv = Annotated[
-    Path | None, typer.Option("--csv", help="write one line per policy; - is standard output")
-]
-_Html = Annotated[Path | None, typer.Option("--html", help="write a report with figures")]
-_Figures = Annotated[Path | None, typer.Option("--figures", help="write figures to this folder")]
+_Csv = Annotated[Path | None, typer.Option("--csv", help="Write one line per policy; - is stdout.")]
+_Html = Annotated[Path | None, typer.Option("--html", help="Write a report with figures.")]
+_Figures = Annotated[Path | None, typer.Option("--figures", help="Write figures to this folder.")]
 
 
 @app.command("simulate")
@@ -120,17 +118,19 @@ def measure_command(
     policies: _Policies = None,
     service: Annotated[
         str | None,
-        typer.Option("--service", "-s", help="a job that sleeps this long: '2ms + 10us*n'"),
+        typer.Option("--service", "-s", help="A job that sleeps this long: '2ms + 10us*n'."),
     ] = None,
     job: Annotated[
         str | None,
-        typer.Option("--job", help="your own job(batch, state): package.module:name"),
+        typer.Option("--job", help="Your own job(batch, state): package.module:name."),
     ] = None,
     state: Annotated[
-        str, typer.Option(help="the first state of your job, as a Python literal: 0, '[]'")
+        str, typer.Option(help="The first state of your job, as a Python literal: 0, '[]'.")
     ] = "None",
     seed: _Seed = 0,
-    repetitions: Annotated[int, typer.Option(min=1, help="more give confidence intervals")] = 3,
+    repetitions: Annotated[
+        int, typer.Option(min=1, help="How often; more than one gives confidence intervals.")
+    ] = 3,
     on_failure: _Failure = "drop",
     json: _Json = None,
     csv: _Csv = None,
@@ -168,9 +168,9 @@ def advise_command(
     *,
     traffic: _Traffic,
     service: _Service,
-    goal: Annotated[str, typer.Option("--goal", "-g", help="'p99 < 50ms, no loss, busy < 80%'")],
+    goal: Annotated[str, typer.Option("--goal", "-g", help="'p99 < 50ms, no loss, busy < 80%'.")],
     policies: _Policies = None,
-    best: Annotated[int, typer.Option(min=1, help="how many to show")] = 3,
+    best: Annotated[int, typer.Option(min=1, help="How many to show.")] = 3,
     seed: _Seed = 0,
     json: _Json = None,
 ) -> None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["commands"]
 
-commands = typer.Typer(no_args_is_help=True, help="Run and look at plans: graphs of jobs.")
+commands = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Run and look at plans: graphs of jobs."
+)
 
 CACHE = Path(".actorflow-cache")
 _INTERRUPTED = 130  # what shells expect of a program that Ctrl-C has ended
@@ -39,15 +41,18 @@ def run(
     plan: PlanArgument,
     *,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes at the same time; one for each core.")
+        int | None, typer.Option(min=1, help="Processes at the same time; by default one per core.")
     ] = None,
     cache: CacheOption = CACHE,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep and reuse nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Run also what is up to date.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run even what is up to date.")] = False,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="After a failure, run what does not need it.")
+        bool,
+        typer.Option("--keep-going", help="After a failure, run all that does not depend on it."),
     ] = False,
-    retries: Annotated[int, typer.Option(min=0, help="Of jobs without a number of their own.")] = 0,
+    retries: Annotated[
+        int, typer.Option(min=0, help="For jobs that do not set retries= themselves.")
+    ] = 0,
     renew_after: Annotated[
         int | None, typer.Option(min=1, help="Jobs after which a process is replaced.")
     ] = None,

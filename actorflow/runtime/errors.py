@@ -158,7 +158,7 @@ class NotSendable(ActorflowError, TypeError):
 
 
 class RequestRefused(ActorflowError):
-    """A supervisor did not grant a request, and nothing has changed; `why` is a `Refusal`.
+    """A supervisor did not grant a request, and nothing has changed; `why` is a `RequestRefusal`.
 
     `ref` is the child that is in the way, `reason` why a start failed, where there is one.
     """

@@ -57,7 +57,7 @@ RULES = {
     "name": "its name is text that every store can keep",
     "options": "options() returns Options, with another behaviour each time",
     "pure": "the same context, state and batch lead to the same outcome",
-    "outside": "a run asks no clock and no dice but those of its context",
+    "outside": "a run uses no clock and no random numbers but those of its context",
     "state": "a state that was stored and read again leads to what the state itself leads to",
     "round trip": "decode(encode(state)) is the state",
     "hands off": "a run does not change the messages of its batch: it may be done again",
@@ -102,7 +102,7 @@ def check_kind(
         factory: a class or function that makes the same kind at each call, without memory of what
             another one has done.
         messages: a hypothesis strategy for the bodies of messages; small plain data by default.
-        results: a hypothesis strategy for what tasks and children come to.
+        results: a hypothesis strategy for the results of tasks and children.
         execution: the id of the execution that is run.
         compared: returns what two equal states have in common, given their bytes, for kinds whose
             bytes also say how a state came about.
@@ -348,7 +348,7 @@ class _Check:
             if here != there:
                 raise _Broken(rule, f"first {name}={here!r:.200}, then {there!r:.200}")
 
-    # What it came to.
+    # Its outcome.
 
     def _look_at(self, outcome: Outcome) -> None:
         stand_in: Any = SimpleNamespace(
@@ -473,7 +473,7 @@ def _stepped(coroutine: Any) -> Any:
 
 
 def awaited(result: Any) -> Any:
-    """Return what a run came to, also if it is asynchronous or deferred."""
+    """Return the outcome of a run, also if it is asynchronous or deferred."""
     if type(result) is Deferred:
         if not result.resolved:
             msg = "its Deferred is resolved later, which cannot be checked"

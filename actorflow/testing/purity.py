@@ -1,4 +1,4 @@
-"""Makes a function of its arguments prove that it is one: clocks and dice raise while it runs."""
+"""Checks that a function is pure: clocks and random numbers raise while it runs."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _START = 1_700_000_000.0
 
 
 class WorkflowHarness(Generic[R]):
-    """One instance of a workflow in the hand of a test.
+    """Runs one instance of a workflow under the control of a test.
 
     Works that have a stub are done at once; the others wait for `succeed` or `fail`. When it is
     closed without an error, all code is replayed once more: code that does not do the same again
@@ -45,7 +45,7 @@ class WorkflowHarness(Generic[R]):
 
     Args:
         workflow: the object to start.
-        stubs: what tasks and sub-workflows come to, by the task, the class or its name: a value, an
+        stubs: results of tasks and sub-workflows, by the task, the class or its name: a value, an
             exception, or a function of the arguments.
         id: of the instance.
         start: when it begins, in seconds since the epoch.
@@ -73,7 +73,7 @@ class WorkflowHarness(Generic[R]):
         start: float = _START,
     ) -> None:
         if not isinstance(workflow, Workflow):
-            raise InvalidWorkflow(f"{workflow!r:.80} is no workflow: give Order('o-1')")
+            raise InvalidWorkflow(f"{workflow!r:.80} is not a workflow: give Order('o-1')")
         self._cls = type(workflow)
         self._stubs = {_name(key): value for key, value in (stubs or {}).items()}
         self._tasks = {key.name: key for key in stubs or () if isinstance(key, Task)}

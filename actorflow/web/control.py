@@ -36,7 +36,7 @@ def create_app(engine: Engine, token: str | None = None, *, local: bool = False)
 
     Args:
         engine: the one to steer.
-        token: every request must bear it (`Authorization: Bearer TOKEN`); `None`: anybody may ask,
+        token: every request must carry it (`Authorization: Bearer TOKEN`); `None`: anybody may ask,
             for sockets that only their owner can open.
         local: refuse pages that a browser of this machine shows; for loopback without a token.
 

@@ -24,7 +24,7 @@ __all__ = ["BodyLimit", "LocalGuard", "TokenGuard"]
 
 
 class TokenGuard:
-    """Lets only those in who bear the token."""
+    """Lets only requests with the token pass."""
 
     def __init__(self, app: Application, token: str) -> None:
         self._app = app
@@ -47,8 +47,8 @@ class TokenGuard:
 class LocalGuard:
     """Lets programs of this machine in, but no pages of others that its browser shows.
 
-    For loopback addresses without a token. A page of another site bears its `Origin`; one that has
-    got its own name to mean this machine bears that name as `Host`.
+    For loopback addresses without a token. A page of another site sends its `Origin`; one whose
+    host name was made to resolve to this machine sends that name as `Host`.
     """
 
     def __init__(self, app: Application) -> None:

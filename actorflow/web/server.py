@@ -103,7 +103,7 @@ def _address(wanted: Any) -> Address | None:
     if isinstance(wanted, (str, os.PathLike)):
         return address_of(wanted)
     if wanted is not True:
-        msg = f"control={wanted!r:.80} is no address: write True, a path or 'tcp://127.0.0.1:4000'"
+        msg = f"control={wanted!r:.80} is not an address: write True, a path or 'tcp://127.0.0.1:4000'"
         raise BadOption(msg)
     return None
 
@@ -123,7 +123,7 @@ class ControlServer:
     Args:
         engine: the one to steer.
         address: where. A Unix socket is made with mode 0600; a stale one is replaced.
-        token: what every request must bear.
+        token: what every request must carry.
 
     """
 

@@ -299,7 +299,7 @@ def _status(text: str) -> Status:
     try:
         return Status(text)
     except ValueError:
-        msg = f"status {text!r} is none: choose one of {', '.join(Status)}"
+        msg = f"status {text!r} is unknown: choose one of {', '.join(Status)}"
         raise BadOption(msg) from None
 
 

@@ -48,7 +48,7 @@ class MessageRefused(ActorflowError, ValueError):
 
 
 class NotInWorkflow(ActorflowError, RuntimeError):
-    """`execute` and its like were called outside of a branch of a running workflow."""
+    """`execute`, `wait` or another such method was called outside a running workflow."""
 
 
 class WorkflowModified(ActorflowError):
@@ -79,7 +79,7 @@ class WorkflowModified(ActorflowError):
 
 
 class WorkFailed(ActorflowError):
-    """A work has failed for good, and `raises=True` asked to be told.
+    """A work has failed for good, and was executed with `raises=True`.
 
     Without `raises=True` the branch stays where it is until the work is retried.
     """

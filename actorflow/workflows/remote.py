@@ -71,7 +71,7 @@ class RemoteWorkflow(Workflow[R_co], abstract=True):
 
 
 def _result_of(cls: type[RemoteWorkflow[Any]]) -> Any:
-    """Return what a class says that it comes to."""
+    """Return the declared type of the result of a class."""
     for base in getattr(cls, "__orig_bases__", ()):
         if get_origin(base) is RemoteWorkflow:
             return get_args(base)[0]

@@ -1,4 +1,4 @@
-"""An inbox whose events wait until the workflow has done what it is at."""
+"""An inbox whose events wait until the workflow has finished its current turn."""
 
 from __future__ import annotations
 

@@ -52,11 +52,11 @@ def written_event(event: Any, data: dict[str, Any]) -> tuple[str, Any]:
     """
     if isinstance(event, str):
         if not event:
-            raise MessageRefused("'' is no event: give it a name")
+            raise MessageRefused("'' is not an event: give it a name")
         return event, freeze(data, Any, f"the data of the event {event!r}")
     cls = type(event)
     if cls.__module__ == "builtins":
-        msg = f"{event!r:.80} is no event: send its name, or an object of a class of yours"
+        msg = f"{event!r:.80} is not an event: send its name, or an object of a class of yours"
         raise TypeError(msg)
     if data:
         msg = f"{event!r:.80} has its own data: leave out {', '.join(data)}"
@@ -70,8 +70,8 @@ T = TypeVar("T")
 class Wait(Work[T], Generic[T]):
     """A work that ends with an event, at a time, or with the first of both.
 
-    It comes to the `Event`, or to `None` when the time is over. With a class as the event, it comes
-    to an object of that class.
+    Its result is the `Event`, or `None` when the time is over. With a class as the event, it is an
+    object of that class.
 
     Args:
         event: the name of the event to wait for, or the class of its data, whose name it has.
@@ -100,7 +100,7 @@ class Wait(Work[T], Generic[T]):
         if duration is not None and until is not None:
             raise InvalidWork("a wait has either a duration or `until`, not both")
         if event == "":
-            raise InvalidWork("event='' is no name: nobody could send it")
+            raise InvalidWork("event='' is not a name: nobody could send it")
         if event is None and duration is None and until is None:
             raise InvalidWork("this wait would never end: give it an event, a duration or `until`")
         name = event if isinstance(event, str) or event is None else event.__name__
@@ -123,7 +123,7 @@ def _duration(parts: dict[str, float]) -> float:
     except (ValueError, OverflowError):
         given = ", ".join(f"{unit}={amount}" for unit, amount in parts.items() if amount)
         raise InvalidWork(
-            f"{given} is no duration of the calendar: a wait without a time limit has an event only"
+            f"{given} is not a duration: to wait without a time limit, give only an event"
         ) from None
 
 
@@ -132,7 +132,7 @@ def _timestamp(until: datetime | float | None) -> float | None:
         return None
     if not isinstance(until, datetime):
         if not isfinite(until):
-            raise InvalidWork(f"until={until} is no moment: give seconds since the epoch")
+            raise InvalidWork(f"until={until} is not a point in time: give seconds since the epoch")
         return float(until)
     if until.tzinfo is None:
         raise InvalidWork(f"until={until} has no time zone: use `until.astimezone()`")

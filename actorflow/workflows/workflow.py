@@ -62,7 +62,7 @@ class Workflow(Generic[R_co]):
     self.execute(...)` reads it before, and undoes what others add to it meanwhile.
 
     The methods are replayed after a restart, so they must do the same each time: no input or
-    output, no clock, no dice, except in tasks, `now`, `random` and `uuid`.
+    output, no clock, no random numbers, except in tasks and by `now`, `random` and `uuid`.
 
     `handle` and the `on_` methods may be `async def`; then they await works.
 
@@ -103,7 +103,7 @@ class Workflow(Generic[R_co]):
         """React to the start of a work."""
 
     def on_success(self, work: WorkInfo, output: Any) -> Any:
-        """React to what a work came to."""
+        """React to a work that is complete."""
 
     def on_failure(self, work: WorkInfo, error: WorkError) -> Any:
         """React to a work that has failed, after its last attempt."""
@@ -143,9 +143,9 @@ class Workflow(Generic[R_co]):
     @overload
     def execute(self, *works: Work[F] | Workflow[F], raises: bool = False) -> tuple[F, ...]: ...
     def execute(self, *works: Any, raises: bool = False) -> Any:
-        """Do works in parallel; return what they came to when all are complete.
+        """Do works in parallel; return their results when all are complete.
 
-        A single work comes to its value, several to a tuple. A failed work is retried, or stays
+        For a single work that is its value, for several a tuple. A failed work is retried, or stays
         failed until somebody retries it, and the method waits here.
 
         Args:
@@ -159,7 +159,7 @@ class Workflow(Generic[R_co]):
     def execute_all(
         self, works: Iterable[Work[F] | Workflow[F]], *, raises: bool = False
     ) -> list[F]:
-        """Do any number of works in parallel; return what they came to, always as a list."""
+        """Do any number of works in parallel; return their results, always as a list."""
         outputs, _ = frame_of(self).execute(list(works), raises=raises)
         return outputs
 
@@ -289,7 +289,7 @@ class Workflow(Generic[R_co]):
         return First(winner or 0, outputs[0])
 
     def publish(self, value: Any) -> None:
-        """Publish a value to those who follow the instance. Plain data."""
+        """Publish a value, plain data, to the followers of the instance."""
         frame_of(self).publish(freeze(value, Any, "the published value"))
 
     def tag(self, **values: str | float | bool | None) -> None:
@@ -310,9 +310,7 @@ class Workflow(Generic[R_co]):
     def patched(self, name: str) -> bool:
         """Return whether this branch takes the new code: instances that are past it do not.
 
-        if self.patched("check fraud first"):
-            self.execute(check(self.id))
-
+        `if self.patched("check fraud first"): self.execute(check(self.id))`
         """
         return frame_of(self).patched(name)
 
@@ -343,7 +341,7 @@ class Workflow(Generic[R_co]):
 
 
 def workflow_name(cls: type[Workflow[Any]]) -> str:
-    """Return under which name instances of a class are stored."""
+    """Return the name under which instances of a class are stored."""
     return cls.__qualname__.rpartition("<locals>.")[2]
 
 

@@ -227,7 +227,7 @@ def test_a_service_may_fail() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("2ms + m", "'m' is no part of a service time"),
+        ("2ms + m", "'m' is not part of a service time"),
         ("lognormal(2ms)", "lognormal takes 2 numbers"),
         ("fail(2)", "must be a share below 1"),
         ("-2ms", "must be a duration"),

@@ -157,4 +157,4 @@ def test_numbers_that_json_does_not_have_are_422(socket_path: Path, number: str)
     body = f'{{"kind": "ledger", "body": {number}}}'.encode()
     status, answer = ask(socket_path, "POST", "/api/start", body)
     assert status == 422
-    assert f"{number.strip('[]')} is no number of JSON" in json.loads(answer)["message"]
+    assert f"{number.strip('[]')} is not a JSON number" in json.loads(answer)["message"]

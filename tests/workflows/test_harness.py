@@ -157,7 +157,7 @@ def test_events_may_be_objects() -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(InvalidWorkflow, match="5 is no workflow"):
+    with pytest.raises(InvalidWorkflow, match="5 is not a workflow"):
         WorkflowHarness(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="5 names no work"):
         WorkflowHarness(Order("o-1"), stubs={5: 1})

@@ -114,11 +114,11 @@ def test_a_wait_has_a_limit_of_time_an_event_or_both() -> None:
         ({}, "this wait would never end"),
         ({"seconds": 1, "until": 5}, "either a duration or `until`"),
         ({"seconds": -1}, "seconds=-1 is in the past"),
-        ({"seconds": float("nan")}, "seconds=nan is no duration"),
-        ({"minutes": 1, "days": 10**9}, "minutes=1, days=1000000000 is no duration"),
-        ({"event": "paid", "hours": float("inf")}, "hours=inf is no duration"),
-        ({"until": float("inf")}, "until=inf is no moment"),
-        ({"event": "", "seconds": 1}, "event='' is no name"),
+        ({"seconds": float("nan")}, "seconds=nan is not a duration"),
+        ({"minutes": 1, "days": 10**9}, "minutes=1, days=1000000000 is not a duration"),
+        ({"event": "paid", "hours": float("inf")}, "hours=inf is not a duration"),
+        ({"until": float("inf")}, "until=inf is not a point in time"),
+        ({"event": "", "seconds": 1}, "event='' is not a name"),
         ({"until": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - refused
     ],
 )

@@ -91,6 +91,6 @@ def _number(given: dict[str, str], name: str, kind: type[float]) -> float:
     except ValueError:
         value = 0
     if not 0 < value < inf:
-        msg = f"{name}={given[name]!r} in the URL of a store is no number above 0"
+        msg = f"{name}={given[name]!r} in the URL of a store is not a number above 0"
         raise BadOption(msg)
     return value

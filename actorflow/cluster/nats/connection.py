@@ -42,7 +42,7 @@ class Connection:
     """A client that reconnects by itself. Thread-safe.
 
     Raises:
-        StoreRefused: no server can be reached, or does not let us in.
+        StoreRefused: no server can be reached, or denies access.
         StoreBroken: the server is too old, or has no JetStream.
 
     """
@@ -105,7 +105,7 @@ class Connection:
         try:
             await self._wait_for_jetstream(client)
         except FAILURES as error:
-            msg = f"{self._address.shown} has no JetStream for us: {error or type(error).__name__}"
+            msg = f"{self._address.shown} offers no JetStream: {error or type(error).__name__}"
             raise StoreBroken(msg) from error
         return client
 

@@ -63,7 +63,7 @@ _MAX_BATCH = 2_000
 
 
 class _Waiting:
-    """Somebody who waits for the verdict on a record."""
+    """A caller that waits for the verdict on a record."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -72,7 +72,7 @@ class _Waiting:
         self.error: BaseException | None = None
 
     def decide(self, record: Record, value: Any, error: BaseException | None) -> None:
-        """Pass on what the record that was read back has come to."""
+        """Pass on the verdict on the record that was read back."""
         if isinstance(record, Commit) and isinstance(self.record, Commit):
             for mine, read in zip(self.record.changes, record.changes, strict=True):
                 mine.committed, mine.refusal = read.committed, read.refusal
@@ -89,7 +89,7 @@ class NatsStore(MemoryStore):
         name: of this worker, for those who look at the cluster; the host's unless told.
 
     Raises:
-        StoreRefused: no server can be reached, or does not let us in.
+        StoreRefused: no server can be reached, or denies access.
         StoreBroken: the server is older than 2.12 or has no JetStream, or the stream is of a newer
             version or not ours. Nothing of it was changed.
         BadOption: the URL cannot be read.
@@ -167,7 +167,7 @@ class NatsStore(MemoryStore):
             self._log.connection.start(self._write_snapshot())
 
     def _apply_record(self, record: Record) -> tuple[Any, BaseException | None]:
-        """Apply a record; return what it came to. The same here and everywhere."""
+        """Apply a record; return the verdict, which is the same in every engine."""
         try:
             match record:
                 case Commit(changes):
@@ -228,7 +228,7 @@ class NatsStore(MemoryStore):
         return count
 
     def _submit(self, record: Record) -> Any:
-        """Append a record and wait until it is decided; return what it came to.
+        """Append a record and wait until it is decided; return the verdict.
 
         It is published again until it is stored, or time is up: its id makes it count once.
 

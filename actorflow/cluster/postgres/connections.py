@@ -47,7 +47,7 @@ def _seconds(given: dict[str, str], name: str) -> float:
     except ValueError:
         value = 0.0
     if not 0.0 < value < inf:
-        msg = f"{name}={given[name]!r} in the URL of a store is no number of seconds, as in 2.5"
+        msg = f"{name}={given[name]!r} in the URL of a store is not a number of seconds, as in 2.5"
         raise BadOption(msg)
     return value
 
@@ -153,7 +153,7 @@ class Address:
         """Open a connection.
 
         Raises:
-            StoreRefused: the server cannot be reached, or does not let us in.
+            StoreRefused: the server cannot be reached, or denies access.
 
         """
         if self._abandoned.is_set():
@@ -190,8 +190,8 @@ def explain(error: Exception, address: Address) -> ActorflowError:
 
 _MEANINGS: tuple[tuple[Any, tuple[str, ...], type[ActorflowError], str], ...] = (
     (errors.DiskFull, (), StoreFull, ": the server has no room on its disk"),
-    (psycopg.OperationalError, ("password",), StoreRefused, " does not let us in"),
-    (psycopg.OperationalError, ("role", "does not exist"), StoreRefused, " does not let us in"),
+    (psycopg.OperationalError, ("password",), StoreRefused, " denies access"),
+    (psycopg.OperationalError, ("role", "does not exist"), StoreRefused, " denies access"),
     (
         psycopg.OperationalError, ("database", "does not exist"), StoreRefused,
         ": there is no such database, create it first",

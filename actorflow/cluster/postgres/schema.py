@@ -149,7 +149,7 @@ def check_schema_name(name: str) -> str:
 
     """
     if not _NAME.fullmatch(name) or name.startswith("pg_"):
-        msg = f"schema={name!r} is no name: write small letters, digits and underscores, as in 'af'"
+        msg = f"schema={name!r} is not a valid name: use a-z, digits and _, as in 'af'"
         raise BadOption(msg)
     return name
 

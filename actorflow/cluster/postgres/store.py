@@ -90,7 +90,7 @@ class PostgresStore:
         name: of this worker, for those who look at the cluster; the host's unless told.
 
     Raises:
-        StoreRefused: the server cannot be reached, or does not let us in.
+        StoreRefused: the server cannot be reached, or denies access.
         StoreBroken: the schema is of a newer version, or not ours. Nothing of it was changed.
         BadOption: the URL cannot be read.
 

@@ -97,7 +97,7 @@ Action: TypeAlias = Register | Send | Own | Lose | Drain | Process | Sweep | Per
 
 
 class Step(NamedTuple):
-    """What one step of a member came to."""
+    """The result of one step of a member."""
 
     actions: Sequence[Action]
     wait: float

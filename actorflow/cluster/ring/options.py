@@ -20,19 +20,19 @@ class RingOptions:
     """
 
     lease: float = 6.0
-    """How long a member owns its partitions without renewing: the time that a crash costs at most
-    twice."""
+    """How long a member owns its partitions without renewing; others notice a crash within twice
+    that."""
     margin: float = 0.1
     """The part of a lease that is given up before its end, because clocks run at different speed.
     """
     sweep: float = 3.0
-    """A member looks at all its partitions so often, for what a lost wake-up has missed."""
+    """How often a member looks at all its partitions, for what a lost wake-up has missed."""
     cycle: float | None = 1.0
-    """The cycle begins a round so often, at most; `None`: there is no cycle."""
+    """How often, at most, the cycle begins a round; `None`: there is no cycle."""
     patience: float = 3.0
-    """A cycle counts as lost after so many times the expected length of a round."""
+    """The multiple of a round's expected length after which a cycle counts as lost."""
     clock: float = 0.3
-    """Timers are looked at so often."""
+    """How often timers are looked at."""
     idle: float = 0.021
     """The least time that a member without work waits."""
     clock_count: int = 3

@@ -288,5 +288,5 @@ def name_of(worker: Any) -> str:
 
     """
     if not isinstance(worker, DurableWorker):
-        raise BadOption(f"{worker!r:.80} is no durable worker: give engine.worker(name, job)")
+        raise BadOption(f"{worker!r:.80} is not a durable worker: give engine.worker(name, job)")
     return worker.name

@@ -95,7 +95,7 @@ class Letters:
     def _chosen(self, letters: tuple[Any, ...]) -> list[Any]:
         for each in letters:
             if not isinstance(each, Letter):
-                msg = f"{each!r:.80} is no dead letter: give some of those that dead_letters yields"
+                msg = f"{each!r:.80} is not a dead letter: give some that dead_letters yields"
                 raise BadOption(msg)
         return [each.id for each in (letters or self._rows())]
 

@@ -26,7 +26,7 @@ class Upkeep:
         """Forget executions that ended before a moment, with their history; return how many.
 
         Raises:
-            BadOption: `before` is no moment, as `time.time()` returns it.
+            BadOption: `before` is not a point in time, as `time.time()` returns it.
 
         """
         number(before, "before", "before=time.time() - 86_400", error=BadOption)

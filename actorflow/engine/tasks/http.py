@@ -23,7 +23,7 @@ _TIMEOUT = 60.0  # seconds for an answer, unless the tasker has a timeout
 def http_tasker(url: str, timeout: float | None) -> Callable[[Task], Any]:
     """Make a tasker that posts each task, as JSON, to a URL.
 
-    The answer 200 bears the result as JSON, 202 says that it comes later (`return_task`), 204
+    The answer 200 has the result as JSON, 202 says that it comes later (`return_task`), 204
     that there is none; anything else is a failure. The header `Idempotency-Key` is the task's id.
 
     Raises:

@@ -38,7 +38,7 @@ def check_text(text: str, *, file: str | None = None, limits: Limits = LIMITS) -
     tree = parse(text, file=file)
     if tree[:2] == ["sequence", []] and tree[2] == 0:
         source = text.split("\n", 1)[0]
-        problem = "the flow is empty: it needs at least one line that is no comment"
+        problem = "the flow is empty: it needs at least one line that is not a comment"
         raise EmptyFlow(problem, file=file, line=1, column=1, source=source)
     check_depth(tree, limits)
     return tree
@@ -51,7 +51,7 @@ def check_tree(tree: Tree, *, limits: Limits = LIMITS, above: int = 0) -> Tree:
     deeper than `limits.tree_depth`.
     """
     for stray in strays(tree):
-        where = "" if stray is tree else f", in which {stray!r:.100} is no [head, content, line]"
+        where = "" if stray is tree else f", in which {stray!r:.100} is not [head, content, line]"
         raise FlowError(
             f"a flow is its text, or a tree [head, content, line], not {tree!r:.100}{where}"
         )

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["commands"]
 
-commands = typer.Typer(no_args_is_help=True, help="Run, check, format and trace flows.")
+commands = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Run, check, format and trace flows."
+)
 
-FlowFile = Annotated[Path, typer.Argument(metavar="FILE", help="The flow; - reads standard input.")]
+FlowFile = Annotated[Path, typer.Argument(metavar="FILE", help="The flow; - reads stdin.")]
 
 
 @commands.command()
@@ -30,9 +32,14 @@ def run(
     payload: Annotated[str, typer.Option(help="The first payload, a JSON object.")] = "{}",
     tasker: Annotated[
         list[str] | None,
-        typer.Option(metavar="[NAME=]MODULE:FN", help="A tasker; its name is FN's if not given."),
+        typer.Option(
+            metavar="[NAME=]MODULE:FN",
+            help="A tasker; named like its function if no NAME is given.",
+        ),
     ] = None,
-    store: Annotated[str, typer.Option(help="Where executions are kept.")] = ":memory:",
+    store: Annotated[
+        str, typer.Option(help="Where executions are kept: a file or URL.")
+    ] = ":memory:",
     timeout: Annotated[float | None, typer.Option(help="Seconds to wait for the end.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Print every message at the end.")] = False,
 ) -> None:
@@ -79,9 +86,9 @@ def check(file: FlowFile) -> None:
 def format_(
     file: FlowFile,
     *,
-    write: Annotated[bool, typer.Option("--write", help="Change the file.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Rewrite the file instead.")] = False,
 ) -> None:
-    """Print a flow in the usual layout."""
+    """Print a flow in the standard layout."""
     from actorflow.flows.language.formatter import format_flow  # noqa: PLC0415
 
     with _errors_as_text():
@@ -94,7 +101,9 @@ def format_(
 
 @commands.command()
 def trace(
-    store: Annotated[str, typer.Argument(metavar="STORE", help="It may be in use.")],
+    store: Annotated[
+        str, typer.Argument(metavar="STORE", help="A file or URL; an engine may be using it.")
+    ],
     exid: Annotated[str, typer.Argument(metavar="EXECUTION", help="Its id.")],
 ) -> None:
     """Print every message of an execution, run by run."""

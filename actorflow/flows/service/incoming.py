@@ -118,7 +118,7 @@ def _task_ended(state: Execution, ended: TaskEnded) -> Message:
         nid, m = _task_place(ended.task, state.exid)
     except ValueError:
         raise MessageRefused(
-            f"the end of task {ended.task!r} refused: it is no task here"
+            f"the end of task {ended.task!r} refused: it is not a task of this execution"
         ) from None
     node = state.nodes.get(nid)
     handed = None if node is None else node.own.get("handed")

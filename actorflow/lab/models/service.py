@@ -158,7 +158,7 @@ def _factor(text: str, term: Term) -> _Draw:
     name = term.name if isinstance(term, Word | Call) else str(term)
     known = [*_VARIABLES, *_DISTRIBUTIONS, "fail"]
     at = term.at if isinstance(term, Word | Call) else 0
-    raise BadNotation(text, at, f"{name!r} is no part of a service time{near(name, known)}")
+    raise BadNotation(text, at, f"{name!r} is not part of a service time{near(name, known)}")
 
 
 def _product(factors: list[_Draw]) -> _Draw:

@@ -174,7 +174,7 @@ def _prepare(folder: Path) -> float:
     folder.mkdir(parents=True, exist_ok=True)
     others = sorted(each.name for each in folder.iterdir() if each.name not in _OURS)
     if others:
-        msg = f"{folder} holds {others[0]!r}, so it is no cache: name a new or empty folder"
+        msg = f"{folder} holds {others[0]!r}, so it is not a cache: name a new or empty folder"
         raise BadCache(msg)
     ignore = folder / _IGNORE
     ignore.write_text("*\n", encoding="utf-8")

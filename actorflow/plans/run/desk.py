@@ -297,7 +297,7 @@ def _value(wire: Wire) -> Value:
         return Inline(*wire)
     if isinstance(wire, (tuple, list)) and isinstance(wire[0], str):
         return Spilled(*wire)
-    msg = f"{brief(wire)} is no value"
+    msg = f"{brief(wire)} is not a value"
     raise TypeError(msg)
 
 

@@ -1,4 +1,4 @@
-"""What the run of a plan has come to."""
+"""The result of a run of a plan."""
 
 from __future__ import annotations
 

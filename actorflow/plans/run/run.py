@@ -92,7 +92,7 @@ class PlanRun:
         self._push: Callable[[Any], object] = _nowhere
 
     def run(self) -> PlanResult:
-        """Run the plan to its end; return what it has come to.
+        """Run the plan to its end; return its result.
 
         Raises:
             PlanFailed: a job has failed, and failures stop the plan; or no worker can be started.

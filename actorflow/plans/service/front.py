@@ -228,7 +228,7 @@ class PlanHandle:
         return self._state().records()
 
     def result(self, timeout: float | None = None) -> PlanResult:
-        """Wait until the plan has ended; return what it has come to.
+        """Wait until the plan has ended; return its result.
 
         Raises:
             PlanFailed: a job has failed, and failures stop the plan.

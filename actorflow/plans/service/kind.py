@@ -1,4 +1,4 @@
-"""The durable plan: a kind of execution. Pure: what jobs come to goes in, tasks come out.
+"""The durable plan: a kind of execution. Pure: results of jobs go in, tasks come out.
 
 Its state is a journal. The first entry is the plan; each run adds what has ended since. Reading it
 again plays it through a new master, which makes the same decisions: so a commit writes only what

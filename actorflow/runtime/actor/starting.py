@@ -43,7 +43,7 @@ class Starting:
     def run(self) -> None:
         """Run `on_start`, release the caller, then handle messages. Only the lane calls this."""
         lifespan = self._lifespan
-        if lifespan.exit_reason is not None:  # killed before the lane came to it
+        if lifespan.exit_reason is not None:  # killed before the lane ran it
             return
         reason = self._call_hook()
         if reason is None:

@@ -51,7 +51,7 @@ __all__ = ["Call", "Done", "Workers"]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a call came to: hand it to `Workers.handle_message`."""
+    """The result of a call: hand it to `Workers.handle_message`."""
 
     worker_id: Hashable
     number: int

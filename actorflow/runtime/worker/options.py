@@ -1,6 +1,6 @@
 """The options of a worker: written once, validated once, for `spawn`, `Worker` and all others.
 
-`WorkerOptions` is the schema. `Settings` is what the options of one call come to: immutable, and
+`WorkerOptions` is the schema. `Settings` are the validated options of one call: immutable, and
 shared by all workers that were spawned alike.
 """
 
@@ -181,7 +181,7 @@ class Settings:
         if self.help and not (self.lane.can_help and self.concurrency == 1):
             msg = (
                 "help=True lets callers run the job, which needs executor='pool', "
-                "concurrency=1 and a job that is no coroutine function"
+                "concurrency=1 and a job that is not a coroutine function"
             )
             raise BadOption(msg)
         self.handle: Callable[[Any, Any], Any] | None = job if kind.executor is None else None
@@ -265,7 +265,7 @@ def runs_elsewhere(executor: Any) -> bool:
 
 
 def check_executor(executor: Any) -> None:
-    """Raise `BadOption` if the option `executor` is none."""
+    """Raise `BadOption` if the option `executor` is not valid."""
     if isinstance(executor, str):
         choice(executor, "executor", ("pool", "thread", "process"), error=BadOption)
     elif not (isinstance(executor, Processes) or callable(getattr(executor, "submit", None))):
@@ -322,7 +322,7 @@ def settings_of(job: Any, options: WorkerOptions) -> Settings:
 
 
 def _same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Return whether options come to the same settings. By identity: users own `__eq__`."""
+    """Return whether options lead to the same settings. By identity: users own `__eq__`."""
     if not (some or others):
         return True
     if some.get("concurrency", 1) != 1:

@@ -232,7 +232,7 @@ class Server:
         return worker_id in self._workers
 
     def statistics(self) -> dict[Hashable, WorkerStatistics]:
-        """Take a picture of each worker."""
+        """Return the statistics of each worker, by id."""
         return {worker_id: worker.statistics() for worker_id, worker in self._workers.items()}
 
     def stop(

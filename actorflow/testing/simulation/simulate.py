@@ -77,8 +77,8 @@ def simulate(
             simulation has a kind of its own that is run by default.
         seed: of all that is left to chance.
         messages: what clients send: pairs of an execution and a body, `Sent` or `Cancel`.
-        taskers: what tasks come to, by the name of the tasker. They may be called more than once
-            for a task, as always. A task that raises has failed; it is not tried again.
+        taskers: functions that do the tasks, by the name of the tasker. They may be called more
+            than once for a task, as always. A task that raises has failed; it is not tried again.
         check: gets all executions in the end; for what must hold of yours.
         faults: what goes wrong; drawn from the seed by default.
         parts: what the cluster is made of.

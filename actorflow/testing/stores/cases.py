@@ -86,8 +86,8 @@ def ids_are_never_used_again(store: Store, reopen: Callable[[Store], Store]) -> 
         change = Change("a", messages=messages(b"1", b"2"))
         commit(store, change)
         ids = {row.id for row in change.rows}
-        assert seen.isdisjoint(ids), "an id was used again after the store was opened anew"
-        assert not seen or min(ids) > max(seen), "ids grow, also after the store was opened anew"
+        assert seen.isdisjoint(ids), "an id was used again after the store was reopened"
+        assert not seen or min(ids) > max(seen), "ids grow, also after the store was reopened"
         seen |= ids
         commit(store, Change("a", consumed=sorted(ids)))
         store.close()

@@ -280,7 +280,7 @@ def dead_letters_are_revived_or_buried_once(store: Store) -> None:
     one, two = (row.id for row in first.rows)
     letters = [NewDead(one, "a", "message", b"1", "why"), NewDead(two, "a", "message", b"2", "so")]
     commit(store, Change("a", dead=letters, at=2.0))
-    assert bodies(store) == [], "a dead letter is a message no more"
+    assert bodies(store) == [], "a dead letter is no longer a message"
     assert [(row.id, row.error, row.at) for row in store.dead().rows] == [
         (one, "why", 2.0),
         (two, "so", 2.0),

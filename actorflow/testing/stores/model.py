@@ -42,7 +42,7 @@ class Model:
 
     def __init__(self, epochs: Mapping[int, int], partitions: int) -> None:
         self.epochs = epochs
-        """The partitions that are owned: other ones after the store was opened anew."""
+        """The partitions that are owned: other ones after the store was reopened."""
         self._partitions = partitions
         self.executions: dict[str, ExecutionRow] = {}
         self.messages: list[MessageRow] = []

@@ -16,6 +16,7 @@ __all__ = [
     "ExecutionId",
     "Limit",
     "Object",
+    "StoreItself",
     "StoreName",
     "Tags",
     "as_data",
@@ -42,7 +43,7 @@ def as_data(text: str | None) -> Any:
 
 
 def _refuse(text: str) -> None:
-    msg = f"{text} is no number of JSON"
+    msg = f"{text} is not a JSON number"
     raise ValueError(msg)
 
 
@@ -75,6 +76,7 @@ StoreName = Annotated[
         help="A file or URL; or the address of a live engine: a socket, or tcp://HOST:PORT.",
     ),
 ]
+StoreItself = Annotated[str, typer.Argument(metavar="STORE", help="A file or URL.")]
 ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION", help="Its id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Tags = Annotated[
@@ -83,7 +85,7 @@ Tags = Annotated[
         "--tag",
         metavar="NAME=VALUE",
         callback=_check_tags,
-        help="Only those with this tag; several: with all.",
+        help="Only executions with this tag; repeat it for several.",
     ),
 ]
 Limit = Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows at most.")]

@@ -32,10 +32,11 @@ def worker(
     *,
     app: App,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="For those who look; the host's unless told.")
+        str | None,
+        typer.Option(metavar="NAME", help="Shown by `cluster status`; by default the host name."),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds for what is under way at the end.")
+        float, typer.Option(min=0, help="Seconds that runs and tasks have to finish at the end.")
     ] = 5.0,
 ) -> None:
     """Run a worker until SIGINT or SIGTERM; then hand its partitions over.
@@ -63,7 +64,7 @@ def worker(
 def status(
     url: Where,
     *,
-    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the workers, their leases and partitions, what waits, and for how long."""
     store: Any = _open(url)
@@ -96,10 +97,13 @@ def status(
 def dev(
     *,
     app: App,
-    on: Annotated[str, typer.Option(metavar="CARRIER", help="postgres or nats.")] = "postgres",
-    workers: Annotated[int, typer.Option(min=1, help="How many.")] = 3,
+    on: Annotated[str, typer.Option(metavar="SERVER", help="postgres or nats.")] = "postgres",
+    workers: Annotated[int, typer.Option(min=1, help="How many workers.")] = 3,
     directory: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where the server keeps its data.")
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Where the server keeps its data; a temporary folder by default."
+        ),
     ] = None,
 ) -> None:
     """Start a server from its wheel and some workers on this machine, until SIGINT or SIGTERM."""

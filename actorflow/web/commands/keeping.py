@@ -11,7 +11,7 @@ import typer
 from actorflow.engine.errors import StoreBroken, UnknownLetter
 from actorflow.engine.stores.opening import open_store, scheme_of
 from actorflow.runtime.errors import BadOption
-from actorflow.web.commands.arguments import AsJson, StoreName
+from actorflow.web.commands.arguments import AsJson, StoreItself, StoreName
 from actorflow.web.commands.printing import counted, note, say, say_json
 from actorflow.web.commands.reaching import looking, reach
 from actorflow.web.plain import plain
@@ -47,11 +47,13 @@ def retry(
 def purge(
     store: StoreName,
     *,
-    days: Annotated[float, typer.Option(min=0, help="How long what has ended is kept.")] = 30.0,
-    dead: Annotated[bool, typer.Option("--dead", help="Forget all dead letters, too.")] = False,
+    days: Annotated[
+        float, typer.Option(min=0, help="Keep what has ended within so many days.")
+    ] = 30.0,
+    dead: Annotated[bool, typer.Option("--dead", help="Delete all dead letters, too.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Forget executions that ended longer ago, with their history."""
+    """Delete executions that ended some time ago, with their history."""
     with reach(store, to_change=True) as verbs:
         found = {"execution": verbs.purge(days=days)["purged"]}
         if dead:
@@ -63,7 +65,7 @@ def purge(
         say(f"{counted(count, name)} forgotten")
 
 
-def verify(store: StoreName, *, json: AsJson = False) -> None:
+def verify(store: StoreItself, *, json: AsJson = False) -> None:
     """Look for damage: in the file, and in what its rows say. The exit code is 1 if there is any.
 
     Its engine may run meanwhile.
@@ -82,7 +84,7 @@ def verify(store: StoreName, *, json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def export(store: StoreName) -> None:
+def export(store: StoreItself) -> None:
     """Write a store to stdout as JSON lines, also while its engine runs."""
     from actorflow.engine.operations.export import export_lines  # noqa: PLC0415
 
@@ -91,8 +93,10 @@ def export(store: StoreName) -> None:
             say(line)
 
 
-def import_(store: StoreName) -> None:
-    """Make a new store of JSON lines from stdin."""
+def import_(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="A file or URL; it must be new.")],
+) -> None:
+    """Create a store from JSON lines on stdin."""
     from actorflow.engine.operations.export import import_lines  # noqa: PLC0415
 
     is_file = scheme_of(store) is None
@@ -113,7 +117,7 @@ def import_(store: StoreName) -> None:
 
 
 def backup(
-    store: StoreName,
+    store: StoreItself,
     target: Annotated[Path, typer.Argument(metavar="COPY", help="A new file.")],
 ) -> None:
     """Copy a store to a new file, also while its engine runs."""

@@ -24,13 +24,15 @@ __all__ = ["COMMANDS"]
 _COUNTS = ("messages", "timers", "tasks", "dead")
 _SHOWN = 1_000  # rows of each list of one execution
 
-Optional = Annotated[str | None, typer.Argument(metavar="[EXECUTION]", help="Only of this one.")]
+Optional = Annotated[
+    str | None, typer.Argument(metavar="[EXECUTION]", help="Only of this execution.")
+]
 
 
 def ps(
     store: StoreName,
     *,
-    status: Annotated[Status | None, typer.Option(help="Only these.")] = None,
+    status: Annotated[Status | None, typer.Option(help="Only executions with this status.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only executions of this kind.")] = None,
     parent: Annotated[str | None, typer.Option(help="Only children of this execution.")] = None,
     tag: Tags = None,

@@ -27,17 +27,22 @@ _POLL = 0.25  # seconds between two checks for a signal
 _INTERRUPTED = 130  # what shells expect of a program that a second Ctrl-C has ended
 
 
-NewStore = Annotated[str, typer.Argument(metavar="STORE", help="A file or URL; made if need be.")]
-Timeout = Annotated[float, typer.Option(min=0, help="Seconds for what is under way at the end.")]
+NewFile = Annotated[str, typer.Argument(metavar="STORE", help="A file; created if there is none.")]
+NewStore = Annotated[
+    str, typer.Argument(metavar="STORE", help="A file or URL; created if there is none.")
+]
+Timeout = Annotated[
+    float, typer.Option(min=0, help="Seconds that runs and tasks have to finish at the end.")
+]
 
 
 def serve(
-    store: NewStore,
+    store: NewFile,
     *,
     app: App,
     tcp: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Listen there, too; needs --token-env."),
+        typer.Option(metavar="HOST:PORT", help="Listen on a port, too; needs --token-env."),
     ] = None,
     token_env: Annotated[
         str | None,
@@ -79,7 +84,9 @@ def agent(
         list[str] | None,
         typer.Option(metavar="NAME=LANG", help="A task, and the language of its code."),
     ] = None,
-    env: Annotated[str, typer.Option(help="The environment of these.")] = "default",
+    env: Annotated[
+        str, typer.Option(help="The environment of these workflows and tasks.")
+    ] = "default",
     lease: Annotated[
         float, typer.Option(help="Seconds that a worker has for its next request about a job.")
     ] = LEASE,
@@ -87,7 +94,7 @@ def agent(
 ) -> None:
     """Run an engine with an agent: workers of other languages ask it for jobs over HTTP.
 
-    If the environment variable ACTORFLOW_TOKEN is set, every request must bear it. Exit codes are
+    If the environment variable ACTORFLOW_TOKEN is set, every request must carry it. Exit codes are
     those of `serve`.
     """
     token = os.environ.get(TOKEN) or None

@@ -28,7 +28,7 @@ __all__ = ["COMMANDS"]
 
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Its id; see `actorflow tasks`.")]
 NewId = Annotated[
-    str | None, typer.Option("--id", help="Of the execution; the same one again starts nothing.")
+    str | None, typer.Option("--id", help="Id of the execution; the same id again starts nothing.")
 ]
 
 
@@ -38,7 +38,9 @@ def launch(
     *,
     payload: Object = None,
     vars: Object = None,  # noqa: A002 - the word of the language
-    domain: Annotated[str | None, typer.Option(help="Where its taskers are looked for.")] = None,
+    domain: Annotated[
+        str | None, typer.Option(help="The domain, in which its taskers are looked up.")
+    ] = None,
     new: NewId = None,
     json: AsJson = False,
 ) -> None:
@@ -67,7 +69,7 @@ def start(
 
 def start_workflow(
     store: StoreName,
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="Its name.")],
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The name of its class.")],
     *,
     properties: Object = None,
     new: NewId = None,
@@ -86,7 +88,7 @@ def send(
     body: Data = None,
     *,
     kind: Annotated[
-        str | None, typer.Option(help="Create it, of this kind, if it is not there.")
+        str | None, typer.Option(help="Create the execution, of this kind, if there is none.")
     ] = None,
     key: Annotated[
         str | None, typer.Option(help="Only the first message with the same key counts.")
@@ -103,7 +105,7 @@ def send(
 def signal(
     store: StoreName,
     execution: ExecutionId,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What traps of the flow wait for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the signal.")],
     *,
     payload: Object = None,
     json: AsJson = False,
@@ -124,7 +126,7 @@ def cancel(
     *,
     json: AsJson = False,
 ) -> None:
-    """Cancel an execution: its kind does what it has to do first, then it ends."""
+    """Cancel an execution, or a part of it: its handlers run first, then it ends."""
     with reach(store, to_change=True) as verbs:
         found = verbs.cancel(execution, target)
     if json:
@@ -137,10 +139,10 @@ def wait(
     store: StoreName,
     execution: ExecutionId,
     *,
-    timeout: Annotated[float, typer.Option(min=0, max=3_600, help="Seconds.")] = 30.0,
+    timeout: Annotated[float, typer.Option(min=0, max=3_600, help="Seconds to wait.")] = 30.0,
     json: AsJson = False,
 ) -> None:
-    """Wait until an execution of a live engine has ended, or failed; show it."""
+    """Wait until an execution of a live engine has ended or failed; show it."""
     with reach(store) as verbs:
         if isinstance(verbs, Client):
             found = verbs.wait(execution, timeout)
@@ -177,7 +179,7 @@ def fail_task(
     error: Annotated[str, typer.Option(metavar="TEXT", help="Why it failed.")],
     json: AsJson = False,
 ) -> None:
-    """Say that a task which a tasker holds has failed."""
+    """Fail a task that a tasker holds."""
     with reach(store, to_change=True) as verbs:
         found = verbs.fail_task(task, error)
     _tell(found, json=json)

@@ -12,7 +12,7 @@ import typer
 
 from actorflow.engine.errors import KindMismatch, UnknownExecution
 from actorflow.runtime.errors import BadOption
-from actorflow.web.commands.arguments import ExecutionId, StoreName
+from actorflow.web.commands.arguments import ExecutionId, StoreItself
 from actorflow.web.commands.printing import note, say, say_json
 from actorflow.web.commands.reaching import looking
 from actorflow.web.commands.setups import App, load_setup, set_up
@@ -26,7 +26,7 @@ Files = Annotated[
 ]
 
 
-def export(store: StoreName, execution: ExecutionId) -> None:
+def export(store: StoreItself, execution: ExecutionId) -> None:
     """Print all that is recorded of an instance as JSON, for `workflows check`."""
     from actorflow.workflows.service.names import kind_name  # noqa: PLC0415 - keeps --help fast
     from actorflow.workflows.service.recording import record_of  # noqa: PLC0415
@@ -38,7 +38,7 @@ def export(store: StoreName, execution: ExecutionId) -> None:
         msg = f"there is no execution {execution!r} in {store}"
         raise UnknownExecution(msg)
     if not row.kind.startswith(kind_name("")) or row.state is None:
-        msg = f"execution {execution!r} is of kind {row.kind!r}, no workflow that has begun"
+        msg = f"execution {execution!r} is of kind {row.kind!r}, not a workflow that has begun"
         raise KindMismatch(msg)
     say_json(record_of(read_row(row)))
 

@@ -146,7 +146,7 @@ def finish_branch(agent: TheAgent, uuid: Uuid, given: Finished) -> Answer:
 
 @router.post("/decisions/{uuid}/execute", responses=refusals(409, 410))
 def execute(agent: TheAgent, uuid: Uuid, works: list[Work]) -> Answer:
-    """Schedule works, or answer with what they came to: completed, scheduled, failed, modified."""
+    """Schedule works, or answer with their outcome: completed, scheduled, failed, modified."""
     return Answer(plain(agent.execute(uuid, [each.model_dump() for each in works])))
 
 

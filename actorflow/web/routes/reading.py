@@ -43,4 +43,4 @@ def _finite(text: str) -> float:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise HTTPException(422, f"{text:.40} is no number of JSON: send null or a text instead")
+    raise HTTPException(422, f"{text:.40} is not a JSON number: send null or a text instead")

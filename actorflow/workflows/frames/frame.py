@@ -40,7 +40,7 @@ class First(Struct, Generic[T], frozen=True):
     index: int
     """Which one: its place among the arguments."""
     value: T
-    """What it came to."""
+    """Its result."""
 
 
 class _Asked:
@@ -253,7 +253,7 @@ class Frame:
         found = self.session.recorded(self.cursor, position)
         if found is UNSET:
             seed = f"{self.session.uuid.rpartition('/')[0]} {self.cursor.key} {position}"
-            found = make(Random(seed))  # noqa: S311 - dice, no secrets
+            found = make(Random(seed))  # noqa: S311 - no secrets
             self.session.record(self.cursor, position, found)
         return found
 

@@ -18,7 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Work(Generic[T_co]):
-    """Something to be done, which comes to a `T_co`. It is only a description: `execute` does it.
+    """Something to be done, whose result is a `T_co`. Only a description: `execute` does it.
 
     In an `async def` method it can be awaited, or given to `asyncio.gather`.
     """

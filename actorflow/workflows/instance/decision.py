@@ -66,7 +66,7 @@ class WorkCall(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What a call comes to."""
+    """The outcome of a call."""
 
     status: AnswerStatus
     outputs: list[Any] = []

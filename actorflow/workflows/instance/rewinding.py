@@ -140,8 +140,8 @@ class _Past:
         """Return the state, with what is left to be handled.
 
         Args:
-            buffer: that.
-            alone: forget what works have come to since, beyond what is buffered.
+            buffer: what is left to be handled.
+            alone: forget results of works since then, beyond what is buffered.
 
         """
         state, index = self._state, self._index

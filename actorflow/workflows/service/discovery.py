@@ -16,7 +16,7 @@ __all__ = ["found_in"]
 
 
 def found_in(cls: type[Workflow[Any]]) -> tuple[list[Task[..., Any]], list[type[Workflow[Any]]]]:
-    """Return the tasks and the other workflows that a class can come to, each once.
+    """Return the tasks and the other workflows that a class may use, each once.
 
     Those are the ones that its methods name, directly or through a module, those that these name,
     and all tasks of the module that it is defined in.

@@ -19,7 +19,7 @@ __all__ = ["DispatchedKind"]
 
 
 class DispatchedKind:
-    """Has one task done, and ends with what it came to."""
+    """Has one task done, and ends with its result."""
 
     name = DISPATCHED
 

@@ -268,7 +268,7 @@ class Workflows:
         self, workflow: Any, given: str | None, inbox: Any
     ) -> tuple[WorkflowKind, str, dict[str, Any]]:
         if not isinstance(workflow, Workflow):
-            raise InvalidWorkflow(f"{workflow!r:.80} is no workflow: start(Order('o-1'))")
+            raise InvalidWorkflow(f"{workflow!r:.80} is not a workflow: start(Order('o-1'))")
         self._core.refuse_if_closed()
         if given is None:
             given = f"{workflow_name(type(workflow))}-{uuid.uuid4().hex}"
@@ -291,7 +291,7 @@ class Workflows:
 
         """
         if not isinstance(workflow, Workflow):
-            raise InvalidWorkflow(f"{workflow!r:.80} is no workflow: give Order('o-1')")
+            raise InvalidWorkflow(f"{workflow!r:.80} is not a workflow: give Order('o-1')")
         body = start_body(capture(workflow), tags=texts_of(tags))
         return self._register_class(type(workflow)).name, body
 
@@ -347,7 +347,7 @@ class Workflows:
         if isinstance(history, str):
             row = self._core.row(history)
             if row.state is None or not row.kind.startswith(kind_name("")):
-                raise KindMismatch(f"execution {history!r} is no workflow that has begun")
+                raise KindMismatch(f"execution {history!r} is not a workflow that has begun")
             state = read_row(row).instance
         else:
             state = recorded_state(history)

@@ -321,9 +321,9 @@ class WorkflowHandle(Generic[R_co]):
     def rewind(self, work: str) -> None:
         """Go back to before a work: the code that is there now runs again from there.
 
-        Works that were asked for later are cancelled, and what they came to is forgotten; done
-        again, they have another id. What has happened since happens again: events, and what works
-        that had begun before came to. The clock of the instance goes back as well: `self.now()` and
+        Works that were asked for later are cancelled, and their results are forgotten; done again,
+        they have another id. What has happened since happens again: events, and results of works
+        that had begun before. The clock of the instance goes back as well: `self.now()` and
         the durations of waits count from then. An instance that was paused, or whose code failed,
         goes on. Tags and published values stay.
 

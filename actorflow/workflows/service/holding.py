@@ -46,7 +46,7 @@ class Holding:
         return made
 
     def note(self, execution: str, instance: Instance) -> None:
-        """Note what an instance is at, after each of its runs."""
+        """Note what an instance is doing, after each of its runs."""
         takes_turns = self._takes_turns.get(execution)
         if takes_turns is None:
             return

@@ -63,7 +63,7 @@ class EventInbox(Behaviour):
 
     @property
     def takes_turns(self) -> bool:
-        """Whether events wait until the instance has done what it is at."""
+        """Whether events wait until the instance has finished its current turn."""
         return self._turns is not None
 
     def hold_while(self, is_held: Callable[[], bool]) -> None:

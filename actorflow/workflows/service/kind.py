@@ -75,7 +75,7 @@ class WorkflowKind:
         language: that the code is written in.
         hand_out: makes the task by which a decision is taken elsewhere; `None` if the decider takes
             all of them here.
-        look: reads an execution; for inboxes that depend on what an instance is at.
+        look: reads an execution; for inboxes that depend on what an instance is doing.
         has_code: returns whether another worker has this `code`.
 
     """

@@ -47,7 +47,7 @@ def recorded_state(record: Mapping[str, Any]) -> InstanceState:
         return instances.decode(unreadable(record["state"]) or b"")
     except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
         msg = (
-            f"{record!r:.80} is no recorded workflow ({type(error).__name__}: {error}): take what "
-            "handle.export() or `actorflow workflows export` returned"
+            f"{record!r:.80} is not a recorded workflow ({type(error).__name__}: {error}): take "
+            "what handle.export() or `actorflow workflows export` returned"
         )
         raise BadOption(msg) from error

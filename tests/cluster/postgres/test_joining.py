@@ -159,7 +159,7 @@ def test_c23_eight_clients_at_the_same_time(engine: af.Engine, postgres: Postgre
 def test_what_cannot_join_is_refused(
     engine: af.Engine, connection: psycopg.Connection[Any]
 ) -> None:
-    with pytest.raises(BadOption, match=r"is no psycopg\.Connection"):
+    with pytest.raises(BadOption, match=r"is not a psycopg\.Connection"):
         engine.launch("set f.a 1", connection="postgresql://")
     with pytest.raises(UnknownExecution, match="nosuch"):
         engine.send("nosuch", 1, connection=connection)

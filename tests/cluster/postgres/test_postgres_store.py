@@ -409,10 +409,10 @@ def test_wrong_credentials_are_named(postgres: Postgres) -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("schema=Two%20Words", "schema='Two Words' is no name"),
-        ("schema=pg_mine", "is no name"),
+        ("schema=Two%20Words", "schema='Two Words' is not a valid name"),
+        ("schema=pg_mine", "is not a valid name"),
         ("prepare=maybe", "prepare='maybe' in the URL of a store is neither 'on' nor 'off'"),
-        ("poll=often", "poll='often' in the URL of a store is no number of seconds"),
+        ("poll=often", "poll='often' in the URL of a store is not a number of seconds"),
         ("lease=-1", "lease='-1'"),
         ("nonsense=1", "nonsense"),
     ],

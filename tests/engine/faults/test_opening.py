@@ -43,9 +43,9 @@ def test_an_interrupt_while_an_engine_is_opened_leaves_the_store_to_the_next(
 def test_what_is_no_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreBroken, match="is a directory: name a file"):
         af.Engine(tmp_path)
-    with pytest.raises(af.BadOption, match="'' is no path: name a file"):
+    with pytest.raises(af.BadOption, match="'' is not a path: name a file"):
         af.Engine("")
-    with pytest.raises(af.BadOption, match="is no path: it has a null character in it"):
+    with pytest.raises(af.BadOption, match="is not a path: it has a null character in it"):
         af.Engine("orders\0.db")
 
 
@@ -68,5 +68,5 @@ def test_a_timeout_that_is_no_number_is_refused_before_anything_is_pushed(timeou
 
 
 def test_a_schedule_needs_a_durable_worker() -> None:
-    with af.Engine(":memory:") as engine, pytest.raises(af.BadOption, match="no durable worker"):
+    with af.Engine(":memory:") as engine, pytest.raises(af.BadOption, match="not a durable worker"):
         engine.every("daily", "0 2 * * *", "worker", 1)  # type: ignore[arg-type]

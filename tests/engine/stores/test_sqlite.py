@@ -68,9 +68,9 @@ def test_a_second_writer_is_refused_and_readers_are_welcome(tmp_path: Path) -> N
     found = reader.execution("a")
     assert found is not None
     assert found.state == b"1"
-    with pytest.raises(StoreRefused, match="to look only"):
+    with pytest.raises(StoreRefused, match="read-only"):
         reader.commit([Change("a")])
-    with pytest.raises(StoreRefused, match="to look only"):
+    with pytest.raises(StoreRefused, match="read-only"):
         reader.purge(before=1.0, keys_before=1.0)
     reader.close()
     first.close()

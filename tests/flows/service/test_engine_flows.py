@@ -309,7 +309,7 @@ def test_ten_thousand_that_wait_are_found_again(opened: Callable[[], af.Engine])
     ("tree", "why"),
     [
         (["_att"], r"not \['_att'\]$"),
-        (["sequence", [["_att"]], 1], r"in which \['_att'\] is no \[head, content, line\]"),
+        (["sequence", [["_att"]], 1], r"in which \['_att'\] is not \[head, content, line\]"),
         (["sequence", [["_num", 1, 1], 7], 1], "in which 7 is no"),
         ([["sequence"], [], 1], r"in which \['sequence'\] is no"),
         (["sequence", [], "one"], "not "),

@@ -236,7 +236,7 @@ def test_equal_results_share_a_file(tmp_path: Path) -> None:
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("all my work")
-    with pytest.raises(BadCache, match=r"holds .thesis\.txt., so it is no cache"):
+    with pytest.raises(BadCache, match=r"holds .thesis\.txt., so it is not a cache"):
         FolderCache(tmp_path)
     with pytest.raises(BadCache, match="is a file: name a folder"):
         FolderCache(tmp_path / "thesis.txt")

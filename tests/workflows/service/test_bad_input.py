@@ -350,13 +350,13 @@ def test_a_work_that_does_not_exist_is_named(engine: af.Engine) -> None:
 @pytest.mark.parametrize("event", [5, None, {"event": "paid"}, Order, b"paid", ["paid"]])
 def test_an_event_is_a_name_or_an_object_of_a_class(engine: af.Engine, event: Any) -> None:
     order = engine.start(Order("o-1"))
-    with pytest.raises(TypeError, match="is no event: send its name"):
+    with pytest.raises(TypeError, match="is not an event: send its name"):
         order.send(event)
 
 
 def test_an_event_without_a_name_is_refused(engine: af.Engine) -> None:
     order = engine.start(Order("o-1"))
-    with pytest.raises(MessageRefused, match="'' is no event: give it a name"):
+    with pytest.raises(MessageRefused, match="'' is not an event: give it a name"):
         order.send("")
 
 

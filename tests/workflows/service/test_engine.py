@@ -363,7 +363,7 @@ def test_on_start_on_timeout_and_on_success(engine: af.Engine, clock: VirtualClo
 
 
 def test_what_is_no_workflow_is_refused(engine: af.Engine) -> None:
-    with pytest.raises(InvalidWorkflow, match="is no workflow"):
+    with pytest.raises(InvalidWorkflow, match="is not a workflow"):
         engine.start(42)  # type: ignore[call-overload]
     with pytest.raises(InvalidWorkflow, match="neither"):
         engine.workflows.register(Order("o"))  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def test_what_cannot_be_checked_is_named(engine: af.Engine) -> None:
         other.workflows.check(history)
     damaged: list[Any] = [{}, {**history, "format": 9}, {**history, "state": {"json": [1]}}]
     for bad in damaged:
-        with pytest.raises(BadOption, match="no recorded workflow"):
+        with pytest.raises(BadOption, match="not a recorded workflow"):
             engine.workflows.check(bad, Order)
 
 
@@ -116,7 +116,7 @@ def test_commands_record_and_check(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert r"b'\xff\x00'" in differs
     assert "1 of 1 differ" in differs
     assert "no execution 'p-2'" in run("workflows", "export", store, "p-2", code=1)
-    assert "no workflow" in run("workflows", "export", store, "note", code=1)
+    assert "not a workflow" in run("workflows", "export", store, "note", code=1)
     (tmp_path / "bad.json").write_text("[")
     bad = run("workflows", "check", "bad.json", "--app", "parcels:setup", code=1)
     assert "not JSON" in bad

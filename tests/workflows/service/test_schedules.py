@@ -175,7 +175,7 @@ def test_bad_input_is_named(engine: af.Engine) -> None:
         engine.schedule("report", "sometimes", Report("stock"))
     with pytest.raises(af.BadOption, match="no time zone"):
         engine.schedule("report", "* * * * *", Report("stock"), zone="Moon/Base")
-    with pytest.raises(TypeError, match="is no workflow"):
+    with pytest.raises(TypeError, match="is not a workflow"):
         engine.schedule("report", "* * * * *", 42)  # type: ignore[arg-type]
     with pytest.raises(NotStorable):
         engine.schedule("report", "* * * * *", Report(object()))  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ _EVERYBODY = "-"  # the sender of notices that also the engine which wrote them 
 
 def _checked(connection: Any) -> psycopg.Connection[Any]:
     if not isinstance(connection, psycopg.Connection):
-        msg = f"connection={connection!r:.80} is no psycopg.Connection: give the one you write with"
+        msg = f"connection={connection!r:.80} is not a psycopg.Connection: give your own"
         raise BadOption(msg)
     register_arrays(connection)
     return connection

@@ -70,9 +70,9 @@ class StoreFile:
 
     def __init__(self, path: str | Path) -> None:
         if not os.fspath(path):
-            raise BadOption("'' is no path: name a file, as in 'orders.db', or ':memory:'")
+            raise BadOption("'' is not a path: name a file, as in 'orders.db', or ':memory:'")
         if "\0" in os.fspath(path):
-            raise BadOption(f"{os.fspath(path)!r:.80} is no path: it has a null character in it")
+            raise BadOption(f"{os.fspath(path)!r:.80} is not a path: it has a null character in it")
         self.path = Path(os.path.realpath(path))
         self.log = Path(f"{self.path}-wal")
         self._index = Path(f"{self.path}-shm")
@@ -155,7 +155,7 @@ class StoreFile:
             msg = f"{folder} cannot be written: permission denied; a store needs files in it"
             raise StoreRefused(msg)
         if self.path.exists() and not os.access(self.path, os.W_OK):
-            msg = f"{self.path} cannot be written: permission denied; open it to look only"
+            msg = f"{self.path} cannot be written: permission denied; open it read-only"
             raise StoreRefused(msg)
 
     def require_log(self) -> None:

@@ -96,7 +96,7 @@ class FileLock:
             os.close(self._number)
             msg = (
                 f"{path} is open for writing in another engine (process {owner or 'unknown'}); "
-                "close that one, or open this one to look only"
+                "close that one, or open this one read-only"
             )
             raise StoreBusy(msg) from None
         _, note = self._read()

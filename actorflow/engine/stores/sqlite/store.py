@@ -145,7 +145,7 @@ class SqliteStore:
             msg = f"there is no store {self.path}"
             raise StoreBroken(msg)
         self._file.examine()
-        self._unusable = f"{self.path} is open to look only"
+        self._unusable = f"{self.path} is open read-only"
         self._readers.open()
 
     def _abandon(self) -> None:

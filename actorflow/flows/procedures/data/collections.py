@@ -201,7 +201,9 @@ def shuffle(call: Simple) -> Value:
     if count is None:
         count = next((one for one in given if type(one) is int), None)
     if call.run.rng is None:
-        raise FlowError(f"{call.name} needs a source of chance, and this run was given none")
+        raise FlowError(
+            f"{call.name} needs random numbers, and this run was given no source of them"
+        )
     chosen = call.run.rng.sample(array, len(array) if count is None else min(count, len(array)))
     if count is None and call.name == "sample":
         return chosen[0] if chosen else None
@@ -339,7 +341,7 @@ def rand(call: Simple) -> Value:
         raise FlowError(f"'{call.tree[0]}' expects an integer or a float")
     rng = call.run.rng
     if rng is None:
-        raise FlowError("rand needs a source of chance, and this run was given none")
+        raise FlowError("rand needs random numbers, and this run was given no source of them")
     if low >= high:
         raise FlowError(f"there is no number between {low} and {high}")
     if isinstance(low, int) and isinstance(high, int):

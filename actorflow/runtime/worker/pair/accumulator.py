@@ -112,7 +112,7 @@ class Accumulator:
         self.active = 0
         """Seats that are at work, or about to be."""
         self.generation = 0
-        """Changes when the executor is cut off: what an older one comes to is ignored."""
+        """Changes when the executor is cut off: results of an older one are ignored."""
         self._lead = 1
         """How many messages the push that took the token has appended."""
         self._since = self._spawned = settings.clock.now()

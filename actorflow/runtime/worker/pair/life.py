@@ -343,7 +343,7 @@ class Life:
             pair.intake.report()
 
     def over(self) -> None:
-        """Note that the pair has ended, and tell whoever has come to watch just before."""
+        """Mark the pair as ended; notify watchers that were added just before."""
         self._over = True
         if self._watchers:
             SHELTER.run(self._notify, self._pair.exit_reason or Normal())

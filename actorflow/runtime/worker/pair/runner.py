@@ -223,14 +223,14 @@ _NEVER_AWAITED = (
 
 
 def _result_of(pair: Accumulator, deferred: Deferred) -> Any:
-    """Return what a `Deferred` that is resolved came to."""
+    """Return the result of a `Deferred` that is resolved."""
     if deferred.error is not None:
         return _Raised(deferred.error)
     return None if deferred.result is None else _final(pair, deferred.result)
 
 
 def _final(pair: Accumulator, outcome: Any) -> Any:
-    """Return what a coroutine or a `Deferred` came to, which must not be another one."""
+    """Return the result of a coroutine or a `Deferred`, which must not be another one."""
     if type(outcome) in (CoroutineType, Deferred):
         return _Raised(BadJob(f"the job of {pair!r} returned {brief(outcome)} in the end"))
     return outcome
@@ -485,7 +485,7 @@ def _stop_asked(pair: Accumulator, reply_to: Any) -> None:
 
 
 def _wait(outcome: Any, then: Callable[[Any], None]) -> None:
-    """Call `then` with what a coroutine or a `Deferred` comes to."""
+    """Call `then` with the result of a coroutine or a `Deferred`."""
     if type(outcome) is Deferred:
         outcome.then(partial(_deferred, then))
     else:

@@ -206,7 +206,7 @@ class Agent:
             return self._cursor(decision).finish_branch(properties, output)
 
     def execute(self, uuid: str, works: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Schedule works, or return what they came to.
+        """Schedule works, or return their outcome.
 
         Raises:
             JobGone: it is not the worker's any more.
