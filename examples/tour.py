@@ -334,7 +334,7 @@ def lab() -> None:
         result = simulate(
             traffic="poisson(5000, duration=20s)",  # 5,000 messages/s
             service="5ms + 10us*n",  # what a call with n messages costs
-            tested=policy,
+            policy=policy,
         )
         p99 = 1_000 * result.latency["p99"]
         print(f"{policy:22} p99 {p99:4.1f} ms, worker busy {result.busy:4.0%} of the time")

@@ -10,7 +10,7 @@ import pytest
 import actorflow as af
 from actorflow.lab.models.code import program
 from actorflow.lab.models.notation import BadNotation, seconds_text
-from actorflow.lab.models.policies import BUILT_INS, KINDS, Kind, policy
+from actorflow.lab.models.policies import BUILT_INS, KINDS, Kind, policy_of
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.traffic import Given
 from actorflow.lab.run import advise as module
@@ -243,7 +243,7 @@ def test_candidates_fit_the_goals_and_the_traffic() -> None:
     for word in ("unique", "coalesce", "priority", "fair", "stack", "bounded", "expire"):
         assert any(word in each for each in lossy)
     for text in {*kept, *lossy}:
-        policy(text)
+        policy_of(text)
 
 
 def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from actorflow.lab.models.code import expression
 from actorflow.lab.models.notation import BadNotation, Call, Product, Sum, Word, parse
-from actorflow.lab.models.policies import BUILT_INS, KINDS, parse_policies, policy
+from actorflow.lab.models.policies import BUILT_INS, KINDS, parse_policies, policy_of
 from actorflow.lab.models.service import ServiceFailure, parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.trace import Trace
@@ -121,7 +121,7 @@ def test_traffic_in_python_is_checked_too() -> None:
 
 @pytest.mark.parametrize("text", BUILT_INS)
 def test_every_built_in_is_a_policy_and_code(text: str) -> None:
-    made = policy(text)
+    made = policy_of(text)
     assert made.make() is not made.make()
     assert expression(text)
 
@@ -160,16 +160,16 @@ def test_a_grid_multiplies() -> None:
 )
 def test_bad_policies_say_what_is_known(text: str, complaint: str) -> None:
     with pytest.raises((BadNotation, BadBehaviour), match=complaint):
-        policy(text)
+        policy_of(text)
 
 
 def test_policies_from_python() -> None:
-    assert str(policy(Queue)) == "Queue()"
-    assert str(policy(lambda: Chunk(Unique(key=0), 5))) == "Chunk(Unique(key=0), 5)"
-    assert str(policy(Queue, "mine")) == "mine"
-    assert policy(ready := policy("queue")) is ready
+    assert str(policy_of(Queue)) == "Queue()"
+    assert str(policy_of(lambda: Chunk(Unique(key=0), 5))) == "Chunk(Unique(key=0), 5)"
+    assert str(policy_of(Queue, "mine")) == "mine"
+    assert policy_of(ready := policy_of("queue")) is ready
     with pytest.raises(BadOption, match="give the lab a factory"):
-        policy(Queue())
+        policy_of(Queue())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from actorflow.lab.models.policies import BUILT_INS, Policy, policy
+from actorflow.lab.models.policies import BUILT_INS, Policy, policy_of
 from actorflow.lab.models.service import parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.traffic import Given, Poisson
@@ -313,7 +313,7 @@ def test_what_a_behaviour_discards_without_a_word_is_lost() -> None:
 
 
 def test_refused_messages_are_not_kept() -> None:
-    run = Simulation(policy("bounded(queue, 5, reject)"), parse_service("1ms*n"), 0, Drop())
+    run = Simulation(policy_of("bounded(queue, 5, reject)"), parse_service("1ms*n"), 0, Drop())
     result = run.run(parse_traffic("constant(5000, duration=1s)").chunks(0))
     assert result.rejected > 1_000
     assert result.error is None

@@ -133,7 +133,7 @@ def test_a_name_that_is_too_long_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("control", [7, None, [False], [["a"]]])
 def test_what_is_no_address_is_refused_before_a_file_is_made(control: Any, tmp_path: Path) -> None:
-    with pytest.raises(BadOption, match="no address"):
+    with pytest.raises(BadOption, match="not an address"):
         af.Engine(tmp_path / "orders.db", control=control)
     with pytest.raises(BadOption, match="token="):
         af.Engine(tmp_path / "orders.db", control=True, token=7)  # type: ignore[arg-type] # wrong

@@ -38,7 +38,16 @@ from behaviours.base import adapt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["BUILT_INS", "FIELDS", "KINDS", "Kind", "Policy", "parse_policies", "policy", "resolve"]
+__all__ = [
+    "BUILT_INS",
+    "FIELDS",
+    "KINDS",
+    "Kind",
+    "Policy",
+    "parse_policies",
+    "policy_of",
+    "resolve",
+]
 
 BUILT_INS = (
     "queue", "stack", "unique", "table_unique", "coalesce", "priority", "fair",
@@ -127,7 +136,7 @@ class Policy:
         return self.name
 
 
-def policy(given: Any, name: str | None = None) -> Policy:
+def policy_of(given: Any, name: str | None = None) -> Policy:
     """Make a policy from text, a behaviour class or a factory.
 
     Raises:
@@ -162,7 +171,7 @@ def parse_policies(texts: Iterable[str]) -> list[Policy]:
     policies: dict[str, Policy] = {}
     for text in texts:
         for single in BUILT_INS if text.strip() == "all" else _expand(text):
-            policies.setdefault(single, policy(single))
+            policies.setdefault(single, policy_of(single))
     return list(policies.values())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.lab.models.policies import policy
+from actorflow.lab.models.policies import policy_of
 from actorflow.lab.models.service import parse_service
 from actorflow.lab.models.traffic import AT, KEY, PRIORITY, SIZE, Given
 from actorflow.lab.report.figures import colour, drawn
@@ -42,7 +42,7 @@ class _Watched:
 
 
 def timeline(
-    messages: Sequence[Message], service: str, tested: Any, *, label: str = "number"
+    messages: Sequence[Message], service: str, policy: Any, *, label: str = "number"
 ) -> Figure:
     """Draw the arrivals of some messages, and the batches that a policy makes of them.
 
@@ -51,7 +51,7 @@ def timeline(
     Args:
         messages: at most 60.
         service: how long a call takes, as text.
-        tested: the policy.
+        policy: what to run, as text, class or factory.
         label: what is written on a message: its `number`, `key` or `priority`.
 
     """
@@ -59,7 +59,7 @@ def timeline(
         msg = f"{len(messages)} messages: a timeline shows 1 to {_MOST} of them"
         raise BadOption(msg)
     watched = _Watched(parse_service(service))
-    chosen = policy(tested)
+    chosen = policy_of(policy)
     # One more comes long after, so that the end of the run does not let the last ones go early.
     end = messages[-1][AT]
     late = (None, 0, 1.0, 10 * end + 1000.0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.lab.models.code import program
 from actorflow.lab.models.notation import seconds_text
-from actorflow.lab.models.policies import policy
+from actorflow.lab.models.policies import policy_of
 from actorflow.lab.models.service import parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.traffic import AT, Given
@@ -38,7 +38,7 @@ _SAME = 0.01  # shares that differ by less are the same
 
 
 class Progress(Protocol):
-    """Is told how far the search is."""
+    """Called with how far the search is."""
 
     def __call__(self, done: int, total: int, what: str) -> None:
         """`done` of `total` policies have been tried on `what`."""
@@ -168,7 +168,7 @@ def advise(
         seed: of the traffic; the same seed gives the same advice.
         best: how many to return.
         policies: which to try; by default those of `candidates`.
-        progress: is told how far the search is. Ctrl-C ends it with what is known by then.
+        progress: called with how far the search is. Ctrl-C ends it with what is known by then.
 
     Raises:
         GoalUnreachable: no policy meets the goals; the message names what is reachable.
@@ -234,7 +234,7 @@ class _Search:
         for done, text in enumerate(texts):
             if self._progress is not None:
                 self._progress(done, len(texts), what)
-            result = simulate(traffic, self._service, policy(text), seed=self._seed)
+            result = simulate(traffic, self._service, policy_of(text), seed=self._seed)
             self._known.append(Candidate(text, result, self._goals))
             if text == "queue":
                 self._plain = result

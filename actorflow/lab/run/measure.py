@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from actorflow.lab.models.policies import Policy, policy
+from actorflow.lab.models.policies import Policy, policy_of
 from actorflow.lab.models.service import ServiceFailure, parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.traffic import AT
@@ -44,7 +44,7 @@ _NEAR = 0.0005  # seconds before an arrival that are spun away instead of slept
 def measure(
     traffic: Traffic | str,
     job: Any,
-    tested: Policy | str | Any,
+    policy: Policy | str | Any,
     *,
     state: Any = None,
     seed: int = 0,
@@ -58,7 +58,7 @@ def measure(
         traffic: the arrivals, in real time: ten seconds of traffic take ten seconds.
         job: what `spawn` takes, called as `job(batch, state)`; or a function of the batch alone;
             or a service model, whose time is slept.
-        tested: the policy, as text, class or factory.
+        policy: what to run, as text, class or factory.
         state: the first state of the job; each repetition begins with a copy.
         seed: of the traffic; each repetition has the next one.
         repetitions: how often; two or more give confidence intervals.
@@ -75,7 +75,7 @@ def measure(
         msg = f"repetitions={repetitions!r} must be at least 1"
         raise BadOption(msg)
     source = parse_traffic(traffic) if isinstance(traffic, str) else traffic
-    chosen = policy(tested)
+    chosen = policy_of(policy)
     runs: list[Result] = []
     so_far = 0
     for number in range(repetitions):

@@ -15,7 +15,7 @@ from operator import itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from actorflow.lab.models.policies import Policy, policy
+from actorflow.lab.models.policies import Policy, policy_of
 from actorflow.lab.models.service import ServiceFailure, parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.traffic import AT, Message, Traffic
@@ -42,7 +42,7 @@ _AT = itemgetter(AT)
 def simulate(
     traffic: Traffic | str,
     service: Service | str,
-    tested: Policy | str | Any,
+    policy: Policy | str | Any,
     *,
     seed: int = 0,
     on_failure: Any = "drop",
@@ -53,7 +53,7 @@ def simulate(
     Args:
         traffic: the arrivals, as a model or as text (`"poisson(5000)"`, `"trace.jsonl"`).
         service: how long the job takes, as a model or as text (`"2ms + 10us*n"`).
-        tested: the policy, as text, class or factory.
+        policy: what to run, as text, class or factory.
         seed: the same seed gives the same result.
         on_failure: what becomes of a batch on which the job fails, as for `spawn`. After
             `"drop"` the worker goes on, as a supervised one does.
@@ -69,7 +69,7 @@ def simulate(
     """
     source = parse_traffic(traffic) if isinstance(traffic, str) else traffic
     model = parse_service(service) if isinstance(service, str) else service
-    run = Simulation(policy(tested), model, seed, failure_policy(on_failure))
+    run = Simulation(policy_of(policy), model, seed, failure_policy(on_failure))
     return run.run(source.chunks(seed), progress)
 
 
