@@ -33,8 +33,9 @@ class TaskOptions:
         retries: how often a failed call is tried again before `on_failure`.
         backoff: seconds before the first retry; each further one waits twice as long.
         timeout: seconds after the start until `on_timeout`; the task goes on.
-        concurrency: how many calls may run at the same time, in all instances.
-        executor: where it runs: "thread", "process" or "loop".
+        concurrency: how many calls may run at the same time, in all instances: 32 by default, 1,000
+            on the loop, and one batch.
+        executor: where it runs: "thread", "process" or "loop", which is the default of coroutines.
         batch: a behaviour; the function is then given a list of calls' arguments, and returns a
             list of as many results.
         lang: the language of the workers that do it, if they are not here: the function only
