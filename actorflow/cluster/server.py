@@ -17,8 +17,10 @@ from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import TracebackType
+    from typing import Self
 
-__all__ = ["ServerMissing", "ServerProcess", "free_port"]
+__all__ = ["Server", "ServerMissing", "ServerProcess", "free_port"]
 
 _PATIENCE = 60.0  # seconds until it must be ready; it is after half a second, or not at all
 _LOOK = 0.02
@@ -136,6 +138,43 @@ class ServerProcess:
         self._dismiss()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Server:
+    """A server that runs as long as this object is open, or its `with` block."""
+
+    def __init__(self, process: ServerProcess) -> None:
+        self.process = process
+        self.port = free_port()
+        """Of the loopback address, which it listens on."""
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self.process.pid
+
+    def stop(self) -> None:
+        """Stop it in good order: connections are cut, what was acknowledged is written."""
+        self.process.stop()
+
+    def kill(self) -> None:
+        """Kill it, as a crash of the machine would: `start` recovers."""
+        self.process.kill()
+
+    def close(self) -> None:
+        """Stop it, and remove its directory if that was temporary."""
+        self.process.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 def free_port() -> int:

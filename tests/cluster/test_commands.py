@@ -29,7 +29,7 @@ HOLDS = """
 import threading
 {server}
 server = Server()
-print(server.pid, server._process.directory, flush=True)
+print(server.pid, server.process.directory, flush=True)
 threading.Event().wait()
 """
 

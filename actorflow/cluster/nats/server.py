@@ -12,12 +12,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actorflow.cluster.server import ServerMissing, ServerProcess, free_port
+from actorflow.cluster.server import Server, ServerMissing, ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
-    from typing import Self
 
 __all__ = ["NatsServer"]
 
@@ -31,7 +29,7 @@ def _program() -> str:
     return found
 
 
-class NatsServer:
+class NatsServer(Server):
     """A server with JetStream in a directory of its own.
 
     Args:
@@ -55,14 +53,13 @@ class NatsServer:
         settings: Sequence[str] = (),
     ) -> None:
         self._program = _program()
-        self.port = free_port()
-        self._process = ServerProcess("NATS", directory, self._answers, signal.SIGTERM)
+        super().__init__(ServerProcess("NATS", directory, self._answers, signal.SIGTERM))
         lines = [f"listen: 127.0.0.1:{self.port}", *settings]
         if jetstream:
             always = "sync_interval: always" if sync else ""
-            data = self._process.directory / "data"
+            data = self.process.directory / "data"
             lines.append(f'jetstream {{ store_dir: "{data}" \n {always} }}')
-        self._config = self._process.directory / "server.conf"
+        self._config = self.process.directory / "server.conf"
         self._config.write_text("\n".join([*lines, ""]), encoding="utf-8")
         self.start()
 
@@ -71,14 +68,9 @@ class NatsServer:
         """Where it is reached; the name of a store follows after a slash."""
         return f"nats://127.0.0.1:{self.port}"
 
-    @property
-    def pid(self) -> int:
-        """The id of its process."""
-        return self._process.pid
-
     def start(self) -> None:
         """Start it, also after it was killed; return when it answers."""
-        self._process.start([self._program, "-c", str(self._config)])
+        self.process.start([self._program, "-c", str(self._config)])
 
     def _answers(self) -> bool:
         try:
@@ -86,26 +78,3 @@ class NatsServer:
                 return probe.recv(4) == b"INFO"
         except OSError:
             return False
-
-    def stop(self) -> None:
-        """Stop it in good order."""
-        self._process.stop()
-
-    def kill(self) -> None:
-        """Kill it, as a crash of the machine would."""
-        self._process.kill()
-
-    def close(self) -> None:
-        """Stop it, and remove its directory if that was temporary."""
-        self._process.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

