@@ -21,6 +21,8 @@ MODULES = {
     "actorflow.engine.errors": "`from actorflow.engine.errors import ...`",
     "actorflow.workflows.errors": "`from actorflow.workflows.errors import ...`",
     "actorflow.flows.errors": "`from actorflow.flows.errors import ...`",
+    "actorflow.plans.errors": "`from actorflow.plans.errors import ...`",
+    "actorflow.web.errors": "`from actorflow.web.errors import ...`",
     "behaviours": "`from behaviours import ...`",
     "actorflow.lab": "`from actorflow.lab import ...`",
     "actorflow.testing": "`from actorflow.testing import ...`",

@@ -9,7 +9,11 @@ from actorflow.runtime.errors import ActorflowError
 if TYPE_CHECKING:
     from actorflow.plans.record import JobRecord
 
-__all__ = ["BadPlan", "JobFailed", "JobSkipped", "PlanFailed", "UnknownJob"]
+__all__ = ["BadCache", "BadPlan", "JobFailed", "JobSkipped", "PlanFailed", "UnknownJob"]
+
+
+class BadCache(ActorflowError):
+    """A folder cannot be used as a cache: it holds something else, or its index is damaged."""
 
 
 class BadPlan(ActorflowError):

@@ -48,7 +48,6 @@ _MODULES = (
     "data.literals",
     "data.sorting",
     "data.strings",
-    "data.timestamps",
     "events.handlers",
     "events.schedules",
     "events.signals",

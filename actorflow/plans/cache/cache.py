@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from actorflow.plans.cache import reasons
-from actorflow.plans.cache.errors import BadCache
 from actorflow.plans.cache.fingerprint.components import Component, Part
 from actorflow.plans.cache.index import Index
 from actorflow.plans.cache.key import Description, Keys
 from actorflow.plans.cache.objects import Objects
+from actorflow.plans.errors import BadCache
 from actorflow.plans.lookup import Hit, Miss
 from actorflow.plans.values import Gathered, Inline, Spilled
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from actorflow.plans.cache.errors import BadCache
 from actorflow.plans.cache.fingerprint.components import Component, Part
+from actorflow.plans.errors import BadCache
 
 if TYPE_CHECKING:
     from pathlib import Path

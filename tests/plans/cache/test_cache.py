@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.plans.cache.cache import FolderCache
-from actorflow.plans.cache.errors import BadCache
+from actorflow.plans.errors import BadCache
 from actorflow.plans.lookup import Hit, Input, JobSpec, Miss
 from actorflow.plans.values import Gathered, Inline, Spilled, load
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from actorflow.plans.cache.errors import BadCache
-from actorflow.plans.errors import PlanFailed, UnknownJob
+from actorflow.plans.errors import BadCache, PlanFailed, UnknownJob
 from actorflow.plans.plan import Plan
 from actorflow.plans.record import JobStatus
 from actorflow.runtime.errors import BadOption

@@ -1,7 +1,8 @@
-"""Time: ``sleep``, ``schedule``, ``cron`` and ``every``."""
+"""Time: ``sleep``, ``schedule``, ``cron``, ``every`` and ``timestamp``."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from actorflow.flows.errors import FlowError
@@ -9,6 +10,7 @@ from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.events.signals import Watcher
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.procedures.simple import Simple, simple
 from actorflow.flows.values.rendering import shown
 from actorflow.flows.values.values import Value, is_function, truthy
 
@@ -94,3 +96,12 @@ class Repeat(Macro):
             given = atts.pop(place)[1][0]
             atts.insert(0, ["_att", [["cron", [], line], given], line])
         return ["schedule", [*atts, make_def(body, line, "msg")], line]
+
+
+@simple("timestamp", "ltimestamp", unatts=False, shows=True)
+def timestamp(call: Simple) -> Value:
+    """Return the time of the run, in UTC or (``ltimestamp``) in local time."""
+    now = call.run.now
+    if call.name == "ltimestamp":
+        return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now))
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
