@@ -8,7 +8,6 @@ Each case runs in a process of its own, and cases take turns; so do a store and 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import statistics
@@ -46,8 +45,8 @@ from benchmarks.harness.turns import (  # noqa: E402
     Figures,
     Found,
     Goal,
-    answer,
-    measure,
+    command_line,
+    measure_chosen,
     median,
     over,
     page,
@@ -60,7 +59,6 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-RESULTS = Path(__file__).parent / "RESULTS.md"
 BODY = b"x" * 100
 METHOD = (
     "Each case runs in a process of its own, and cases take turns on the same two servers; figures "
@@ -373,25 +371,12 @@ def as_markdown(found: Found) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="tiny sizes")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--only", default="", help="sections whose name contains this")
-    parser.add_argument("--markdown", nargs="?", type=Path, const=RESULTS, metavar="PAGE",
-                        help="write this page, or RESULTS.md")  # fmt: skip
-    parser.add_argument("--case", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.case:
-        answer(given.case, LOADS)
+    given = command_line(__doc__, LOADS, arguments, rounds=2)
     if version("dbos") is None:
         print("DBOS is left out: pip install dbos (or the extra bench-peers)")
     with PostgresServer() as server, NatsServer(sync=True) as broker:
         every = cases(server.url.rpartition("/")[0], broker.url, quick=given.quick)
-        chosen = [case for case in every if given.only in case.section]
-        found = measure(__file__, chosen, 1 if given.quick else given.rounds)
-    for goal in goals(found):
-        if goal.value is not None:
-            print(f"{goal.name:80} {goal.limit:>10} {goal.reached:>12}  {goal.verdict}")
+        found = measure_chosen(given, __file__, every, goals)
     if given.markdown:
         put_between_markers(given.markdown, as_markdown(found), "cluster")
     return 0

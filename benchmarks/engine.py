@@ -8,7 +8,6 @@ else the machine does falls on all of them.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import math
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
@@ -34,8 +33,8 @@ from benchmarks.harness.turns import (  # noqa: E402
     Figures,
     Found,
     Goal,
-    answer,
-    measure,
+    command_line,
+    measure_chosen,
     median,
     over,
     page,
@@ -419,28 +418,17 @@ def as_markdown(found: Found) -> str:
     return page("Engine", versions, METHOD, goals(found), found)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less of everything")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="sections whose name contains this")
-    parser.add_argument("--markdown", action="store_true", help="write benchmarks/RESULTS.md")
-    parser.add_argument("--case", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.case:
-        answer(given.case, LOADS)
+    given = command_line(__doc__, LOADS, arguments)
     for label, (package, _) in peers.PEERS.items():
         if peers.version(package) is None:
             print(f"{label} is left out: pip install {package} (or the extra bench-peers)")
-    chosen = [case for case in cases(quick=given.quick) if given.only in case.section]
-    found = measure(__file__, chosen, 1 if given.quick else given.rounds)
-    for goal in goals(found):
-        if goal.value is not None:
-            print(f"{goal.name:62} {goal.limit:>10} {goal.reached:>12}  {goal.verdict}")
+    found = measure_chosen(given, __file__, cases(quick=given.quick), goals)
     if given.markdown:
-        put_between_markers(ROOT / "benchmarks" / "RESULTS.md", as_markdown(found), "engine")
+        put_between_markers(given.markdown, as_markdown(found), "engine")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

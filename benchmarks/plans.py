@@ -8,7 +8,6 @@ falls on all of them.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import statistics
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
@@ -35,14 +34,15 @@ from benchmarks.harness.turns import (  # noqa: E402
     Figures,
     Found,
     Goal,
-    answer,
-    measure,
+    command_line,
+    measure_chosen,
     median,
     over,
     page,
 )
 from benchmarks.peers import plans as peers  # noqa: E402
 
+RENEWAL_PAGE = ROOT / "docs" / "plans" / "renewal.md"
 OURS = "actorflow"
 WORKERS = 2
 METHOD = (
@@ -384,32 +384,18 @@ def as_tables(found: Found) -> str:
     return f"{piped(graphs)}\n\n{piped(others)}\n\n{note}"
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less of everything")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="sections whose name contains this")
-    parser.add_argument("--markdown", nargs="?", const=str(ROOT / "benchmarks" / "RESULTS.md"),
-                        help="write this page, or RESULTS.md")  # fmt: skip
-    parser.add_argument("--tables", nargs="?", const=str(ROOT / "docs" / "plans" / "renewal.md"),
-                        help="write the figures of this page, or renewal.md")  # fmt: skip
-    parser.add_argument("--case", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.case:
-        answer(given.case, LOADS)
+    tables = ("--tables", RENEWAL_PAGE, "write the figures of this page, or renewal.md")
+    given = command_line(__doc__, LOADS, arguments, page=tables)
     for label, (package, _) in peers.PEERS.items():
         if peers.version(package) is None:
             print(f"{label} is left out: pip install {package} (or the extra bench-peers)")
-    chosen = [case for case in cases(quick=given.quick) if given.only in case.section]
-    found = measure(__file__, chosen, 1 if given.quick else given.rounds)
-    for goal in goals(found):
-        if goal.value is not None:
-            print(f"{goal.name:74} {goal.limit:>10} {goal.reached:>12}  {goal.verdict}")
+    found = measure_chosen(given, __file__, cases(quick=given.quick), goals)
     if given.markdown:
-        put_between_markers(Path(given.markdown), as_markdown(found), "plans")
+        put_between_markers(given.markdown, as_markdown(found), "plans")
     if given.tables:
-        put_between_markers(Path(given.tables), as_tables(found), "figures")
+        put_between_markers(given.tables, as_tables(found), "figures")
     return 0
 
 

@@ -8,7 +8,6 @@ else the machine does falls on all of them. Inside a case, bare commits take tur
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import statistics
@@ -33,8 +32,8 @@ from benchmarks.harness.turns import (  # noqa: E402
     Figures,
     Found,
     Goal,
-    answer,
-    measure,
+    command_line,
+    measure_chosen,
     median,
     over,
     page,
@@ -235,25 +234,12 @@ def as_markdown(found: Found) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less of everything")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="sections whose name contains this")
-    parser.add_argument("--markdown", nargs="?", const=str(ROOT / "benchmarks" / "RESULTS.md"),
-                        help="write this page, or RESULTS.md")  # fmt: skip
-    parser.add_argument("--case", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.case:
-        answer(given.case, LOADS)
+    given = command_line(__doc__, LOADS, arguments)
     if version("dbos") is None:
         print("DBOS is left out: pip install dbos (or the extra bench-peers)")
-    chosen = [case for case in cases(quick=given.quick) if given.only in case.section]
-    found = measure(__file__, chosen, 1 if given.quick else given.rounds)
-    for goal in goals(found):
-        if goal.value is not None:
-            print(f"{goal.name:62} {goal.limit:>10} {goal.reached:>12}  {goal.verdict}")
+    found = measure_chosen(given, __file__, cases(quick=given.quick), goals)
     if given.markdown:
-        put_between_markers(Path(given.markdown), as_markdown(found), "workflows")
+        put_between_markers(given.markdown, as_markdown(found), "workflows")
     return 0
 
 

@@ -5,6 +5,7 @@ So whatever else the machine does falls on all of them, and no case inherits thr
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks.harness.machine import busy, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
     "Case",
@@ -25,8 +26,10 @@ __all__ = [
     "Found",
     "Goal",
     "answer",
+    "command_line",
     "goal_lines",
     "measure",
+    "measure_chosen",
     "median",
     "over",
     "page",
@@ -34,6 +37,7 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 _PATIENCE = 900.0
 
 Figures = dict[str, float]
@@ -74,6 +78,47 @@ class Goal(NamedTuple):
     def reached(self) -> str:
         """The value as a text."""
         return "-" if self.value is None else f"{self.value:,.2f}"
+
+
+def command_line(
+    about: str | None,
+    loads: Mapping[str, Callable[..., Figures]],
+    arguments: Sequence[str] | None,
+    *,
+    rounds: int = 3,
+    page: tuple[str, Path, str] | None = None,
+) -> argparse.Namespace:
+    """Read the command line of a script; measure its case and end the process if it names one.
+
+    `page` is one more option that writes a page, with its default and its help.
+    """
+    parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, once")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--only", default="", help="sections whose name contains this")
+    pages = [("--markdown", RESULTS, "write this page, or RESULTS.md")]
+    for option, default, text in pages if page is None else [*pages, page]:
+        parser.add_argument(option, nargs="?", type=Path, const=default, metavar="PAGE", help=text)
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.case:
+        answer(given.case, loads)
+    return given
+
+
+def measure_chosen(
+    given: argparse.Namespace,
+    script: str,
+    cases: Iterable[Case],
+    goals: Callable[[Found], Iterable[Goal]],
+) -> Found:
+    """Measure the cases that a command line chooses; print which goals were reached."""
+    chosen = [case for case in cases if given.only in case.section]
+    found = measure(script, chosen, 1 if given.quick else given.rounds)
+    for goal in goals(found):
+        if goal.value is not None:
+            print(f"{goal.name:80} {goal.limit:>10} {goal.reached:>12}  {goal.verdict}")
+    return found
 
 
 def answer(text: str, loads: Mapping[str, Callable[..., Figures]]) -> None:
