@@ -50,7 +50,7 @@ class Carrier(Protocol):
         """Ask another member to check in soon; the request may be lost."""
 
     def look(self) -> None:
-        """Look at all that is owned now: it may have become more, or less."""
+        """Look at all partitions that are owned now: there may be more of them, or fewer."""
 
 
 class Membership:
@@ -144,7 +144,7 @@ class Membership:
         return self._peers
 
     def hurry(self) -> None:
-        """Check in soon: somebody has handed something over."""
+        """Check in soon: another member has handed something over."""
         self._tell(Received(HandedOver(0)))
 
     def status(self) -> Status:
@@ -189,7 +189,7 @@ class Membership:
         self._carry_out(actions)
 
     def _remember(self, now: float) -> None:
-        """Note what is owned, for those who ask often. With the lock."""
+        """Cache what is owned, for frequent callers. Under the lock."""
         member = self._member
         self._owned = {
             partition: epoch
@@ -225,7 +225,7 @@ class Membership:
         self._receive(Registered(number, view))
 
     def _asked(self, request: CheckIn) -> View:
-        """Check in; note what was taken from somebody who has not let go of it."""
+        """Check in; note the partitions taken from an owner that did not release them."""
         asked = monotonic()
         view = self._carrier.check_in(request)
         self.time.note(asked=asked, said=view.now, heard=monotonic())

@@ -178,7 +178,7 @@ class Server:
 
 
 def free_port() -> int:
-    """Return a port of the loopback address that nobody uses."""
+    """Return a free port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What the store's clock says, as far as a process knows it that asks now and then."""
+"""The store's clock, as estimated by a process that asks it now and then."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["StoreTime"]
 
 
 class StoreTime:
-    """The time of a store's clock, counted on by a clock that nobody can set. Thread-safe.
+    """The time of a store's clock, carried on by the monotonic clock. Thread-safe.
 
     An answer that says what time it is was given between the question and its arrival. So each
     answer gives bounds for the difference of the two clocks, and what is believed is only moved as

@@ -66,7 +66,7 @@ class WallClock:
 
 
 class StoreClock(WallClock):
-    """The time of a store that several engines share: by it a timer is due, whoever owns it.
+    """The time of a store that several engines share; timers are due by it.
 
     What a machine's own clock says does not matter then. Corrections are followed in both
     directions; a wait inside one process is not affected by the machine's clock at all.

@@ -85,7 +85,7 @@ class _Call:
 
 
 class Core:
-    """The inside of an engine. Safe in any thread."""
+    """The inside of an engine. Thread-safe."""
 
     def __init__(
         self,
@@ -576,7 +576,7 @@ def _row_of(change: Change, live: Live) -> ExecutionRow:
 
 
 class _Created:
-    """Passes the first commit of an execution on to whoever creates it."""
+    """Passes the first commit of an execution on to its creator."""
 
     __slots__ = ("_core", "_done", "_live")
 

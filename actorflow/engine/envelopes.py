@@ -79,7 +79,7 @@ class EnvelopeType(StrEnum):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Something that somebody sent."""
+    """A message that was sent to the execution."""
 
     id: MessageId
     at: float

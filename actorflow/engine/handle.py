@@ -79,7 +79,7 @@ class Execution:
 
     @property
     def result(self) -> Any:
-        """What it has ended with.
+        """Its result.
 
         Raises:
             ExecutionFailed: it has failed.

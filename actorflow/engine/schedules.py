@@ -107,7 +107,7 @@ class Schedule:
 
     @property
     def zone(self) -> str:
-        """The time zone that its fields are meant in."""
+        """The time zone of its fields."""
         return str(self._state()["zone"])
 
     @property
@@ -156,7 +156,7 @@ class Schedule:
             end: seconds since the epoch.
 
         Raises:
-            BadOption: the interval is none, or has more than 100,000 occurrences.
+            BadOption: it is not an interval, or has more than 100,000 occurrences.
 
         """
         given: tuple[Any, Any] = begin, end

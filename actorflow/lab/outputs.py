@@ -70,7 +70,7 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of running several policies."""
+    """The results of running several policies."""
 
     results: list[Result]
     interrupted: bool = False

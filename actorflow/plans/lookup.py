@@ -1,4 +1,4 @@
-"""The seam between a run and its cache: what the master asks, and what it is told.
+"""The seam between a run and its cache: what the master asks, and the answers.
 
 `actorflow.plans.cache` implements it. The master calls it in its own worker thread, one job at a
 time, when all inputs of the job are known.

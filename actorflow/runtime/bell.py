@@ -12,7 +12,7 @@ __all__ = ["Bell"]
 
 
 class Bell:
-    """Wakes the thread that waits; rung while nobody does, it is heard by the next who does.
+    """Wakes the waiting thread; rung while none waits, it makes the next `wait` return at once.
 
     Ringing is one C call, so that an interrupt of the main thread leaves it rung or not.
     """

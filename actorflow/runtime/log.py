@@ -53,7 +53,7 @@ class EventLog:
         self._write(logging.INFO, event, facts)
 
     def warning(self, event: str, **facts: Any) -> None:
-        """Write what somebody should look at."""
+        """Write what needs attention."""
         self._write(logging.WARNING, event, facts)
 
     def error(self, event: str, **facts: Any) -> None:

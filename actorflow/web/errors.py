@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 REPORTED = (ActorflowError, ValueError, TypeError, OverflowError)
-"""What is the fault of whoever asks; the last three mean ids and numbers that cannot be stored."""
+"""Errors caused by the request; the last three mean ids and numbers that cannot be stored."""
 
 _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (UnknownExecution, 404),

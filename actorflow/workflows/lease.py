@@ -17,7 +17,7 @@ def check_lease(given: Any) -> float:
     """Return the seconds of a lease.
 
     Raises:
-        BadOption: it is no number above 0.
+        BadOption: it is not a number above 0.
 
     """
     return seconds(given, "lease", "lease=600.0", zero=False, error=BadOption)

@@ -24,7 +24,7 @@ WAIT = "Wait"
 
 
 class Event(Struct, frozen=True):
-    """Something that somebody sent to an instance."""
+    """An event that was sent to an instance."""
 
     name: str
     data: Any = None

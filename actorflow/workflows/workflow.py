@@ -34,13 +34,13 @@ E = TypeVar("E")
 
 
 class WorkInfo(Struct, frozen=True):
-    """What the `on_` methods are told about a work."""
+    """A work, as it is passed to the `on_` methods."""
 
     type: WorkType
     name: str
     input: Any
     work: str
-    """What names it within the instance."""
+    """Its name within the instance."""
 
 
 class WorkError(Struct, frozen=True):

@@ -198,7 +198,7 @@ class Connection:
 
 
 async def _quiet(_error: Exception) -> None:
-    """Leave reporting to whoever waits: the library would print a traceback."""
+    """Ignore the error: the waiting caller gets it, and the library would print a traceback."""
 
 
 def explain(error: BaseException, address: Address) -> ActorflowError:

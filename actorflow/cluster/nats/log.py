@@ -49,7 +49,7 @@ _PARTS = 1_000  # messages of an atomic batch, at most
 
 
 class Gap(Exception):
-    """The log does not go on where it was left."""
+    """Records are missing between the last one that was read and the next."""
 
 
 class Log:

@@ -184,7 +184,7 @@ class NatsStore(MemoryStore):
             return None, error
 
     def _tell(self, record: Record) -> None:
-        """Wake those whom a record of another engine concerns."""
+        """Wake the executions that a record of another engine concerns."""
         if isinstance(record, Checked):
             if record.request.release or record.request.leave:
                 self._membership.hurry()
@@ -332,7 +332,7 @@ class NatsStore(MemoryStore):
         return self._membership.owned() if self._joined else {}
 
     def join(self) -> None:
-        """Begin to own partitions, and to share them with others who do."""
+        """Begin to own partitions, and to divide them with the other members."""
         self._require_open()
         if not self._joined:
             self._membership.join()
@@ -351,7 +351,7 @@ class NatsStore(MemoryStore):
         self._membership.drained(partition)
 
     def follow(self, execution: str) -> None:
-        """Do nothing: all commits are read in the log, and told."""
+        """Do nothing: every engine reads all commits from the log."""
 
     def time(self) -> float:
         """Return the time of the server's clock; of this machine's until it has joined."""
@@ -362,7 +362,7 @@ class NatsStore(MemoryStore):
         self._membership.serve(taskers, busy, codes)
 
     def peers(self) -> Sequence[Peer]:
-        """Return those who share the store and were alive when it was last asked."""
+        """Return the processes that share the store, as of the last check-in."""
         return self._membership.peers()
 
     def lent(self, worker: str | None = None) -> list[TaskRow]:
@@ -408,7 +408,7 @@ class NatsStore(MemoryStore):
         return view
 
     def hint(self, member: str) -> None:
-        """Do nothing: all members read in the log what others let go of."""
+        """Do nothing: all members read in the log what others release."""
 
     # Wake-ups.
 

@@ -49,7 +49,7 @@ class Notice(NamedTuple):
 
 
 class Followed:
-    """Executions whose commits somebody wants to hear of, each for some seconds. Thread-safe."""
+    """Executions whose commits are to be announced, each for some seconds. Thread-safe."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = monotonic) -> None:
         self._seconds = seconds
@@ -60,7 +60,7 @@ class Followed:
         return bool(self._until)
 
     def add(self, execution: str) -> None:
-        """Note that somebody follows an execution; forget those that nobody does any more."""
+        """Follow an execution; drop those whose time is up."""
         now = self._clock()
         self._until = {name: until for name, until in self._until.items() if until > now}
         self._until[execution] = now + self._seconds
@@ -70,7 +70,7 @@ class Followed:
         self._until = {}
 
     def among(self, executions: Iterable[str]) -> list[str]:
-        """Return those of some executions that somebody follows."""
+        """Return those of some executions that are followed."""
         now, until = self._clock(), self._until
         return [name for name in executions if until.get(name, 0.0) > now]
 
@@ -89,7 +89,7 @@ def notices_of(
     owned: Container[int],
     followed: Iterable[str] = (),
 ) -> Iterator[str]:
-    """Yield what others are told of a commit. Nothing if it concerns nobody else."""
+    """Yield the notices of a commit to other engines; none if it concerns no other."""
     names = dict.fromkeys(
         out.message.execution
         for out in plan.messages

@@ -196,11 +196,11 @@ class PostgresStore:
         return self._membership.owned() if self._joined else {}
 
     def _limits(self) -> Sequence[int] | None:
-        """Return what an owner's reading is limited to; who is no worker sees everything."""
+        """Return the partitions that reads are limited to; `None`, all of them, if not a worker."""
         return list(self._membership.owned()) if self._joined else None
 
     def join(self) -> None:
-        """Begin to own partitions, and to share them with others who do."""
+        """Begin to own partitions, and to divide them with the other members."""
         self._readers.require_open()
         if not self._joined:
             self._membership.join()
@@ -219,7 +219,7 @@ class PostgresStore:
         self._membership.drained(partition)
 
     def follow(self, execution: str) -> None:
-        """Let whoever owns an execution tell of its commits for a minute.
+        """Ask the owner of an execution to announce its commits for a minute.
 
         If the server cannot be reached, it is found when this process looks by itself.
         """
@@ -241,7 +241,7 @@ class PostgresStore:
         self._membership.serve(taskers, busy, codes)
 
     def peers(self) -> Sequence[Peer]:
-        """Return those who share the store and were alive when it was last asked."""
+        """Return the processes that share the store, as of the last check-in."""
         return self._membership.peers()
 
     def lent(self, worker: str | None = None) -> list[TaskRow]:
@@ -423,7 +423,7 @@ class PostgresStore:
     # Ending.
 
     def close(self) -> None:
-        """Close the store. A server that does not answer is waited for for some seconds."""
+        """Close the store. Waits some seconds for a server that does not answer."""
         try:
             self._readers.require_open()
         except StoreRefused:  # closed before, or the parent's

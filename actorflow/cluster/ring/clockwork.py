@@ -21,7 +21,7 @@ def clock_offsets(cycle_length: int, clock_count: int) -> list[int]:
 
 
 def clock_rank(name: str, executor: str, ring: Sequence[str], clock_count: int) -> int | None:
-    """Return a member's place among the clockworkers of an executor; `None` if it is none.
+    """Return a member's place among the clockworkers of an executor; `None` if it is none of them.
 
     The executor itself has rank 0. One that is not in the ring is counted from where it would be.
 

@@ -137,7 +137,7 @@ class Leases:
         return [Register(self._number, request)]
 
     def _wanted(self, now: float) -> list[int]:
-        """Return the partitions to take: mine by right, and nobody owns them."""
+        """Return the partitions to take: unowned ones that this member should own."""
         view = self.view
         if view is None:
             return []

@@ -144,7 +144,7 @@ class Member:
         return self._leases.store_time(now)
 
     def executor_of(self, partition: int) -> str | None:
-        """Return who is in charge of a partition: its owner, or who should be."""
+        """Return the member in charge of a partition: its owner, or else the one that should be."""
         view = self._leases.view
         if view is None or not 0 <= partition < len(view.holdings):
             return None
@@ -276,7 +276,7 @@ class Member:
         return [Process(work)]
 
     def _pass_on(self, post: Post) -> list[Action]:
-        """Pass a wake-up to whoever is in charge now."""
+        """Pass a wake-up to the member that is in charge now."""
         moved = post._replace(hops=post.hops + 1)
         if moved.hops > self.options.hop_limit:
             return [Bury(post)]

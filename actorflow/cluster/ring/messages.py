@@ -41,7 +41,7 @@ class Tracker(NamedTuple):
 
 
 class Post(NamedTuple):
-    """A wake-up: somebody who owns the partition should look at an execution."""
+    """A wake-up: the owner of the partition should look at an execution."""
 
     id: str
     """Unique; the same for the same wake-up, whoever sends it."""
@@ -108,7 +108,7 @@ class HandedOver(NamedTuple):
 
 
 class TaskNote(NamedTuple):
-    """A task that is stored and has to be done by somebody who has the tasker."""
+    """A stored task, to be done by a member that has the tasker."""
 
     id: str
     tasker: str

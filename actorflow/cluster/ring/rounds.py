@@ -200,7 +200,7 @@ class Rounds:
         return [Send(cycle.sender, AskMap(self.name))]
 
     def _delete(self, cycle: Cycle, ring: tuple[str, ...]) -> tuple[Cycle, list[Post]]:
-        """Remove what has gone all the way round, what is done, and what nobody wants."""
+        """Remove what has been round the whole ring, what is done, and what is not wanted."""
         trackers = []
         for noted in cycle.trackers:
             if noted.origin == self.name:

@@ -1,4 +1,4 @@
-"""Who may be sent a message: executions that are there, of the right kind, and have not ended."""
+"""What may be sent a message: executions that exist, of the right kind, and have not ended."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ __all__ = ["Ending"]
 
 
 class _Said:
-    """Passes on to whoever asked for a cancel that the message is stored."""
+    """Tells the caller of a cancel that the message is stored."""
 
     __slots__ = ("_done",)
 
@@ -35,7 +35,7 @@ class _Said:
 
 
 class Ending:
-    """Ends executions. Safe in any thread."""
+    """Ends executions. Thread-safe."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -15,7 +15,7 @@ _new: Any = tuple.__new__  # half the cost of calling the class
 
 
 class Append:
-    """Messages from outside to one execution, and who waits for them."""
+    """Messages from outside to one execution, and the tickets of their senders."""
 
     __slots__ = ("bodies", "execution", "keys", "kind", "processed", "stored")
 

@@ -135,7 +135,7 @@ class Host:
         return self._hand_over(append.execution, arrival, fetched.get(append.execution))
 
     def _ask_outcome(self, append: Append, number: Any) -> list[tuple[Any, Exception | None]]:
-        """Resolve the tickets of those who sent a message again, once its outcome is known."""
+        """Resolve the tickets of senders that sent a message twice, once its outcome is known."""
         live = self._live.get(append.execution)
         if live is not None:
             live.tell_outcome(append.waiting, number)

@@ -342,7 +342,7 @@ class Live:
         return [(waiter, found.get(number)) for waiter, number in acks]
 
     def tell_outcome(self, waiting: Sequence[Any], number: Any) -> None:
-        """Resolve the tickets of those who sent a message again. In the writer's thread.
+        """Resolve the tickets of senders that sent a message twice. In the writer's thread.
 
         Where it waits at the door, nobody knows yet: then they wait there, too.
         """

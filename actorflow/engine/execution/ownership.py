@@ -148,7 +148,7 @@ class Ownership:
                 self._look_at(name)
 
     def _tell_waiting(self, names: Iterable[str] | None) -> None:
-        """Resolve those who wait for executions that may run elsewhere."""
+        """Resolve the tickets of callers that wait for executions which may run elsewhere."""
         core = self._core
         watched = core.watchers.names() if names is None else core.watchers.names() & set(names)
         if watched:
@@ -249,7 +249,7 @@ class Ownership:
             del self._awaited[name]
 
     def close(self, error: BaseException) -> None:
-        """Resolve those who still wait."""
+        """Resolve the remaining tickets."""
         for waiting in self._awaited.values():
             for waiter in waiting.values():
                 self._core.in_lane("a waiter", partial(waiter.resolve, error))

@@ -452,7 +452,7 @@ class Run:
         ]
 
     def _give_back(self) -> None:
-        """Say that the execution has ended to those who wait."""
+        """Tell waiting callers that the execution has ended."""
         live = self.live
         ended = ExecutionEnded(f"execution {live.id!r} has ended ({live.status})")
         for ticket in self.tickets:
@@ -462,7 +462,7 @@ class Run:
 
 
 def _is_users(item: Any) -> bool:
-    """Return whether it is a message that somebody sent, not news of the engine's own."""
+    """Return whether a message was sent by a user, rather than by the engine itself."""
     return type(item) is Message or not hasattr(item, "__struct_fields__")
 
 

@@ -34,7 +34,7 @@ class Letter(NamedTuple):
 
 
 class Letters:
-    """The dead letters of an engine, or of one execution. Safe in any thread."""
+    """The dead letters of an engine, or of one execution. Thread-safe."""
 
     def __init__(self, core: Core, execution: str | None = None) -> None:
         self._core = core

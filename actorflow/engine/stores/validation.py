@@ -1,4 +1,4 @@
-"""What no store takes: a durability that there is not, and ids that are no text."""
+"""Checks that all stores share: the durability, and ids, which must be text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DURABILITY = ("full", "normal", "off")
 
 
 def check_durability(durability: Any) -> None:
-    """Refuse a durability that there is not.
+    """Validate `durability`.
 
     Raises:
         BadOption: there is none of that name.

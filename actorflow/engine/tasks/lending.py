@@ -34,7 +34,7 @@ _MOST = 10_000  # tasks that one process has at the same time, about
 def least_busy(
     peers: Sequence[Peer], tasker: str, handed: Mapping[str, int], mine: int | None, me: str
 ) -> str | None:
-    """Return who should do a task instead of this process; `None`: nobody.
+    """Return the process that should do a task instead of this one; `None`: none should.
 
     Args:
         peers: those who are alive.

@@ -104,7 +104,7 @@ class ProcessTasker:
             raise
 
     def _error(self, task: Task, ended: Ended) -> BaseException:
-        """Return what the execution is told."""
+        """Return the error that the execution gets."""
         error = ended.error
         if isinstance(error, NotSendable):
             return TaskFailed(str(error))
@@ -129,7 +129,7 @@ class ProcessTasker:
 
 
 class _InHand:
-    """An attempt that a process makes, and all who were told to make it."""
+    """An attempt that a process makes, and the callbacks of all that asked for it."""
 
     def __init__(self, task: Task, ended: Callable[[BaseException | None, Any], None]) -> None:
         self._task = task

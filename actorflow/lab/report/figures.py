@@ -158,7 +158,7 @@ def frontier(results: Sequence[Result], axes: Axes | None = None) -> Figure:
 
 
 class _Side(NamedTuple):
-    """What a frontier holds the latency against."""
+    """What a frontier compares latency with."""
 
     title: str
     label: str

@@ -25,7 +25,7 @@ _LOOKS = 16  # how often pushes look at the length of a list until it is long en
 
 
 class FoldingWorkerRef(WorkerRef):
-    """A worker whose behaviour stays small: a long raw list is folded by those who made it long.
+    """A worker whose behaviour stays small: producers fold a raw list that has grown long.
 
     How long it is, a push finds out only now and then: the length of a list is a new object, and
     takes longer to get than a message to append.

@@ -1,4 +1,4 @@
-"""Routes for whoever keeps an engine running: dead letters, purges, figures, health."""
+"""Routes for operators: dead letters, purges, figures, health."""
 
 from __future__ import annotations
 

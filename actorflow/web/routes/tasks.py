@@ -50,5 +50,5 @@ def return_task(steering: Steered, given: Return) -> Answer:
 
 @router.post("/fail-task", responses=refusals())
 def fail_task(steering: Steered, given: Fail) -> Answer:
-    """Say that a task failed; `wanted` says whether somebody still waited for it."""
+    """Fail a task; `wanted` says whether somebody still waited for it."""
     return Answer(steering.fail_task(given.task, given.error))

@@ -50,7 +50,7 @@ __all__ = [
 
 
 class Event(Struct, frozen=True, gc=False):
-    """Something that somebody sent to the instance."""
+    """An event that was sent to the instance."""
 
     at: float
     name: str

@@ -49,7 +49,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Decides(Protocol):
-    """Takes decisions, or has somebody else take them."""
+    """Takes decisions, or has them taken elsewhere."""
 
     def decide(
         self, cls: type[Workflow[Any]], instance: Instance, *, at: float
@@ -118,7 +118,7 @@ class WorkflowKind:
 
     @property
     def code(self) -> str:
-        """The code of this class, as other workers are told."""
+        """The code of this class, as it is announced to other workers."""
         return self._code(self._version)
 
     def _code(self, version: str) -> str:
@@ -410,7 +410,7 @@ class _Run:
         self._note(sent)
 
     def _children_begun(self, answer: m.Received) -> list[m.Received]:
-        """Return the starts of works that nobody else tells of: they begin with the commit."""
+        """Return the starts of works that begin with the commit: nothing else reports them."""
         decisions = answer.decisions if isinstance(answer, m.Completed) else []
         return [
             m.Started(self._context.now, each.work)
@@ -483,7 +483,7 @@ class _Run:
         )
 
     def _answer(self) -> None:
-        """Note the answers to those who have asked, once their branches have ended."""
+        """Record the answers to `ask`, once their branches have ended."""
         instance = self.instance
         state = instance.state
         decided = len(state.executions)

@@ -158,7 +158,7 @@ def _stop(instance: Instance, cancel: m.CancelWork, outcome: Outcome) -> None:
 
 
 def _failure(instance: Instance) -> Failure | None:
-    """Return why somebody has to look at an instance, if so."""
+    """Return why an instance needs attention, if it does."""
     state = instance.state
     if state.decision_mode in BROKEN_MODES:
         error = state.error or {}

@@ -166,7 +166,7 @@ class WorkflowState:
         return None if self._bytes is None else self._bytes.joined()
 
     def take(self) -> tuple[StoredInstance | None, Instance | None]:
-        """Return the instance, to be changed; whoever is next reads the bytes."""
+        """Hand over the instance, to be changed; later readers decode the bytes."""
         stored, instance = self.stored, self.instance
         self.stored = self.instance = None
         if stored is None and self._bytes is not None:

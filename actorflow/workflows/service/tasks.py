@@ -48,7 +48,7 @@ def tasker_of(task: Task[..., Any], clock: Any) -> tuple[Callable[[Job], Any], d
 
 
 def remote_options(task: Task[..., Any]) -> dict[str, Any]:
-    """Return the options of the tasker, whoever does the task."""
+    """Return the options of the tasker, wherever the task runs."""
     backoff = float(task.options.backoff)
     return {
         "retries": task.options.retries,

@@ -83,7 +83,7 @@ def fill(
 
 
 class _Filling:
-    """Makes rows of this store of those of a snapshot."""
+    """Converts rows of a snapshot into rows of this store."""
 
     def __init__(self, connection: Connection[Any], schema: str, partitions: int) -> None:
         self._connection = connection

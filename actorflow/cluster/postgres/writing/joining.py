@@ -1,4 +1,4 @@
-"""Writes changes in a transaction of somebody else, who commits them or not."""
+"""Writes changes in a transaction of the user, who commits it or rolls it back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _checked(connection: Any) -> psycopg.Connection[Any]:
 def commit_within(
     connection: Any, address: Address, partitions: int, changes: Sequence[Change]
 ) -> None:
-    """Write changes in the transaction of a connection. What others are told comes with its commit.
+    """Write changes in the transaction of a connection. Notices are sent with its commit.
 
     Raises:
         BadOption: it is no connection of psycopg.

@@ -43,7 +43,7 @@ class _Statement:
 
 
 class Pipe:
-    """Transactions on one connection, which nobody else uses meanwhile.
+    """Transactions on one connection, which is used for nothing else meanwhile.
 
     Args:
         connection: to a server; what it has begun, a transaction of ours ends.

@@ -131,7 +131,7 @@ class _Answered(NamedTuple):
 
 
 class Plan:
-    """The rows to be written, table by table, and what the callers are told then."""
+    """The rows to be written, table by table, and the outcomes for the callers."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, int] = {}
@@ -399,7 +399,7 @@ class _Planner:
         return True
 
     def _has_task(self, task: str) -> bool | None:
-        """Return whether a task is there; `None` if nobody knows."""
+        """Return whether a task is there; `None` if that is not known."""
         plan = self.plan
         if task in plan.tasks:
             return True

@@ -258,7 +258,7 @@ class StoreFile:
     # Errors.
 
     def explain(self, error: sqlite3.Error | UnicodeDecodeError) -> Exception:
-        """Return what an error of SQLite means to somebody who uses a store."""
+        """Translate an error of SQLite into one of the engine's."""
         code = getattr(error, "sqlite_errorcode", 0)
         basic = code & 0xFF
         undecoded = isinstance(error, sqlite3.OperationalError) and not code

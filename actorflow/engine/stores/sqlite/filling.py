@@ -31,7 +31,7 @@ def fill(writer: Writer, rows: Iterable[tuple[str, tuple[Any, ...]]]) -> int:
 
 
 class _Filling:
-    """Makes rows of this store of those of a snapshot."""
+    """Converts rows of a snapshot into rows of this store."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer

@@ -122,7 +122,7 @@ class FileLock:
                 os.fsync(self._number)
 
     def mark(self, note: Note, *, sync: bool = True) -> None:
-        """Note for the next owner what it has to expect. Synced, it outlives a power cut."""
+        """Leave a note for the next owner, synced so that it survives a power cut."""
         if note != self._note:
             self._note = note
             self._write(sync=sync)

@@ -235,7 +235,7 @@ def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Any]) -> N
 
 @cache
 def listed(count: int) -> str:
-    """Return the placeholders of so many values.
+    """Return placeholders for `count` values.
 
     >>> listed(3)
     '(?, ?, ?)'

@@ -15,7 +15,7 @@ _SIZE = 20  # bytes: 160 bits
 
 
 class Part(StrEnum):
-    """What kind of part a component is; in the order in which changes are told."""
+    """What kind of part a component is; in the order in which changes are reported."""
 
     CODE = "code"
     DEFAULT = "default argument"

@@ -49,7 +49,7 @@ class Idleness:
             self._timer = clock.call_at(when, self._on_due)
 
     def _on_due(self) -> None:
-        """Look whether the pair has been idle all the time. In the clock's thread."""
+        """Check whether the pair has been idle all the time. In the clock's thread."""
         pair = self._pair
         clock = pair.settings.clock
         with pair.lock:

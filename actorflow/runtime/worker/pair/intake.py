@@ -166,7 +166,7 @@ class Intake:
         return refused
 
     def forget_blocked(self, waiter: Any) -> bool:
-        """Leave the line of those who wait for room; return whether it was still in line."""
+        """Leave the line of pushers that wait for room; return whether it was still in line."""
         return bool(SHELTER.run(self._forget_blocked, waiter))
 
     def _forget_blocked(self, waiter: Any) -> bool:
@@ -196,7 +196,7 @@ class Intake:
             waiter.resolve(error)
 
     def take_blocked(self) -> list[Any]:
-        """Return those who wait for room, and forget them. Under the lock."""
+        """Remove and return the pushers that wait for room. Under the lock."""
         blocked, self._blocked = self._blocked, None
         return [waiter for _, _, waiter in blocked or ()]
 

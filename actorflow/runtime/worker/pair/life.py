@@ -464,7 +464,7 @@ class Life:
 
     @property
     def is_watched(self) -> bool:
-        """Whether anybody is to be told of the end."""
+        """Whether somebody watches for the end."""
         return bool(self._watchers) or bool(self._executors)
 
     def _notify(self, reason: ExitReason) -> None:

@@ -20,7 +20,7 @@ __all__ = ["Batch", "Effects", "Failed", "Nobody", "Order", "Seat", "Task", "Tic
 
 
 class Ticket(Protocol):
-    """Somebody who waits for a message."""
+    """A caller that waits for a message."""
 
     def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
         """Say that the message was processed, or why it never will be. Called exactly once."""

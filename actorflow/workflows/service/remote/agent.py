@@ -1,4 +1,4 @@
-"""The agent of an engine: its jobs, the leases of those that are out, and who waits for one.
+"""The agent of an engine: its jobs, the leases of those that are out, and the waiting workers.
 
 A job is a task of the engine that its tasker only holds. The lease begins when a worker gets it;
 when the lease runs out, the attempt has failed, and the board hands the task out again.
@@ -328,7 +328,7 @@ class Agent:
         return {}
 
     def _task(self, uuid: str) -> Job:
-        """Return a task that is open, whoever has handed it out."""
+        """Return an open task, whichever engine has handed it out."""
         self._core.refuse_if_closed()
         if not self._core.resumed:
             self._engine.resume()

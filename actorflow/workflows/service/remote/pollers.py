@@ -16,7 +16,7 @@ __all__ = ["Pollers"]
 
 
 class Pollers:
-    """Those who wait, by queue. Thread-safe; they may be on any event loop.
+    """Workers that wait for a job, by queue. Thread-safe; they may be on any event loop.
 
     Args:
         has_job: whether there is a job in a queue. Called under a lock.

@@ -500,7 +500,7 @@ class Roster:
         self._actions.append(Kill(member.worker))
 
     def _dismiss(self) -> None:
-        """Let all go who have nothing to do."""
+        """Let all idle processes leave."""
         if self.waiting:
             return
         for member in self.members.values():
