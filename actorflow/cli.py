@@ -47,7 +47,7 @@ def application() -> typer.Typer:
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     )
     def flow(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
-        """Write, check, run and follow flows."""
+        """Run, check, format and trace flows."""
         from actorflow.flows.service.commands import commands  # noqa: PLC0415 - only when it is called
 
         commands(arguments or [], prog_name="actorflow flow")
@@ -57,7 +57,7 @@ def application() -> typer.Typer:
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     )
     def plan(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
-        """Run plans, see what they are, and why a job is run."""
+        """Run plans (graphs of jobs), show them, and say why a job runs."""
         from actorflow.plans.commands import commands  # noqa: PLC0415 - only when it is called
 
         commands(arguments or [], prog_name="actorflow plan")

@@ -52,7 +52,7 @@ class StoreBroken(ActorflowError):
 
 
 class StoreRefused(ActorflowError):
-    """The store could not take it now; nothing of it is stored. It may work later."""
+    """The store could not take it now; unless the message says so, nothing is stored. Try later."""
 
 
 class StoreConflict(ActorflowError):

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["commands"]
 
 commands = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Run and look at plans: graphs of jobs."
+    no_args_is_help=True,
+    add_completion=False,
+    help="Run plans (graphs of jobs), show them, and say why a job runs.",
 )
 
 CACHE = Path(".actorflow-cache")

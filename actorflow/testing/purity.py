@@ -29,7 +29,7 @@ _OUTSIDE: dict[Any, tuple[str, ...]] = {
 
 
 class Impure(BaseException):
-    """Something was asked that no argument tells. No `Exception`: user code must not catch it."""
+    """A function used more than its arguments. Not an `Exception`: user code must not catch it."""
 
 
 def _refusing(name: str, function: Any) -> Any:

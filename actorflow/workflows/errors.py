@@ -32,19 +32,19 @@ class InvalidWork(ActorflowError, TypeError):
 
 
 class JobGone(ActorflowError):
-    """A job that a worker answers is not its own any more. Drop it; nothing was changed.
+    """A worker answered a job that is no longer its own. Drop it; nothing was changed.
 
-    Its lease ran out and somebody else has it, it was answered already, its instance has ended, or
-    the engine was restarted: then the job is handed out again, under another uuid.
+    Its lease ran out and another worker has it, it was answered already, its instance has ended, or
+    it is a decision and the engine was restarted: that is handed out again, under another uuid.
     """
 
 
 class OutOfTurn(ActorflowError):
-    """A worker asked for something that cannot come now. Nothing was changed."""
+    """A request of a worker came out of turn. Nothing was changed."""
 
 
 class MessageRefused(ActorflowError, ValueError):
-    """Something arrived at a workflow that is no message to one. It is a dead letter."""
+    """Something that no workflow understands was sent to one; stored, it becomes a dead letter."""
 
 
 class NotInWorkflow(ActorflowError, RuntimeError):

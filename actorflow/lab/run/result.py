@@ -19,7 +19,7 @@ class RunFailed(ActorflowError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One policy under one traffic. Times in seconds.
+    """What one policy did with one traffic. Times in seconds.
 
     A message is *carried* if it was processed, or merged into one that was. What was replaced was
     not carried, and neither was what was lost. Latencies are those of the processed messages.

@@ -34,7 +34,7 @@ class Broken(AssertionError):
 
 
 class Checks:
-    """The books of one history."""
+    """Checks what must hold in one history, step by step."""
 
     def __init__(self, world: World, store: SharedStore) -> None:
         self._world = world

@@ -51,7 +51,7 @@ class Skew(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """The plan. `Faults.drawn(seed)` draws one; `Faults()` is a quiet day with three workers."""
+    """A plan of faults: `Faults.drawn(seed)` draws one; `Faults()` has three workers and none."""
 
     workers: tuple[str, ...] = ("a", "b", "c")
     partitions: int = 4

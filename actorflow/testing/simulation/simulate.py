@@ -30,7 +30,7 @@ _SHOWN = 40  # lines of a history that are shown
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What happened."""
+    """What happened in one simulation, line by line."""
 
     seed: int
     lines: tuple[Line, ...]

@@ -1,4 +1,4 @@
-"""The commands `actorflow workflows ...`: recorded instances, and code to hold against them."""
+"""The commands `actorflow workflows ...`: export recorded instances, check code against them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from actorflow.web.commands.setups import App, load_setup, set_up
 
 __all__ = ["COMMANDS", "HELP"]
 
-HELP = "Record workflows, and hold new code against what was recorded."
+HELP = "Export recorded workflows, and check new code against them."
 
 Files = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="What `workflows export` has printed.")

@@ -25,7 +25,7 @@ class _JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route that refuses numbers which are none: no answer could hand them out again."""
+    """A route that refuses NaN and Infinity, which no answer in JSON could contain."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what answers a request."""
