@@ -49,8 +49,8 @@ from actorflow.runtime.exits import (
     Shutdown,
 )
 from actorflow.runtime.registry import whereis
+from actorflow.runtime.supervision.actions import Ignored, RequestRefusal, Started
 from actorflow.runtime.supervision.children import ChildInfo, ChildState, Counts
-from actorflow.runtime.supervision.plans import Ignored, RequestRefusal, Started
 from actorflow.runtime.supervision.run import ExitCode, run
 from actorflow.runtime.supervision.spec import Backoff, BadChild, BadFlags, Child
 from actorflow.runtime.supervision.supervisor import IGNORE, Supervisor, SupervisorRef

@@ -79,14 +79,13 @@ def test_an_idle_push_reaches_the_job_through_at_most_five_modules() -> None:
     assert len(path.modules) <= 5, path.modules
 
 
-CRASH_TO_RESTART = 15
-"""Modules from a crash to the next batch. The goal is 12: lower this whenever the path shortens.
+CRASH_TO_RESTART = 12
+"""Modules from a crash to the next batch.
 
-Six are the pair: `runner` catches the error, `life` ends the executor and starts another, `machine`
-and `transitions` decide, `accumulator` and `tasks` make the next batch. Five are supervision:
-`family`, `plans` and `children` decide, `actor` and `handles` do. `lifespan` and `pool` give the
-supervisor its turn. `exits` is the reason, and `log` writes it down. No two of them are one concept
-that would fit into one module.
+Five are the pair: `runner` catches the error, `life` ends the executor and starts another,
+`machine` and `transitions` decide, `accumulator` hands over the next batch. Three are supervision:
+`family` and `children` decide, `actor` does. `lifespan` and `pool` give the supervisor its turn.
+`exits` is the reason, and `log` writes it down.
 """
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from actorflow.lab.models.service import Service
     from actorflow.lab.models.traffic import Message, Traffic
     from actorflow.runtime.worker.job.failure import FailurePolicy
-    from actorflow.runtime.worker.pair.tasks import Batch
+    from actorflow.runtime.worker.pair.batch import Batch
 
 __all__ = ["measure"]
 

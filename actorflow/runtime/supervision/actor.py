@@ -19,11 +19,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
 from pykka._envelope import Envelope
 
 from actorflow.runtime.actor.actor import Actor
 from actorflow.runtime.actor.lifespan import Lifespan, Mailbox
-from actorflow.runtime.errors import RequestRefused, StartFailed, WorkerStopped
+from actorflow.runtime.errors import RequestRefused, StartFailed, UnknownWorker, WorkerStopped
 from actorflow.runtime.exits import (
     Crash,
     ExitReason,
@@ -35,10 +36,7 @@ from actorflow.runtime.exits import (
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ROSTER, forget_name
-from actorflow.runtime.supervision.callers import Caller, Callers
-from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.handles import IGNORE, Handles, RunningChild
-from actorflow.runtime.supervision.plans import (
+from actorflow.runtime.supervision.actions import (
     Answer,
     Exit,
     Log,
@@ -50,11 +48,15 @@ from actorflow.runtime.supervision.plans import (
     RequestRefusal,
     ScheduleRetry,
     StartChild,
-    Started,
     StopChildren,
     Why,
 )
-from actorflow.runtime.supervision.spec import Child, Strategy
+from actorflow.runtime.supervision.callers import Caller, Callers
+from actorflow.runtime.supervision.children import ChildInfo
+from actorflow.runtime.supervision.family import Family
+from actorflow.runtime.supervision.handles import IGNORE, handle_for
+from actorflow.runtime.supervision.spec import BadChild, Child, Strategy
+from actorflow.runtime.worker.ref import WorkerRef
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
@@ -63,7 +65,8 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.clock import Clock, Timer
     from actorflow.runtime.lanes.lane import Lane
-    from actorflow.runtime.supervision.plans import Action
+    from actorflow.runtime.supervision.actions import Action
+    from actorflow.runtime.supervision.handles import ChildHandle
     from actorflow.runtime.supervision.requests import Requests
     from actorflow.runtime.supervision.spec import Flags
     from actorflow.runtime.worker.tickets import ThreadTicket
@@ -78,6 +81,107 @@ class _Event:
 
     def __init__(self, call: Callable[[], None]) -> None:
         self.call = call
+
+
+class RunningChild:
+    """One incarnation of a child: what the family knows it by. It is its own exit notice."""
+
+    __slots__ = ("_report", "handle", "id", "key", "ref")
+
+    def __init__(
+        self,
+        key: Hashable,
+        child: Child,
+        handle: ChildHandle,
+        report: Callable[[RunningChild, ExitReason], None],
+    ) -> None:
+        self.key = key
+        self.id = child.id
+        self.handle = handle
+        self.ref = handle.ref
+        self._report = report
+
+    def __call__(self, _ref: Any, reason: ExitReason) -> None:
+        """Report that the incarnation has ended. In the thread where it ended."""
+        self._report(self, reason)
+
+    def __repr__(self) -> str:
+        return repr(self.handle)
+
+
+class _Handles:
+    """The handles of one supervisor's children, until they are released. All O(1), unless noted.
+
+    Lookups are thread-safe.
+    """
+
+    def __init__(self, owner: Lifespan) -> None:
+        self._owner = owner
+        self._by_key: dict[Hashable, RunningChild] = {}
+        self._by_ref: dict[Any, RunningChild] = {}
+        self._newest: dict[Hashable, Hashable] = {}  # key by child id: dynamic ids need not differ
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def of(self, key: Hashable, child: Child) -> ChildHandle:
+        """Return the handle of a child that is to be started: a new one, or that of last time."""
+        running = self._by_key.get(key)
+        if running is not None:
+            return running.handle
+        return handle_for(child, self._owner)
+
+    def add(self, running: RunningChild) -> None:
+        """Enter a child that has just started.
+
+        Raises:
+            BadChild: its start returned the ref of another child.
+
+        """
+        other = self._by_ref.get(running.ref)
+        if other is not None and other.key != running.key:
+            raise BadChild(
+                f"the start of child {brief(running.id)} returned {running!r}, which is child "
+                f"{brief(other.id)} already; each start must return a new one"
+            )
+        before = self._by_key.get(running.key)
+        if before is not None:
+            self._by_ref.pop(before.ref, None)
+        self._by_key[running.key] = self._by_ref[running.ref] = running
+        self._newest[running.id] = running.key
+
+    def drop(self, running: RunningChild) -> None:
+        """Forget a child."""
+        running = self._by_key.pop(running.key, running)
+        self._by_ref.pop(running.ref, None)
+        if self._newest.get(running.id) == running.key:
+            del self._newest[running.id]
+
+    def all(self) -> list[ChildHandle]:
+        """Return all handles. O(n)."""
+        return [running.handle for running in list(self._by_key.values())]
+
+    def known(self, ref: Any) -> Any:
+        """Return the incarnation with that ref; anything else is returned as it is."""
+        return self._by_ref.get(ref, ref)
+
+    def worker(self, child_id: Hashable) -> WorkerRef:
+        """Return the ref of the newest worker of that id.
+
+        Raises:
+            UnknownWorker: there is none. O(n).
+
+        """
+        try:
+            ref = self._by_key[self._newest[child_id]].ref
+        except KeyError:  # unknown, or released by another thread just now
+            ref = None
+        if isinstance(ref, WorkerRef):
+            return ref
+        children = list(self._by_key.values())
+        raise UnknownWorker(
+            child_id, [each.id for each in children if isinstance(each.ref, WorkerRef)]
+        )
 
 
 class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declares fields
@@ -102,7 +206,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
         self.clock = clock
         self.flags = flags
         self.family = Family(children, flags)
-        self.handles = Handles(self)
+        self.handles = _Handles(self)
         self.dynamic = flags.strategy is Strategy.DYNAMIC
         self.why: Why | None = None
         """Which decision ended it."""
@@ -231,11 +335,10 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
         if isinstance(answer, list):
             return [self.shown(each) for each in answer]
         running = getattr(answer, "ref", None)
-        if type(answer) is Started:  # `replace` is slow, and this is what starts wait for
-            return Started(answer.ref.ref, answer.extra)
-        if isinstance(running, RunningChild):
-            return dataclasses.replace(answer, ref=running.ref)
-        return answer
+        if not isinstance(running, RunningChild):
+            return answer
+        replace = dataclasses.replace if isinstance(answer, ChildInfo) else structs.replace
+        return replace(answer, ref=running.ref)
 
     def _reply(self, caller: Caller, answer: Answer) -> None:
         answer = self.shown(answer)

@@ -18,7 +18,7 @@ so on, see `requests.py`) are answered at any time.
 
 The shell in a few lines, for children whose starts and stops take no time:
 
->>> from actorflow.runtime.supervision.plans import Exit, StartChild, StopChildren
+>>> from actorflow.runtime.supervision.actions import Exit, StartChild, StopChildren
 >>> from actorflow.runtime.supervision.spec import Child, Flags
 >>> from actorflow.runtime.exits import Crash, Shutdown
 >>> def perform(actions):
@@ -66,13 +66,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.exits import Crash, FailedToStart, GaveUp, Normal, Shutdown
-from actorflow.runtime.supervision.children import Children, ChildState, Record
-from actorflow.runtime.supervision.plans import (
+from actorflow.runtime.supervision.actions import (
     Ignored,
     LogKind,
-    OutOfTurn,
-    Phase,
-    Planner,
     Ready,
     Refused,
     RequestRefusal,
@@ -80,6 +76,14 @@ from actorflow.runtime.supervision.plans import (
     StartChild,
     Started,
     Why,
+)
+from actorflow.runtime.supervision.children import (
+    Children,
+    ChildState,
+    OutOfTurn,
+    Phase,
+    Planner,
+    Record,
 )
 from actorflow.runtime.supervision.requests import Requests
 from actorflow.runtime.supervision.spec import BadChild, Child, Flags, RestartType, Strategy
@@ -90,8 +94,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.supervision.children import Incarnation
-    from actorflow.runtime.supervision.plans import Action, Plan, Request
+    from actorflow.runtime.supervision.actions import Action, Incarnation
+    from actorflow.runtime.supervision.children import Plan, Request
     from actorflow.runtime.supervision.spec import Grace
 
 __all__ = ["Family", "RestartWindow"]

@@ -6,16 +6,16 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from actorflow.runtime.supervision.actions import Done, Refused, Reply, RequestRefusal
 from actorflow.runtime.supervision.children import ChildState, Record
-from actorflow.runtime.supervision.plans import Done, Refused, Reply, RequestRefusal
 from actorflow.runtime.supervision.spec import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from actorflow.runtime.supervision.children import ChildInfo, Counts, Incarnation
+    from actorflow.runtime.supervision.actions import Action, Incarnation
+    from actorflow.runtime.supervision.children import ChildInfo, Counts, Phase, Plan, Request
     from actorflow.runtime.supervision.family import Family
-    from actorflow.runtime.supervision.plans import Action, Phase, Plan, Request
     from actorflow.runtime.supervision.spec import Child
 
 __all__ = ["FamilyStatistics", "Requests"]

@@ -13,7 +13,7 @@ from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import BadOption, StartFailed
 from actorflow.runtime.exits import Crash, Killed, Normal, Shutdown
 from actorflow.runtime.log import log
-from actorflow.runtime.supervision.plans import Why
+from actorflow.runtime.supervision.actions import Why
 from actorflow.runtime.supervision.supervisor import Supervisor, SupervisorRef
 from behaviours.errors import brief
 

@@ -1,7 +1,7 @@
 """How children are stopped: one, those that make way for a restart, or all of them at the end.
 
-The methods of `Stops` are plans, or parts of plans (see `plans.py`). They follow OTP's supervisor
-in what is done and in which order.
+The methods of `Stops` are plans, or parts of plans (see `children.py`). They follow OTP's
+supervisor in what is done and in which order.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actorflow.runtime.exits import FailedToStart, GaveUp, Killed, Normal, Shutdown
-from actorflow.runtime.supervision.children import ChildState, Incarnation
-from actorflow.runtime.supervision.plans import Exit, LogKind, Phase, StopChildren, Why
+from actorflow.runtime.supervision.actions import Exit, Incarnation, LogKind, StopChildren, Why
+from actorflow.runtime.supervision.children import ChildState, Phase
 from actorflow.runtime.supervision.spec import AutoShutdown, RestartType, Strategy
 
 if TYPE_CHECKING:
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.supervision.children import Children, Record
-    from actorflow.runtime.supervision.plans import Plan, Planner, Round
+    from actorflow.runtime.supervision.children import Children, Plan, Planner, Record, Round
     from actorflow.runtime.supervision.spec import Child, Flags, Grace
 
 __all__ = ["Stops"]

@@ -18,10 +18,10 @@ from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import RequestRefused, StopTimeout, WouldDeadlock
 from actorflow.runtime.exits import ExitReason, Normal
 from actorflow.runtime.registry import take_name
+from actorflow.runtime.supervision.actions import RequestRefusal
 from actorflow.runtime.supervision.actor import SupervisorActor
 from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.handles import IGNORE, is_child, life_of, parent
-from actorflow.runtime.supervision.plans import RequestRefusal
 from actorflow.runtime.supervision.requests import Requests
 from actorflow.runtime.supervision.spec import BadChild, Child, ChildType, Flags
 from actorflow.runtime.supervision.tree import picture

@@ -43,7 +43,7 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from actorflow.runtime.worker.pair.tasks import Batch, Ticket
+    from actorflow.runtime.worker.pair.batch import Batch, Ticket
     from behaviours.base import Tally
 
 __all__ = ["Call", "Done", "Workers"]

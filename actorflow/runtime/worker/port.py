@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.lanes.lane import Runnable
     from actorflow.runtime.worker.options import WorkerOptions
-    from actorflow.runtime.worker.pair.tasks import Ticket
+    from actorflow.runtime.worker.pair.batch import Ticket
     from actorflow.runtime.worker.ref import WorkerRef
 
 __all__ = ["Port"]

@@ -12,8 +12,8 @@ from actorflow.testing import ManualLane, VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from actorflow.runtime.supervision.actions import RequestRefusal
     from actorflow.runtime.supervision.children import ChildState
-    from actorflow.runtime.supervision.plans import RequestRefusal
 
 BOOM = ValueError("boom")
 CLEAN = [af.Normal(), af.Shutdown(), af.Shutdown("because")]

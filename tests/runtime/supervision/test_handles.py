@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.supervision.handles import ActorHandle, WorkerHandle
+from actorflow.runtime.supervision.handles import handle_for
 from tests.runtime.supervision.kit import BOOM, FAIL, ref
 from tests.runtime.worker.probe import PATIENCE, Caller, until
 
@@ -22,10 +22,10 @@ def owner(stage: Stage) -> Any:
 
 
 def handle_of(stage: Stage, kind: str) -> tuple[ChildHandle, af.Child]:
-    if kind == "actor":
-        return ActorHandle(owner(stage)), stage.child("a")
-    worker = stage.worker("w", lambda batch, state: None)
-    return WorkerHandle(owner(stage)), af.Child("w", worker)
+    child = stage.child("a")
+    if kind == "worker":
+        child = af.Child("w", stage.worker("w", lambda batch, state: None))
+    return handle_for(child, owner(stage)), child
 
 
 @pytest.mark.parametrize("kind", ["actor", "worker"])

@@ -32,7 +32,7 @@ def modules_entered(call: Callable[[], None]) -> set[str]:
     return {name for name in entered if name.startswith(("actorflow.", "behaviours."))}
 
 
-def test_crash_to_restart_enters_at_most_five_modules_of_supervision(stage: Stage) -> None:
+def test_crash_to_restart_enters_at_most_four_modules_of_supervision(stage: Stage) -> None:
     supervisor = stage.up(stage.child("a"), stage.child("b"))
     first = ref(supervisor, "a")
 
@@ -43,4 +43,4 @@ def test_crash_to_restart_enters_at_most_five_modules_of_supervision(stage: Stag
     entered = modules_entered(crash)
     assert names(supervisor) == "a2 b1"
     parts = {name.removeprefix(SUPERVISION) for name in entered if name.startswith(SUPERVISION)}
-    assert parts <= {"actor", "handles", "family", "plans", "children"}
+    assert parts <= {"actor", "handles", "family", "children"}

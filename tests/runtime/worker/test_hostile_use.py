@@ -15,8 +15,8 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.clock import SystemClock
+from actorflow.runtime.worker.pair.batch import Batch
 from actorflow.runtime.worker.pair.stopping import abandon_executor
-from actorflow.runtime.worker.pair.tasks import Batch
 from behaviours import Behaviour, Full, Queue, Throttle, Traits, Unique
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until_accumulated
 

@@ -21,8 +21,7 @@ from actorflow.runtime.log import log
 from actorflow.runtime.worker.pair.intake import refuse_late
 from actorflow.runtime.worker.pair.machine import MAIL, PARKED, WAITING
 from actorflow.runtime.worker.pair.stopping import abandon_executor, kill, shut_down
-from actorflow.runtime.worker.pair.tasks import Effects
-from actorflow.runtime.worker.pair.transitions import schedule
+from actorflow.runtime.worker.pair.transitions import Effects, schedule
 from behaviours.errors import brief
 
 if TYPE_CHECKING:

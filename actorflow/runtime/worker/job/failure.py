@@ -11,7 +11,7 @@ from behaviours.arguments import count, seconds
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from actorflow.runtime.worker.pair.tasks import Batch
+    from actorflow.runtime.worker.pair.batch import Batch
 
 __all__ = [
     "Breaker",

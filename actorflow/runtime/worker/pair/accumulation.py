@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from actorflow.runtime.errors import BadBehaviour
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.worker.pair.batch import Batch
 from actorflow.runtime.worker.pair.loose import Loose, displacement
-from actorflow.runtime.worker.pair.tasks import Batch
 from behaviours import Chunk, Queue, Stack
 from behaviours.base import Behaviour, Fate, Item, Reason, Tally, adapt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from actorflow.runtime.worker.pair.tasks import Ticket
+    from actorflow.runtime.worker.pair.batch import Ticket
     from behaviours.base import Refusal
 
 __all__ = ["FOLD_AT", "LONG", "NEVER", "QUEUE", "STACK", "Accumulation", "Counts", "Shape"]

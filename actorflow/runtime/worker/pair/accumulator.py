@@ -29,6 +29,7 @@ from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker.metrics import Backlog, Timing
 from actorflow.runtime.worker.pair import runner
 from actorflow.runtime.worker.pair.accumulation import FOLD_AT, LONG, NEVER, QUEUE, Accumulation
+from actorflow.runtime.worker.pair.batch import Batch
 from actorflow.runtime.worker.pair.idleness import Idleness
 from actorflow.runtime.worker.pair.intake import Intake, refuse_late, take_back
 from actorflow.runtime.worker.pair.life import Life
@@ -44,8 +45,10 @@ from actorflow.runtime.worker.pair.machine import (
     StopMode,
 )
 from actorflow.runtime.worker.pair.stopping import SPARE
-from actorflow.runtime.worker.pair.tasks import Batch, Effects, Seat, Task
 from actorflow.runtime.worker.pair.transitions import (
+    Effects,
+    Seat,
+    Task,
     after,
     cancel_timer,
     fill,
@@ -65,7 +68,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.clock import Timer
     from actorflow.runtime.exits import ExitReason
     from actorflow.runtime.worker.options import Settings
-    from actorflow.runtime.worker.pair.tasks import Ticket
+    from actorflow.runtime.worker.pair.batch import Ticket
     from behaviours.base import Behaviour
 
 __all__ = ["Accumulator"]

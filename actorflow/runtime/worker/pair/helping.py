@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.worker.metrics import Timing
 from actorflow.runtime.worker.pair import runner
+from actorflow.runtime.worker.pair.batch import Batch
 from actorflow.runtime.worker.pair.machine import IDLE, PUSHED, RUNNING
-from actorflow.runtime.worker.pair.tasks import Batch, Effects, Task
-from actorflow.runtime.worker.pair.transitions import apply, schedule
+from actorflow.runtime.worker.pair.transitions import Effects, Task, apply, schedule
 
 if TYPE_CHECKING:
     from actorflow.runtime.worker.pair.accumulator import Accumulator
-    from actorflow.runtime.worker.pair.tasks import Ticket
+    from actorflow.runtime.worker.pair.batch import Ticket
 
 __all__ = ["help_out"]
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actorflow.runtime.worker.pair.machine import IDLE, IDLE_LONG
-from actorflow.runtime.worker.pair.tasks import Effects
-from actorflow.runtime.worker.pair.transitions import schedule
+from actorflow.runtime.worker.pair.transitions import Effects, schedule
 
 if TYPE_CHECKING:
     from actorflow.runtime.clock import Timer

@@ -23,16 +23,17 @@ from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.lanes.token import in_one_go
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.pair import runner
-from actorflow.runtime.worker.pair.accumulation import FOLD_AT
-from actorflow.runtime.worker.pair.machine import DUE, IDLE, WAITING
+from actorflow.runtime.worker.pair.accumulation import FOLD_AT, NEVER
+from actorflow.runtime.worker.pair.machine import DUE, IDLE, PUSHED, WAITING
 from actorflow.runtime.worker.pair.stopping import SPARE
-from actorflow.runtime.worker.pair.tasks import Effects
 from actorflow.runtime.worker.pair.transitions import (
+    Effects,
     calm,
     catch_up,
+    fail,
     fill,
-    fold_for_producer,
-    look,
+    free_seat,
+    leave,
     schedule,
 )
 from actorflow.runtime.worker.tickets import ThreadTicket
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from actorflow.runtime.worker.pair.accumulator import Accumulator
-    from actorflow.runtime.worker.pair.tasks import Ticket
+    from actorflow.runtime.worker.pair.batch import Ticket
 
 __all__ = ["Intake", "offer_line", "refuse_late", "take_back"]
 
@@ -118,12 +119,12 @@ class Intake:
                 pair._refuse_if_closed()
                 effects = catch_up(pair)
                 now = pair._now()
-                failure = fold_for_producer(pair, now, effects)
+                failure = _fold_for_producer(pair, now, effects)
                 if failure is None:
                     try:
                         return self._add(message, ticket, make, now, own=own)
                     finally:  # also where it is refused: others have been folded with it
-                        look(pair, effects)
+                        _look(pair, effects)
         finally:
             pair.conclude(effects)
         msg = f"{pair!r} did not take the message, because its behaviour failed"
@@ -173,7 +174,7 @@ class Intake:
                     pair.core.fold(now)
                     return pair.core.offer_many(pairs, now)
                 finally:
-                    look(pair, effects)
+                    _look(pair, effects)
         finally:
             pair.conclude(effects)
 
@@ -250,7 +251,7 @@ class Intake:
         try:
             if pair.mode is None and pair.exit_reason is None:
                 effects = catch_up(pair)
-                failure = fold_for_producer(pair, pair._now(), effects)
+                failure = _fold_for_producer(pair, pair._now(), effects)
                 if pair.state is WAITING and failure is None:
                     schedule(pair, DUE, effects)  # what was folded may have filled the batch
         finally:
@@ -400,3 +401,36 @@ def take_back(pair: Accumulator, pushed: Sequence[Any]) -> bool:
     for at in places:
         del raw[at - width + 1 : at + 1]
     return True
+
+
+def _look(pair: Accumulator, effects: Effects) -> None:
+    """Do what messages that were just accumulated make possible. Under the lock."""
+    pair._lead = NEVER
+    if pair.state is IDLE:
+        if not pair.core.shape.timed:
+            pair._since = pair.settings.clock.now()
+        schedule(pair, PUSHED, effects)
+    elif pair.state is WAITING:
+        schedule(pair, DUE, effects)
+    elif pair._seats:
+        fill(pair, effects)
+    pair._lead = 1
+
+
+def _fold_for_producer(pair: Accumulator, now: float, effects: Effects) -> Exception | None:
+    """Fold what is raw on behalf of a producer; if the behaviour raises, the pair crashes.
+
+    Return what it raised: the producer has nothing to do with it. Under the lock.
+    """
+    try:
+        pair.core.fold(now)
+        pair.core.note_time(now)
+    except Exception as error:  # noqa: BLE001 - of a behaviour
+        seat = free_seat(pair)
+        fail(pair, seat, error)
+        if seat is not None and seat.first is not None:
+            effects.seats.append(seat)
+        elif seat is not None:
+            leave(pair, seat)
+        return error
+    return None

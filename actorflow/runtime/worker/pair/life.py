@@ -43,9 +43,15 @@ from actorflow.runtime.worker.pair.machine import (
     Event,
     StopMode,
 )
-from actorflow.runtime.worker.pair.stopping import kill
-from actorflow.runtime.worker.pair.tasks import Effects
+from actorflow.runtime.worker.pair.stopping import (
+    abandon_executor,
+    kill,
+    request_stop,
+    shut_down,
+    suspend,
+)
 from actorflow.runtime.worker.pair.transitions import (
+    Effects,
     apply,
     cut_off,
     schedule,
@@ -60,9 +66,10 @@ if TYPE_CHECKING:
     from actorflow.runtime.exits import Notice
     from actorflow.runtime.worker.job.executor import Executor
     from actorflow.runtime.worker.pair.accumulator import Accumulator
-    from actorflow.runtime.worker.pair.tasks import Batch
+    from actorflow.runtime.worker.pair.batch import Batch
+    from actorflow.runtime.worker.ref import WorkerRef
 
-__all__ = ["Life"]
+__all__ = ["Life", "WorkerHandle"]
 
 
 class Life:
@@ -263,7 +270,7 @@ class Life:
         try:
             pair.conclude(effects)
         finally:  # last: whoever hears of the crash finds the pair as the crash has left it
-            if batch is not None:
+            if batch is not None and batch.tickets is not None:
                 batch.resolve(error)
 
     def _call_on_failure(self, error: BaseException) -> None:
@@ -338,7 +345,8 @@ class Life:
                 self.executor_ended(self.executor_exit or Shutdown())
         error = effects.error or self.dead_error()
         for batch in effects.cut:
-            batch.resolve(error)
+            if batch.tickets is not None:
+                batch.resolve(error)
         if pair.core.refusals:
             pair.intake.report()
 
@@ -488,3 +496,67 @@ class Life:
         if self._over:
             self._stopped.set()
         return self._stopped
+
+
+# The pair as its supervisor sees it.
+
+
+class WorkerHandle:
+    """A supervised worker over all its incarnations, each of which is an executor.
+
+    It is the `ChildHandle` of supervision: see there what each method must do. `launch` makes and
+    starts a new pair for a child, and passes the end of its executors on.
+    """
+
+    __slots__ = ("_launch", "_notice", "_pair", "ref")
+
+    def __init__(self, launch: Callable[[Any, Callable[[ExitReason], None]], WorkerRef]) -> None:
+        self._launch = launch
+        self._notice: Notice | None = None
+        self._pair: Any = None
+        self.ref: Any = None
+
+    def __repr__(self) -> str:
+        return f"<{self._pair!r}>"
+
+    def start(self, child: Any) -> None:
+        """Start the pair, or only its executor, if the accumulator is alone."""
+        self._notice = None
+        if self._pair is not None and self._pair.exit_reason is None:
+            self._pair.life.revive()
+            return
+        worker = self._launch(child, self._executor_ended)
+        before, self.ref, self._pair = self.ref, worker, worker.actor
+        if before is not None:
+            before.actor.__dict__["successor"] = worker
+        worker.watch(self._pair_ended)  # if its job hangs, the executor's end never comes
+
+    def stop(self, reason: ExitReason, *, final: bool) -> None:
+        """End the executor after its current batch; if `final`, the pair, which drains first."""
+        if not final:
+            suspend(self._pair)
+        elif self._pair.life.executor_exit is None:
+            shut_down(self._pair, reason)
+        else:
+            request_stop(self._pair, StopMode.NOW, reason)  # without an executor nothing drains
+
+    def kill(self) -> None:
+        """End the executor at once. Settles the batch in flight; the accumulator stays."""
+        abandon_executor(self._pair)
+
+    def watch(self, notice: Notice) -> None:
+        """Call `notice(ref, reason)` when the executor has ended."""
+        self._notice = notice
+        reason = self._pair.exit_reason or self._pair.life.executor_exit
+        if reason is not None:  # it ended before `_notice` was set
+            notice(self.ref, reason)
+
+    def _executor_ended(self, reason: ExitReason) -> None:
+        notice = self._notice
+        if notice is not None:
+            notice(self.ref, reason)
+
+    def _pair_ended(self, worker: WorkerRef, reason: ExitReason) -> None:
+        notice = self._notice
+        if notice is not None and worker is self.ref:
+            notice(worker, reason)

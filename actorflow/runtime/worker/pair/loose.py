@@ -11,7 +11,7 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from actorflow.runtime.worker.pair.tasks import Ticket
+    from actorflow.runtime.worker.pair.batch import Ticket
     from behaviours.base import Behaviour
 
 __all__ = ["Loose", "displacement"]

@@ -22,9 +22,9 @@ from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.job.answers import Answers
 from actorflow.runtime.worker.job.deferred import Deferred
+from actorflow.runtime.worker.pair.batch import Batch
 from actorflow.runtime.worker.pair.machine import StopMode
 from actorflow.runtime.worker.pair.stopping import ended, request_stop, stop_from_within
-from actorflow.runtime.worker.pair.tasks import Batch
 from behaviours.errors import brief
 
 if TYPE_CHECKING:

@@ -23,8 +23,14 @@ from actorflow.runtime.worker.pair.machine import (
     Event,
     StopMode,
 )
-from actorflow.runtime.worker.pair.tasks import Effects, Nobody
-from actorflow.runtime.worker.pair.transitions import apply, catch_up, close, cut_off, schedule
+from actorflow.runtime.worker.pair.transitions import (
+    Effects,
+    apply,
+    catch_up,
+    close,
+    cut_off,
+    schedule,
+)
 
 if TYPE_CHECKING:
     from actorflow.runtime.worker.pair.accumulator import Accumulator
@@ -46,7 +52,17 @@ NORMAL = Normal()
 SPARE = 64
 """Tokens of a pair that takes no more messages. See `Accumulator._bar`."""
 
-_DEAD_TOKENS: list[Any] = [Nobody()] * SPARE
+
+class _Nobody:
+    """The token of a pair that has ended: true like any other, and does nothing if it is run."""
+
+    __slots__ = ()
+
+    def run(self) -> None:
+        """Do nothing."""
+
+
+_DEAD_TOKENS: list[Any] = [_Nobody()] * SPARE
 
 
 # The executor alone.

@@ -9,10 +9,12 @@ All functions run under the lock of the pair. What has to happen outside of it i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.runtime.worker.metrics import Backlog
 from actorflow.runtime.worker.pair.accumulation import FOLD_AT, LONG, NEVER, QUEUE
+from actorflow.runtime.worker.pair.batch import Batch
 from actorflow.runtime.worker.pair.machine import (
     BROKEN,
     CALL_ON_IDLE,
@@ -38,7 +40,6 @@ from actorflow.runtime.worker.pair.machine import (
     TELL_EXECUTOR,
     TOKEN_IN,
     TOKEN_OUT,
-    WAITING,
     Event,
     Facts,
     Step,
@@ -46,15 +47,18 @@ from actorflow.runtime.worker.pair.machine import (
     Unexpected,
     advance,
 )
-from actorflow.runtime.worker.pair.tasks import Effects, Failed, Order
 from behaviours.base import Reason
 
 if TYPE_CHECKING:
     from actorflow.runtime.worker.pair.accumulation import Accumulation
     from actorflow.runtime.worker.pair.accumulator import Accumulator
-    from actorflow.runtime.worker.pair.tasks import Batch, Task
 
 __all__ = [
+    "Effects",
+    "Failed",
+    "Order",
+    "Seat",
+    "Task",
     "after",
     "apply",
     "cancel_timer",
@@ -62,15 +66,74 @@ __all__ = [
     "close",
     "cut_off",
     "fill",
-    "fold_for_producer",
     "leave",
-    "look",
     "look_again",
     "next_task",
     "schedule",
     "schedule_start",
     "span_of",
 ]
+
+
+class Order(Enum):
+    """What a seat is to do other than to process a batch."""
+
+    SERVE = "serve"
+    """Answer mail."""
+    ON_START = "on_start"
+    ON_IDLE = "on_idle"
+    ON_STOP = "on_stop"
+
+
+class Failed:
+    """What a seat is to do after the behaviour has raised: crash with that error."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+Task: TypeAlias = Batch | Order | Failed
+
+
+class Seat:
+    """One of several batches that may be in flight at once."""
+
+    __slots__ = ("batch", "first", "pair", "parts", "span")
+
+    def __init__(self, pair: Accumulator) -> None:
+        self.pair = pair
+        self.batch: Batch | None = None
+        self.first: Task | None = None
+        """What it does first when the lane runs it."""
+        self.parts: list[Batch] | None = None
+        """What a failure policy has made of the batch and is still to be run, last one first."""
+        self.span: tuple[float, float, float] | None = None
+        """Between which moments the messages of the batch arrived, and when it was taken."""
+
+    def run(self) -> None:
+        """Process batches for a while. Only the lane calls this."""
+        self.pair.run(self)
+
+
+class Effects:
+    """What is done after the lock is free."""
+
+    __slots__ = ("cut", "dead", "error", "executor_gone", "incarnation", "seats")
+
+    def __init__(self) -> None:
+        self.seats: list[Any] = []
+        """To be submitted to the lane."""
+        self.cut: list[Batch] = []
+        """Cut off: their callers are told."""
+        self.error: BaseException | None = None
+        """What they are told, if it is not that the pair has ended."""
+        self.executor_gone = False
+        self.incarnation: int | None = None
+        """Which executor has gone, counted by restarts, where it may have been replaced since."""
+        self.dead = False
+
 
 _IDLE = Reason.IDLE  # looking one up in its enum takes long
 _COMMON = (DONE, PUSHED, STARTED)
@@ -495,20 +558,6 @@ def leave(pair: Accumulator, seat: Any) -> None:
         pair._seats.append(seat)
 
 
-def look(pair: Accumulator, effects: Effects) -> None:
-    """Do what messages that were just accumulated make possible. Under the lock."""
-    pair._lead = NEVER
-    if pair.state is IDLE:
-        if not pair.core.shape.timed:
-            pair._since = pair.settings.clock.now()
-        schedule(pair, PUSHED, effects)
-    elif pair.state is WAITING:
-        schedule(pair, DUE, effects)
-    elif pair._seats:
-        fill(pair, effects)
-    pair._lead = 1
-
-
 def catch_up(pair: Accumulator) -> Effects:
     """Begin for an executor that was woken but has not begun. Under the lock.
 
@@ -521,22 +570,3 @@ def catch_up(pair: Accumulator) -> Effects:
         if pair._seats is None:
             effects.seats.clear()  # it is in its lane already
     return effects
-
-
-def fold_for_producer(pair: Accumulator, now: float, effects: Effects) -> Exception | None:
-    """Fold what is raw on behalf of a producer; if the behaviour raises, the pair crashes.
-
-    Return what it raised: the producer has nothing to do with it. Under the lock.
-    """
-    try:
-        pair.core.fold(now)
-        pair.core.note_time(now)
-    except Exception as error:  # noqa: BLE001 - of a behaviour
-        seat = free_seat(pair)
-        fail(pair, seat, error)
-        if seat is not None and seat.first is not None:
-            effects.seats.append(seat)
-        elif seat is not None:
-            leave(pair, seat)
-        return error
-    return None

@@ -6,9 +6,7 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.exits import Crash, ExitReason, GaveUp, Killed, Normal, Shutdown
-from actorflow.runtime.supervision.children import ChildInfo, ChildState
-from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.plans import (
+from actorflow.runtime.supervision.actions import (
     Action,
     Exit,
     Log,
@@ -20,6 +18,8 @@ from actorflow.runtime.supervision.plans import (
     StopChildren,
     Why,
 )
+from actorflow.runtime.supervision.children import ChildInfo, ChildState
+from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.spec import Child, Flags
 
 if TYPE_CHECKING:

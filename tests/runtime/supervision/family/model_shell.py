@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.supervision.plans import (
+from actorflow.runtime.supervision.actions import (
     Action,
     Done,
     Exit,

@@ -8,20 +8,19 @@ import sys
 import pytest
 
 from actorflow.runtime.exits import ExitReason, FailedToStart, GaveUp, Normal, Shutdown
-from actorflow.runtime.supervision.children import ChildInfo, ChildState, Counts
-from actorflow.runtime.supervision.family import Family, RestartWindow
-from actorflow.runtime.supervision.plans import (
+from actorflow.runtime.supervision.actions import (
     Done,
     Exit,
     Ignored,
     LogKind,
-    Phase,
     Ready,
     RequestRefusal,
     StartChild,
     Started,
     Why,
 )
+from actorflow.runtime.supervision.children import ChildInfo, ChildState, Counts, Phase
+from actorflow.runtime.supervision.family import Family, RestartWindow
 from actorflow.runtime.supervision.spec import Child
 from tests.runtime.supervision.family.family_shell import (
     BOOM,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.runtime.exits import ExitReason, Killed, Normal, Shutdown
-from actorflow.runtime.supervision.plans import (
+from actorflow.runtime.supervision.actions import (
     Exit,
     Log,
     LogKind,

@@ -5,19 +5,17 @@ from __future__ import annotations
 import pytest
 
 from actorflow.runtime.exits import Killed, Normal
-from actorflow.runtime.supervision.children import ChildInfo, ChildState, Counts
-from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.plans import (
+from actorflow.runtime.supervision.actions import (
     Done,
     Exit,
     Ignored,
-    OutOfTurn,
-    Phase,
     Refused,
     RequestRefusal,
     Started,
     Why,
 )
+from actorflow.runtime.supervision.children import ChildInfo, ChildState, Counts, OutOfTurn, Phase
+from actorflow.runtime.supervision.family import Family
 from tests.runtime.supervision.family.family_shell import BOOM, REFUSED, child, up
 
 

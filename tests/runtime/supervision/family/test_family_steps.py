@@ -8,19 +8,18 @@ from typing import Any
 import pytest
 
 from actorflow.runtime.exits import Normal, Shutdown
-from actorflow.runtime.supervision.children import ChildState
-from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.plans import (
+from actorflow.runtime.supervision.actions import (
     Done,
     Exit,
     LogKind,
-    OutOfTurn,
     Refused,
     RequestRefusal,
     Started,
     StopChildren,
     Why,
 )
+from actorflow.runtime.supervision.children import ChildState, OutOfTurn
+from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.spec import Backoff, BadFlags
 from tests.runtime.supervision.family.family_shell import BOOM, Shell, abc, child, up
 

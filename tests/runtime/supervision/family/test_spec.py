@@ -9,8 +9,8 @@ import pytest
 
 from actorflow.runtime.errors import ActorflowError
 from actorflow.runtime.exits import Crash, Killed, Shutdown
+from actorflow.runtime.supervision.actions import Refused, RequestRefusal, StartChild, Started
 from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.plans import Refused, RequestRefusal, StartChild, Started
 from actorflow.runtime.supervision.spec import BadChild, BadFlags, Child, Flags
 from tests.runtime.supervision.family.family_shell import child, start, up
 

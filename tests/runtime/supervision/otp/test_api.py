@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.runtime.supervision.actions import RequestRefusal
 from actorflow.runtime.supervision.children import ChildState
-from actorflow.runtime.supervision.plans import RequestRefusal
 from tests.runtime.supervision.kit import FAIL, counts, ids, names, ref, refusal, state
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.supervision.plans import Why
+from actorflow.runtime.supervision.actions import Why
 from tests.runtime.supervision.kit import BOOM, STATIC, names, ref
 
 if TYPE_CHECKING:

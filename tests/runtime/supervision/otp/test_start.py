@@ -9,8 +9,8 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.exits import FailedToStart
+from actorflow.runtime.supervision.actions import RequestRefusal, Started
 from actorflow.runtime.supervision.children import ChildState
-from actorflow.runtime.supervision.plans import RequestRefusal, Started
 from tests.runtime.supervision.kit import FAIL, counts, ids, names, ref, refusal, state
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from behaviours.base import adapt, release
 from tests.runtime.worker.probe import FakeTicket
 
 if TYPE_CHECKING:
-    from actorflow.runtime.worker.pair.tasks import Batch
+    from actorflow.runtime.worker.pair.batch import Batch
 
 
 class OneByOne(Base):

@@ -25,7 +25,7 @@ from behaviours import (
 from tests.runtime.worker.probe import PATIENCE, Probe
 
 if TYPE_CHECKING:
-    from actorflow.runtime.worker.pair.tasks import Batch
+    from actorflow.runtime.worker.pair.batch import Batch
 
 
 class Log:

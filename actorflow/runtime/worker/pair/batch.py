@@ -1,12 +1,13 @@
-"""What is under way in a pair: batches and other tasks, the seats that perform them, and effects.
+"""Batches: what is handed to the job in one call, and who waits for it.
 
 A *ticket* belongs to somebody who waits for a message; it travels with the batch.
 """
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 from behaviours.base import Reason
 from behaviours.errors import brief
@@ -14,9 +15,7 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from actorflow.runtime.worker.pair.accumulator import Accumulator
-
-__all__ = ["Batch", "Effects", "Failed", "Nobody", "Order", "Seat", "Task", "Ticket"]
+__all__ = ["Batch", "Ticket"]
 
 
 class Ticket(Protocol):
@@ -26,35 +25,26 @@ class Ticket(Protocol):
         """Say that the message was processed, or why it never will be. Called exactly once."""
 
 
-class Batch:
-    """What is handed to the job in one call."""
+class Batch(Struct, eq=False):
+    """What is handed to the job in one call. A struct, because one is made for each call."""
 
-    __slots__ = ("attempt", "parts", "payload", "reason", "size", "tickets")
-
-    def __init__(
-        self,
-        payload: Any,
-        size: int,
-        tickets: list[tuple[int, Ticket]] | None = None,
-        reason: Reason = Reason.IDLE,
-    ) -> None:
-        self.payload = payload
-        self.size = size
-        """How many messages it is made of."""
-        self.tickets = tickets
-        """Who waits, with the place of the message in the payload; the last one first."""
-        self.reason = reason
-        """Why it left."""
-        self.attempt = 1
-        """1 for the first call of the job with it."""
-        self.parts: tuple[Batch, ...] | None = None
-        """What `split` has made of it."""
+    payload: Any
+    size: int
+    """How many messages it is made of."""
+    tickets: list[tuple[int, Ticket]] | None = None
+    """Who waits, with the place of the message in the payload; the last one first."""
+    reason: Reason = Reason.IDLE
+    """Why it left."""
+    attempt: int = 1
+    """1 for the first call of the job with it."""
+    parts: tuple[Batch, ...] | None = None
+    """What `split` has made of it."""
 
     def __repr__(self) -> str:
         return f"Batch({brief(self.payload)}, size={self.size}, reason={self.reason.value!r})"
 
     def resolve(self, error: BaseException | None = None) -> None:
-        """Resolve every ticket of this batch and of its parts.
+        """Resolve every ticket of this batch and of its parts. Without tickets, nobody waits.
 
         Each is resolved once, even if two threads do this at the same time or one splits it.
         """
@@ -133,72 +123,3 @@ def _popped(tickets: list[tuple[int, Ticket]] | None) -> Iterator[tuple[int, Tic
             yield tickets.pop()
         except IndexError:
             return
-
-
-class Order(Enum):
-    """What a seat is to do other than to process a batch."""
-
-    SERVE = "serve"
-    """Answer mail."""
-    ON_START = "on_start"
-    ON_IDLE = "on_idle"
-    ON_STOP = "on_stop"
-
-
-class Failed:
-    """What a seat is to do after the behaviour has raised: crash with that error."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-Task: TypeAlias = Batch | Order | Failed
-
-
-class Seat:
-    """One of several batches that may be in flight at once."""
-
-    __slots__ = ("batch", "first", "pair", "parts", "span")
-
-    def __init__(self, pair: Accumulator) -> None:
-        self.pair = pair
-        self.batch: Batch | None = None
-        self.first: Task | None = None
-        """What it does first when the lane runs it."""
-        self.parts: list[Batch] | None = None
-        """What a failure policy has made of the batch and is still to be run, last one first."""
-        self.span: tuple[float, float, float] | None = None
-        """Between which moments the messages of the batch arrived, and when it was taken."""
-
-    def run(self) -> None:
-        """Process batches for a while. Only the lane calls this."""
-        self.pair.run(self)
-
-
-class Effects:
-    """What is done after the lock is free."""
-
-    __slots__ = ("cut", "dead", "error", "executor_gone", "incarnation", "seats")
-
-    def __init__(self) -> None:
-        self.seats: list[Any] = []
-        """To be submitted to the lane."""
-        self.cut: list[Batch] = []
-        """Cut off: their callers are told."""
-        self.error: BaseException | None = None
-        """What they are told, if it is not that the pair has ended."""
-        self.executor_gone = False
-        self.incarnation: int | None = None
-        """Which executor has gone, counted by restarts, where it may have been replaced since."""
-        self.dead = False
-
-
-class Nobody:
-    """The token of a pair that has ended: true like any other, and does nothing if it is run."""
-
-    __slots__ = ()
-
-    def run(self) -> None:
-        """Do nothing."""
