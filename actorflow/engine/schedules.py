@@ -160,7 +160,7 @@ class Schedule:
 
         """
         given: tuple[Any, Any] = begin, end
-        if not all(isinstance(each, (int, float)) for each in given) or not (
+        if not all(type(each) in (int, float) for each in given) or not (
             0 <= begin <= end < _LATEST
         ):
             msg = (

@@ -27,6 +27,7 @@ from actorflow.web.addresses import (
     socket_beside,
 )
 from actorflow.web.control import create_app
+from behaviours.arguments import count
 
 if TYPE_CHECKING:
     from actorflow.engine.engine import Engine
@@ -83,6 +84,7 @@ def open_agent(engine: Engine, host: str, port: int, token: str | None) -> Contr
 
     """
     _check_token(token)
+    port = count(port, "port", "serve_agent(port=4001)", least=0, most=65_535, error=BadOption)
     if token is None and not is_loopback(host):
         msg = (
             f"host={host!r} can be reached from elsewhere: add token=secrets.token_urlsafe(), or "

@@ -112,7 +112,8 @@ class CronKind:
 def occurrences(plan: dict[str, Any], begin: float, end: float) -> Iterator[float]:
     """Yield the occurrences of a plan from one moment to another, both included."""
     due = moments(plan["cron"], begin - 1.0, plan["zone"])
-    return takewhile(end.__ge__, dropwhile(begin.__gt__, due))
+    # Compared by `float`: an `int` leaves that to it, which `takewhile` would take for true.
+    return takewhile(float(end).__ge__, dropwhile(float(begin).__gt__, due))
 
 
 def _set(now: float, state: Any, plan: dict[str, Any], *, anew: bool) -> dict[str, Any]:

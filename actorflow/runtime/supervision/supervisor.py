@@ -15,7 +15,7 @@ import pykka
 
 from actorflow.runtime.actor.actor import CURRENT, Ref
 from actorflow.runtime.clock import SYSTEM
-from actorflow.runtime.errors import RequestRefused, StopTimeout, WouldDeadlock
+from actorflow.runtime.errors import RequestRefused, StopTimeout, WouldDeadlock, near
 from actorflow.runtime.exits import ExitReason, Normal
 from actorflow.runtime.registry import take_name
 from actorflow.runtime.supervision.actions import RequestRefusal
@@ -82,6 +82,11 @@ class Supervisor:
         lane: Lane | None = None,
         **flags: Any,
     ) -> None:
+        for flag in flags:
+            if flag not in Flags.__annotations__:
+                options = ("name", "clock", "lane", *Flags.__annotations__)
+                msg = f"Supervisor has no option {flag!r}{near(flag, options)}"
+                raise TypeError(msg)
         self.flags = Flags(**flags)
         self.children = [_as_child(child) for child in _listed(children)]
         self.name = name

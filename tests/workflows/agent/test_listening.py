@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -98,6 +98,12 @@ def test_a_port_that_is_in_use_is_named(engine: af.Engine, tmp_path: Path) -> No
     url = engine.serve_agent(port=0)
     with pytest.raises(BadOption, match="cannot be opened"):
         engine.serve_agent(port=int(url.rpartition(":")[2]))
+
+
+@pytest.mark.parametrize("port", [-1, 70_000, "4001", True])
+def test_what_is_no_port_is_named(engine: af.Engine, port: Any) -> None:
+    with pytest.raises(BadOption, match=rf"port={port!r}: port must be .* from 0 to 65535"):
+        engine.serve_agent(port=port)
 
 
 def test_answers_leave_at_once(engine: af.Engine, agency: Agency) -> None:

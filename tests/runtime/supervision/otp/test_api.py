@@ -219,8 +219,9 @@ def test_child_specs_simple_needs_at_most_one(stage: Stage) -> None:
 def test_sup_flags_s9(stage: Stage, flags: dict[str, Any], words: str) -> None:
     with pytest.raises(af.BadFlags, match=words):
         stage.tree(**flags)
-    with pytest.raises(TypeError):  # S8: unknown ones are refused, unlike in OTP
-        stage.tree(colour="red")
+    # S8: unknown ones are refused, unlike in OTP.
+    with pytest.raises(TypeError, match="no option 'max_restart'; did you mean 'max_restarts'"):
+        stage.tree(max_restart=3)
 
 
 def test_which_children_s38(stage: Stage) -> None:
