@@ -126,7 +126,7 @@ class TaskCrashed(ActorflowError):
 
 
 class TaskTimeout(ActorflowError, TimeoutError):
-    """A tasker gave no answer and no heartbeat in time. The task counts as failed."""
+    """A tasker gave no answer and no heartbeat in time: the attempt has failed."""
 
 
 class TaskWithdrawn(ActorflowError):

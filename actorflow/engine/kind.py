@@ -243,10 +243,10 @@ class Kind(Protocol):
 
     `run` gets what the execution's behaviour has handed over. It is never called twice at the same
     time for one execution. What it raises is a bug of the kind, or of the user's code in it:
-    nothing is committed, the state is decoded anew, and the failure policy decides about the
+    nothing is committed, the state is decoded again, and the failure policy decides about the
     messages.
 
-    Optional attributes, so that nobody above has to know which kinds there are:
+    Optional attributes, so that no other code has to know which kinds there are:
 
     - `version` (1): of the states. `upgrade(data, version) -> bytes` makes a state of this version
       from an older one. A state of a newer version waits for newer code.
@@ -269,8 +269,8 @@ class Kind(Protocol):
     - `committed(change)`: called in a lane after each commit of a run.
     - `ended(execution)`: called in a lane after an execution that is in memory was ended from
       outside, without a run. What its inbox holds back then becomes dead letters.
-    - `waiters`: a `Waiters` of those who wait for the next commit of an execution; they are told of
-      commits of other engines, too.
+    - `waiters`: a `Waiters` of callers that wait for the next commit of an execution; commits of
+      other engines count, too.
     """
 
     name: str
