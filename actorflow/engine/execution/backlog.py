@@ -32,7 +32,9 @@ CRASHES = 3
 LOW = WINDOW // 2
 """Messages of one execution in memory below which more are read."""
 
-_PAGE = 2_000  # messages that are read together after a restart
+# Messages that are read together after a restart. Executions of a page are all in memory until they
+# have run: with several thousand of them the garbage collector spends more time than the runs.
+_PAGE = 500
 
 
 class _Later:
