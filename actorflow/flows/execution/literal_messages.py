@@ -25,7 +25,7 @@ Part: TypeAlias = "tuple[Tree, Tree, Payload]"
 """An attribute, the atom in it, and the payload with its value."""
 
 
-class Literals(msgspec.Struct):
+class Literals(msgspec.Struct, gc=False):
     """Literal attributes that were processed together."""
 
     first: Message

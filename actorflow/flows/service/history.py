@@ -2,7 +2,8 @@
 
 A message is a row: its point, nid, from, ``sm``, ``er``, its payload and the number of nodes after
 it; for an execute message a digest of its tree and its procedure; then other fields. Its number and
-its run follow from the record. The many messages of literal attributes are one row.
+its run follow from the record. The many messages of literal attributes are one row, with the tree
+and the value of each: its payload is the one before with that ``ret``.
 
 A payload without lists and objects stands in its row, unless it is that of the row before. Any
 other is an index, and what such payloads share is written once per run. A part above a limit is
@@ -100,8 +101,9 @@ class Recorder(Observer):
         """Record the first message, and the parts of each attribute."""
         self.observe(literals.first, [], nodes)
         parts: list[Any] = []
-        for tree, atom, payload in literals.parts:
-            parts += (digest(tree), digest(atom), self._stored(payload))
+        for tree, atom, _ in literals.parts:
+            parts += (digest(tree), digest(atom), atom[1])
+        self._payload = literals.answer["payload"]
         row = self._rows[-1]
         more = {**row[_MORE], _LITERALS: parts} if len(row) > _MORE else {_LITERALS: parts}
         parent = self._nodes.get(literals.first["from"])
@@ -167,7 +169,11 @@ def messages_of(entry: dict[str, Any]) -> list[Message]:
             message["payload"] = payload
         message["m"], message["pr"] = m, run
         literals = message.pop(_LITERALS, None)
-        messages += (message,) if literals is None else _unfolded(message, literals, payloads)
+        if literals is None:
+            messages.append(message)
+        else:
+            messages += _unfolded(message, literals)
+            payload = messages[-1]["payload"]
         m += _count(row)
     return messages
 
@@ -194,10 +200,11 @@ def _message(row: list[Any]) -> Message:
     return message
 
 
-def _unfolded(message: Message, stored: list[Any], payloads: list[Payload]) -> list[Message]:
+def _unfolded(message: Message, stored: list[Any]) -> list[Message]:
     """Return the messages of literal attributes, from the first one and the parts of each."""
+    payload = message["payload"]
     parts = (
-        (stored[at], stored[at + 1], _found(stored[at + 2], payloads))
+        (stored[at], stored[at + 1], {**payload, "ret": stored[at + 2]})
         for at in range(0, len(stored), 3)
     )
     before, seen = message["nodes"], message.pop("seen", None)
