@@ -12,7 +12,7 @@ replaced by a note, so that the history of a flow with a large payload stays sma
 
 from __future__ import annotations
 
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.literal_messages import Literals
     from actorflow.flows.execution.node import Message, Node, Payload
     from actorflow.flows.execution.run import Run
+    from actorflow.flows.language.tree import Tree
 
 __all__ = ["Recorder", "messages_of"]
 
@@ -40,8 +41,9 @@ _USUAL_FIELDS = ("point", "nid", "from", "sm", "er", "payload")
 _usual_fields = itemgetter(*_USUAL_FIELDS)
 _USUAL = len(_USUAL_FIELDS) + 3  # exid, m and pr
 _WITH_TREE = _USUAL + 1
-_SHAPES = 512  # combinations of fields that are remembered
+_SHAPES = 512  # combinations of fields, and literal attributes, that are remembered
 _shapes: dict[tuple[str, ...], tuple[str, ...]] = {}
+_literals: dict[tuple[int, int], tuple[tuple[Tree, ...], msgspec.Raw]] = {}
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -100,9 +102,7 @@ class Recorder(Observer):
     def observe_literals(self, literals: Literals, nodes: int) -> None:
         """Record the first message, and the parts of each attribute."""
         self.observe(literals.first, [], nodes)
-        parts: list[Any] = []
-        for tree, atom, _ in literals.parts:
-            parts += (digest(tree), digest(atom), atom[1])
+        parts = _parts(literals.trees)
         self._payload = literals.answer["payload"]
         row = self._rows[-1]
         more = {**row[_MORE], _LITERALS: parts} if len(row) > _MORE else {_LITERALS: parts}
@@ -138,6 +138,23 @@ def _rest(message: Message, node: Node | None) -> tuple[Any, ...]:
         return (None, None, more) if more else ()
     heap = tree[0] if node is None else node.heap
     return (digest(tree), heap, more) if more else (digest(tree), heap)
+
+
+def _parts(trees: tuple[Tree, ...]) -> msgspec.Raw:
+    """Return the parts of literal attributes as they are stored; those used lately are known."""
+    key = (id(trees[0]), len(trees))
+    known = _literals.get(key)
+    if known is not None and all(map(is_, known[0], trees)):
+        return known[1]
+    parts: list[Any] = []
+    for tree in trees:
+        atom = tree[1][0]
+        parts += (digest(tree), digest(atom), atom[1])
+    if len(_literals) >= _SHAPES:
+        _literals.clear()
+    stored = msgspec.Raw(_encode(parts))
+    _literals[key] = (trees, stored)
+    return stored
 
 
 def _limited(value: Any) -> Any:
