@@ -10,6 +10,7 @@ parent simply goes on after the last attribute, that has no node: nobody would s
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.execution.literal_messages import EACH, LEAST, Literals, answer_of
@@ -19,7 +20,6 @@ from actorflow.flows.execution.procedure import Procedure, procedure_for
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from actorflow.flows.execution.literal_messages import Part
     from actorflow.flows.execution.node import Message, Payload
     from actorflow.flows.execution.run import Run
     from actorflow.flows.language.tree import Tree
@@ -28,6 +28,10 @@ __all__ = ["evaluate", "go_on", "is_literal"]
 
 _BETWEEN = ("receive", "receive_att", "execute_child", "wrap")
 _ATOMS = frozenset(("_num", "_boo", "_sqs", "_nul"))
+_MOST_KNOWN = 1_024
+_known: dict[tuple[int, int], tuple[list[Tree], tuple[Tree, ...]]] = {}
+"""Literal attributes by the children they are among and the place of the first; trees never change.
+"""
 
 
 def is_literal(tree: Tree | None) -> bool:
@@ -59,35 +63,32 @@ def evaluate(run: Run, message: Message, room: int) -> Literals | None:
         or run.traps
     ):
         return None
-    tree, payload = message["tree"], message["payload"]
-    rest = _rest(run, parent, message)
-    atts, rets = parent.atts, parent.rets
-    parts: list[Part] = []
-    while True:
-        atom = tree[1][0]
-        entered = payload
-        payload = entered.copy()
-        payload["ret"] = atom[1]
-        if atts is not None:
-            atts.append([None, atom[1]])
-        elif rets is not None:
-            rets.append(atom[1])
-        parts.append((tree, atom, payload))
-        room -= EACH
-        if not rest or room < LEAST or not is_literal(rest[-1]):
-            break
-        tree = rest.pop()
-    nid = message["nid"]
-    if len(parts) > 1:
-        nid = child_nid(parent.nid, child_id(nid) + len(parts) - 1)
-    goes_on = rest is not None and room >= 0 and nid not in run.nodes
+    trees = _literals_at(run, parent, message)
+    goes_on = trees is not None
+    if trees is None:
+        trees = (message["tree"],)
+    size = min(len(trees), (room + 1) // EACH)
+    if size < len(trees):
+        trees = trees[:size]
+    values = [tree[1][0][1] for tree in trees]
+    if parent.atts is not None:
+        parent.atts += [[None, value] for value in values]
+    elif parent.rets is not None:
+        parent.rets += values
+    nid, payload = message["nid"], message["payload"]
+    if size > 1:
+        nid = child_nid(parent.nid, child_id(nid) + size - 1)
+    if EACH * size > room or nid in run.nodes:
+        goes_on = False
     if not goes_on:
-        _leave_entered(run, parent, nid, tree, entered)
+        entered = payload if size == 1 else {**payload, "ret": values[-2]}
+        _leave_entered(run, parent, nid, trees[-1], entered)
     counters = run.counters
     m = message["m"] = counters.get("msgs", 0) + 1
     runs = message["pr"] = counters["runs"]
-    m = counters["msgs"] = m + EACH * len(parts) - 2
-    return Literals(message, parts, answer_of(message, nid, payload, m, runs), goes_on)
+    m = counters["msgs"] = m + EACH * size - 2
+    answer = answer_of(message, nid, {**payload, "ret": values[-1]}, m, runs)
+    return Literals(message, trees, answer, goes_on)
 
 
 def go_on(run: Run, answer: Message) -> list[Message]:
@@ -104,8 +105,8 @@ def _just_goes_on(cls: Hashable) -> bool:
     return all(getattr(cls, name) is getattr(Procedure, name) for name in _BETWEEN)
 
 
-def _rest(run: Run, parent: Node, message: Message) -> list[Tree] | None:
-    """Return what follows an attribute, last first, or None if its parent does more than go on."""
+def _literals_at(run: Run, parent: Node, message: Message) -> tuple[Tree, ...] | None:
+    """Return an attribute and the literal ones after it, if the parent simply goes on with them."""
     cls: Any = run.procedures.get(parent.heap or "")
     if (
         cls is None
@@ -119,8 +120,14 @@ def _rest(run: Run, parent: Node, message: Message) -> list[Tree] | None:
     index = child_id(message["nid"])
     if index >= len(children) or children[index] is not message["tree"]:
         return None
-    rest: list[Tree] = children[:index:-1]
-    return rest
+    known = _known.get((id(children), index))
+    if known is not None and known[0] is children:
+        return known[1]
+    trees = tuple(itertools.takewhile(is_literal, children[index:]))
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[id(children), index] = (children, trees)
+    return trees
 
 
 def _leave_entered(run: Run, parent: Node, nid: str, tree: Tree, payload: Payload) -> None:

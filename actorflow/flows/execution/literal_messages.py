@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from actorflow.flows.execution.node import Message, child_id, child_nid
+from actorflow.flows.language.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from actorflow.flows.execution.node import Payload
-    from actorflow.flows.language.tree import Tree
 
 __all__ = ["EACH", "LEAST", "Literals", "Part", "answer_of", "unfold"]
 
@@ -25,12 +25,12 @@ Part: TypeAlias = "tuple[Tree, Tree, Payload]"
 """An attribute, the atom in it, and the payload with its value."""
 
 
-class Literals(msgspec.Struct):
+class Literals(msgspec.Struct, gc=False):
     """Literal attributes that were processed together."""
 
     first: Message
     """The message that executes the first of them."""
-    parts: list[Part]
+    trees: tuple[Tree, ...]
     answer: Message
     """The answer of the last of them to the parent, still to be processed."""
     goes_on: bool
@@ -39,11 +39,16 @@ class Literals(msgspec.Struct):
     @property
     def count(self) -> int:
         """How many messages were processed."""
-        return EACH * len(self.parts) - 1
+        return EACH * len(self.trees) - 1
 
     def messages(self) -> list[Message]:
         """Return all messages, in order; the last is the answer."""
-        return unfold(self.first, self.parts, self.first["m"], self.first["pr"])
+        payload = self.first["payload"]
+        parts = (
+            (tree, tree[1][0], {**payload, "ret": tree[1][0][1]})  # one part for each attribute
+            for tree in self.trees
+        )
+        return unfold(self.first, parts, self.first["m"], self.first["pr"])
 
 
 def unfold(message: Message, parts: Iterable[Part], m: int, runs: int) -> list[Message]:

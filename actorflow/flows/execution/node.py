@@ -19,7 +19,7 @@ Message = dict[str, Any]
 ROOT = "0"
 
 
-class Node(msgspec.Struct, omit_defaults=True):
+class Node(msgspec.Struct, omit_defaults=True, gc=False):
     """One node of an execution.
 
     Everything in it is JSON, and its payload is never changed in place.

@@ -23,7 +23,7 @@ class RefusedMessage:
     error: FlowError
 
 
-class RunOutcome(msgspec.Struct):
+class RunOutcome(msgspec.Struct, gc=False):
     """The outcome of a run. All of it is one commit; tasks are dispatched after that."""
 
     state: Execution

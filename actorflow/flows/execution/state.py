@@ -65,7 +65,7 @@ class Statistics:
     traps: int
 
 
-class Execution(msgspec.Struct, omit_defaults=True):
+class Execution(msgspec.Struct, omit_defaults=True, gc=False):
     """An instance of a flow: its nodes, counters, timers and traps.
 
     ``orphans`` are nodes that failed before they had a procedure; they are removed with their

@@ -2,7 +2,8 @@
 
 A message is a row: its point, nid, from, ``sm``, ``er``, its payload and the number of nodes after
 it; for an execute message a digest of its tree and its procedure; then other fields. Its number and
-its run follow from the record. The many messages of literal attributes are one row.
+its run follow from the record. The many messages of literal attributes are one row, with the tree
+and the value of each: its payload is the one before with that ``ret``.
 
 A payload without lists and objects stands in its row, unless it is that of the row before. Any
 other is an index, and what such payloads share is written once per run. A part above a limit is
@@ -11,7 +12,7 @@ replaced by a note, so that the history of a flow with a large payload stays sma
 
 from __future__ import annotations
 
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.literal_messages import Literals
     from actorflow.flows.execution.node import Message, Node, Payload
     from actorflow.flows.execution.run import Run
+    from actorflow.flows.language.tree import Tree
 
 __all__ = ["Recorder", "messages_of"]
 
@@ -39,8 +41,9 @@ _USUAL_FIELDS = ("point", "nid", "from", "sm", "er", "payload")
 _usual_fields = itemgetter(*_USUAL_FIELDS)
 _USUAL = len(_USUAL_FIELDS) + 3  # exid, m and pr
 _WITH_TREE = _USUAL + 1
-_SHAPES = 512  # combinations of fields that are remembered
+_SHAPES = 512  # combinations of fields, and literal attributes, that are remembered
 _shapes: dict[tuple[str, ...], tuple[str, ...]] = {}
+_literals: dict[tuple[int, int], tuple[tuple[Tree, ...], msgspec.Raw]] = {}
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -99,9 +102,8 @@ class Recorder(Observer):
     def observe_literals(self, literals: Literals, nodes: int) -> None:
         """Record the first message, and the parts of each attribute."""
         self.observe(literals.first, [], nodes)
-        parts: list[Any] = []
-        for tree, atom, payload in literals.parts:
-            parts += (digest(tree), digest(atom), self._stored(payload))
+        parts = _parts(literals.trees)
+        self._payload = literals.answer["payload"]
         row = self._rows[-1]
         more = {**row[_MORE], _LITERALS: parts} if len(row) > _MORE else {_LITERALS: parts}
         parent = self._nodes.get(literals.first["from"])
@@ -138,6 +140,23 @@ def _rest(message: Message, node: Node | None) -> tuple[Any, ...]:
     return (digest(tree), heap, more) if more else (digest(tree), heap)
 
 
+def _parts(trees: tuple[Tree, ...]) -> msgspec.Raw:
+    """Return the parts of literal attributes as they are stored; those used lately are known."""
+    key = (id(trees[0]), len(trees))
+    known = _literals.get(key)
+    if known is not None and all(map(is_, known[0], trees)):
+        return known[1]
+    parts: list[Any] = []
+    for tree in trees:
+        atom = tree[1][0]
+        parts += (digest(tree), digest(atom), atom[1])
+    if len(_literals) >= _SHAPES:
+        _literals.clear()
+    stored = msgspec.Raw(_encode(parts))
+    _literals[key] = (trees, stored)
+    return stored
+
+
 def _limited(value: Any) -> Any:
     if len(value) <= _LONGEST:
         data = _encode(value)
@@ -167,7 +186,11 @@ def messages_of(entry: dict[str, Any]) -> list[Message]:
             message["payload"] = payload
         message["m"], message["pr"] = m, run
         literals = message.pop(_LITERALS, None)
-        messages += (message,) if literals is None else _unfolded(message, literals, payloads)
+        if literals is None:
+            messages.append(message)
+        else:
+            messages += _unfolded(message, literals)
+            payload = messages[-1]["payload"]
         m += _count(row)
     return messages
 
@@ -194,10 +217,11 @@ def _message(row: list[Any]) -> Message:
     return message
 
 
-def _unfolded(message: Message, stored: list[Any], payloads: list[Payload]) -> list[Message]:
+def _unfolded(message: Message, stored: list[Any]) -> list[Message]:
     """Return the messages of literal attributes, from the first one and the parts of each."""
+    payload = message["payload"]
     parts = (
-        (stored[at], stored[at + 1], _found(stored[at + 2], payloads))
+        (stored[at], stored[at + 1], {**payload, "ret": stored[at + 2]})
         for at in range(0, len(stored), 3)
     )
     before, seen = message["nodes"], message.pop("seen", None)

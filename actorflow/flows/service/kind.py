@@ -18,6 +18,7 @@ from actorflow.flows.execution.loop import MAX_MESSAGES, process
 from actorflow.flows.execution.messages.intake import fault_of
 from actorflow.flows.execution.node import ROOT
 from actorflow.flows.execution.run import Run
+from actorflow.flows.execution.state import Execution
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.flows.service.history import Recorder
 from actorflow.flows.service.incoming import new_execution, received
@@ -34,22 +35,19 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Change, ExecutionRow, Store
     from actorflow.flows.execution.environment import Loader
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.state import Execution
 
 __all__ = ["KIND", "FlowKind", "FlowState"]
 
 KIND = "flow"
 _SMALL = 4_096  # bytes of a state up to which the decoded form is kept as well
+_OPTIONS = Options()
 
 
-class FlowState:
+class FlowState(msgspec.Struct, gc=False):
     """An execution between two runs: bytes, and the decoded form if it is small or busy."""
 
-    __slots__ = ("data", "live")
-
-    def __init__(self, data: bytes | None, live: Execution | None = None) -> None:
-        self.data = data
-        self.live = live
+    data: bytes | None
+    live: Execution | None = None
 
 
 class _Dice:
@@ -100,7 +98,7 @@ class FlowKind:
 
     def options(self, _execution: str) -> Options:
         """Return the defaults: messages are processed in the order in which they came."""
-        return Options()
+        return _OPTIONS
 
     def decode(self, data: bytes | None) -> FlowState:
         """Return a state; its bytes are decoded when they are needed."""
@@ -146,7 +144,8 @@ class FlowKind:
         )
         recorder = Recorder(run) if self.keeps_history else None
         out = process(run, messages, self._max_messages, context.keep_going, recorder)
-        refused += [str(refusal.error) for refusal in out.refused]
+        if out.refused:
+            refused += [str(refusal.error) for refusal in out.refused]
         outcome = outcome_of(before, out, directory, context.watches, refused)
         after = out.state
         if refused and not after.counters.get("msgs"):

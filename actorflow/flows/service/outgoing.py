@@ -117,9 +117,9 @@ def _forget_tasks(
     """Cancel the tasks that no node waits for any more."""
     after = out.state
     for nid, node in before.nodes.items():
-        handed = node.own.get("handed")
-        if handed is None or node.own.get("answered"):
+        if "handed" not in node.own or node.own.get("answered"):
             continue
+        handed = node.own["handed"]
         now = after.nodes.get(nid)
         if (
             now is not None
@@ -134,10 +134,10 @@ def _forget_tasks(
 
 def _was_answered(out: FlowOutcome, nid: str) -> bool:
     """Return whether the run processed the answer to the task of a node."""
-    return any(
-        isinstance(one, dict) and one["point"] in _ANSWERS and one["nid"] == nid
-        for one in out.processed
-    )
+    for one in out.processed:
+        if type(one) is dict and one["point"] in _ANSWERS and one["nid"] == nid:
+            return True
+    return False
 
 
 def _given_back(node: Node, message: Message) -> Message:
