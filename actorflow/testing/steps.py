@@ -306,8 +306,9 @@ class Run:
         right = held <= left if self.displaces else held == left
         what = f"len() is {held}, and {left} messages were accepted and are not accounted for"
         self._require(rule, right, what)
-        if isinstance(self.behaviour, Foreign) and self.behaviour.lists:
-            listed = self._ask(lambda: sum(1 for _ in self.behaviour))
+        driven = self.behaviour
+        if isinstance(driven, Foreign) and driven.lists:
+            listed = len(self._ask(lambda: list(driven)))
             self._require("iter", listed == held, f"it lists {listed}, and len() is {held}")
         for payload, copy in self.batches:
             self._require("hands off", payload == copy, f"{copy!r} became {payload!r}")

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from actorflow.engine.errors import text_of
 from actorflow.runtime.log import log
 from actorflow.workflows.difference import Difference
-from actorflow.engine.errors import text_of
 from actorflow.workflows.errors import Interrupted, WorkflowModified
 from actorflow.workflows.frames.frame import Frame
 from actorflow.workflows.frames.properties import make

@@ -144,7 +144,8 @@ def _timestamp(until: datetime | float | None) -> float | None:
     if not isinstance(until, datetime):
         if not _is_number(until) or not isfinite(until):
             raise InvalidWork(
-                f"until={until!r:.80} is no moment: give an aware datetime, or seconds since the epoch"
+                f"until={until!r:.80} is no moment: give an aware datetime, or seconds since the "
+                "epoch"
             )
         return float(until)
     if until.tzinfo is None:
