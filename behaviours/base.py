@@ -229,6 +229,11 @@ class Foreign(Behaviour):
         if callable(flush):
             flush()
 
+    @property
+    def lists(self) -> bool:
+        """Whether the object can list the messages held."""
+        return hasattr(self._driven, "__iter__")
+
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the messages held, if the object can list them."""
         return _listed(self._driven)

@@ -20,6 +20,8 @@ RULES = {
     "set stamped if each of them does",
     "stamped": "the times of arrival do not matter, unless Traits has stamped or first_stamped",
     "time": "ready_at returns a time, the same one when asked again",
+    "due": "at the time that ready_at has returned, a batch may leave if nothing came meanwhile",
+    "iter": "__iter__, where there is one, lists the messages held",
     "until_full": "fewer messages than until_full() do not make a batch leave earlier",
     "patient": "with Traits(patient=True), until_full() is None",
     "reason": "reason() returns a Reason",

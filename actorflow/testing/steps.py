@@ -306,6 +306,10 @@ class Run:
         right = held <= left if self.displaces else held == left
         what = f"len() is {held}, and {left} messages were accepted and are not accounted for"
         self._require(rule, right, what)
+        driven = self.behaviour
+        if isinstance(driven, Foreign) and driven.lists:
+            listed = len(self._ask(lambda: list(driven)))
+            self._require("iter", listed == held, f"it lists {listed}, and len() is {held}")
         for payload, copy in self.batches:
             self._require("hands off", payload == copy, f"{copy!r} became {payload!r}")
         if self.gone:
@@ -362,14 +366,18 @@ class Run:
     def _drain(self) -> None:
         """Take until nothing is left: everything must come out."""
         self.wait = None
-        self.behaviour.flush()
+        self._ask(self.behaviour.flush)
         if self.twin is not None:
             self.twin.flush()
+        self._audit()
         while len(self.behaviour):
             if self.traits.timed:
                 ready = self._tell()
                 self._require("progress", isfinite(ready), f"it is ready at {ready}, that is never")
                 self.now = max(self.now, ready)
+                later = self._tell()
+                what = f"it was ready at {ready}, and then at {later}"
+                self._require("due", later <= self.now, what)
             before = (self.handed, self._displaced(), len(self.behaviour))
             self._take(None)
             after = (self.handed, self._displaced(), len(self.behaviour))

@@ -199,6 +199,21 @@ class NeverReady(Plain):
         return float("inf")
 
 
+class AlwaysLater(Plain):
+    def ready_at(self, now: float) -> float:
+        return now + 1.0
+
+
+class LosesInFlush(Plain):
+    def flush(self) -> None:
+        self.held.clear()
+
+
+class ListsNothing(Plain):
+    def __iter__(self) -> Any:
+        return iter(())
+
+
 class Invents(Plain):
     def take(self) -> Any:
         return [(9, 9)] * len(super().take())
@@ -360,6 +375,9 @@ BAD = {
     DropsNothing: "oldest",
     HalfRefuses: "refusal",
     NeverReady: "progress",
+    AlwaysLater: "due",
+    LosesInFlush: "length",
+    ListsNothing: "iter",
     Invents: "once",
     Stuck: "progress",
     Raises: "errors|length|once",

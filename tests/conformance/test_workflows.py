@@ -138,6 +138,33 @@ def test_the_command_survives_a_broken_file(
     assert out.splitlines()[-1] == "2 passed, 2 failed"
 
 
+def test_a_history_that_expects_nothing_is_no_golden_history(
+    golden: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = golden / "06_usecase2_slow_decision.json"
+    data = json.loads(path.read_text())
+    data["steps"] = [{"action": step["action"]} for step in data["steps"]]
+    path.write_text(json.dumps(data))
+    assert conform.main(["workflows", str(golden)]) == 1
+    assert "no step expects anything" in capsys.readouterr().out
+
+
+def test_decisions_that_nobody_takes_are_missed(
+    golden: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = golden / "06_usecase2_slow_decision.json"
+    data = json.loads(path.read_text())
+    data["steps"][0]["decisions"] = [{"do": "set_output"}]
+    data["actions"].append({"at": 99, "do": "decide"})
+    path.write_text(json.dumps(data))
+    assert conform.main(["workflows", str(golden)]) == 1
+    assert "actions and" in capsys.readouterr().out
+    del data["actions"][-1]
+    path.write_text(json.dumps(data))
+    assert conform.main(["workflows", str(golden)]) == 1
+    assert "step 0 (start) decisions: expected" in capsys.readouterr().out
+
+
 def test_the_command_wants_golden_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert conform.main(["workflows", str(tmp_path)]) == 2
     assert "contains no golden files" in capsys.readouterr().err

@@ -75,9 +75,9 @@ class Bare(Workflow[list[int]]):
     """Gives works and workflows to asyncio as they are."""
 
     async def handle(self) -> list[int]:
+        works: Any = [double(0), double(1)]  # asyncio declares that it takes coroutines only
         async with asyncio.TaskGroup() as group:
-            one = group.create_task(double(0))  # type: ignore[arg-type]
-            two = group.create_task(double(1))  # type: ignore[arg-type]
+            one, two = [group.create_task(work) for work in works]
         begun = [asyncio.ensure_future(double(number)) for number in (2, 3)]
         found = sorted([await each for each in asyncio.as_completed(begun)])
         return [one.result(), two.result(), *found, *await asyncio.gather(Inner(), double(5))]
@@ -328,10 +328,7 @@ def test_what_a_wait_of_asyncio_takes_is_said(decider: Decider) -> None:
 def test_the_errors_in_a_group_and_behind_an_error_are_shown(decider: Decider) -> None:
     class Fails(Workflow[None]):
         async def leg(self) -> None:
-            try:
-                raise KeyError("first")
-            except KeyError as error:
-                raise ValueError("second") from error
+            raise ValueError("second") from KeyError("first")
 
         async def handle(self) -> None:
             async with asyncio.TaskGroup() as group:

@@ -146,7 +146,7 @@ def test_a_work_that_has_failed_is_named_and_can_be_retried() -> None:
 def test_works_of_one_name_can_be_answered_in_any_order() -> None:
     class Asks(af.Workflow[list[int]]):
         async def handle(self) -> list[int]:
-            return await asyncio.gather(charge("a"), charge("b"), charge("c"))
+            return list(await asyncio.gather(charge("a"), charge("b"), charge("c")))
 
     with WorkflowHarness(Asks()) as asks:
         with pytest.raises(LookupError, match=r"there are charge \(0/0.0\), charge \(0/1.0\), "):

@@ -73,7 +73,7 @@ def test_a_batched_task_is_called_with_one_item() -> None:
 def test_wrong_arguments_are_refused_at_once() -> None:
     with pytest.raises(TypeError, match=r"charge\(order: .*missing a required argument: 'order'"):
         charge()  # type: ignore[call-arg]
-    with pytest.raises(NotStorable, match="the argument 'order' of the task charge .*use plain"):
+    with pytest.raises(NotStorable, match=r"the argument 'order' of the task charge .*use plain"):
         charge(object())  # type: ignore[arg-type]
 
 

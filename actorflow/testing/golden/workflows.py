@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Json = Any
 
+_PARTS = ("decisions", "agent_trace", "sent", "state")
+"""What a step may expect."""
 _STATUS_FIELDS = (
     "branch_key",
     "position",
@@ -172,6 +174,12 @@ class GoldenWorkflow:
         self._workflow = data["workflow"]
         self._actions = data["actions"]
         self._steps = data["steps"]
+        if len(self._actions) != len(self._steps):
+            msg = f"there are {len(self._actions)} actions and {len(self._steps)} steps"
+            raise ValueError(msg)
+        if not any(part in step for step in self._steps for part in _PARTS):
+            msg = "no step expects anything, so nothing would be compared"
+            raise ValueError(msg)
         self._make = decider
 
     def check(self) -> Difference | None:
@@ -185,11 +193,11 @@ class GoldenWorkflow:
     def _first_difference(self, player: Player) -> Difference | None:
         for number, (action, step) in enumerate(zip(self._actions, self._steps, strict=True)):
             found = player.play(action)
-            for part in ("decisions", "agent_trace", "sent", "state"):
-                if part not in step or part not in found:
+            for part in _PARTS:
+                if part not in step or (part == "agent_trace" and part not in found):
                     continue
                 where = f"step {number} ({action['do']}) {part}"
-                expected, ours = step[part], found[part]
+                expected, ours = step[part], found.get(part, [])
                 if part in ("decisions", "agent_trace"):
                     expected, ours = _comparable(expected), _comparable(ours)
                 difference = _difference(where, expected, ours)

@@ -322,9 +322,9 @@ def test_m13_an_interrupt_at_any_opcode_on_a_lane_that_has_to_start(
 @pytest.mark.parametrize("verb", ["push", "push_ack", "push_block", "ask", "push_many"])
 def test_m13_what_is_sent_from_the_main_thread_takes_no_lock_there(verb: str) -> None:
     """So an interpreter that looks for signals in more places cannot leave one locked."""
+    message: Any = [1] if verb == "push_many" else 1
     for place in itertools.count():
         worker = af.spawn(lambda _batch, _state: None)
-        message: Any = [1] if verb == "push_many" else 1
         strike = Strike(place, opcodes=False, anywhere=True)
         strike.call(lambda worker=worker: getattr(worker, verb)(message))  # type: ignore[misc]
         worker.push_block(2, timeout=PATIENCE)
