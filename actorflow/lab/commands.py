@@ -283,7 +283,7 @@ def _bar() -> Progress:
     return Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"),
         TimeElapsedColumn(), console=Console(stderr=True), transient=True,
-        disable=not sys.stderr.isatty(),
+        disable=sys.stderr is None or not sys.stderr.isatty(),
     )  # fmt: skip
 
 

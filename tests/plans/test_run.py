@@ -361,6 +361,15 @@ def test_what_jobs_say_reaches_the_user(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr() == ("", "")
 
 
+def test_jobs_may_print_where_there_is_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a service that was started with closed streams."""
+    plan = Plan()
+    plan.job(_talk)
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.stderr", None)
+    assert plan.run(workers=1).ok
+
+
 def _talk() -> None:
     sys.stdout.write("hello\n")
     sys.stderr.write("oh\n")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import actorflow as af
 from actorflow.web.client import Client
 from actorflow.web.errors import ControlUnreachable
 from tests.web.test_sockets import TOKEN, free_port
@@ -281,3 +282,20 @@ def test_acknowledged_requests_count_once_over_kills_at_any_moment(program: Prog
     counted = Counter(each for each in noted if each is not None)
     assert [number for number in acknowledged if counted[number] != 1] == []
     assert {number: count for number, count in counted.items() if count > 1} == {}
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+def test_the_commands_do_without_output(tmp_path: Path, closed: str) -> None:
+    flow = tmp_path / "a.flo"
+    flow.write_text("1", encoding="ascii")
+    with af.Engine(tmp_path / "s.db"):
+        pass
+    command = f"{sys.executable} -m actorflow.cli"
+    for each in (f"launch s.db a.flo --id x {closed}", f"ps s.db {closed}"):
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{command} {each}"],
+            cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+    with af.Engine(tmp_path / "s.db") as engine:
+        assert engine.result("x", timeout=PATIENCE) == {"ret": 1}

@@ -18,7 +18,7 @@ from actorflow.engine.envelopes import (
     pack,
     unpack,
 )
-from actorflow.engine.errors import EngineClosed, text_of
+from actorflow.engine.errors import EngineClosed, StoreRefused, text_of
 from actorflow.engine.execution.run import (
     AlreadyThere,
     Run,
@@ -224,13 +224,19 @@ class Live:
             return
         row, self.fetched = self.fetched, None
         if row is None:
-            row = self.core.store.execution(self.id)
+            row = self._fetch()
         self.revision = NEVER_RUN if row is None else row.revision
         self.state = self.core.decode(self.kind, row)
         self.status = Status.ACTIVE if row is None else Status(row.status)
         self.parent = None if row is None else row.parent
         self.created = 0.0 if row is None else row.created
         self.loaded = True
+
+    def _fetch(self) -> ExecutionRow | None:
+        try:
+            return self.core.store.execution(self.id)
+        except OSError as error:  # it is there, but the way to it is not: see `Store.commit`
+            raise StoreRefused(f"{type(error).__name__}: {error}") from error
 
     @property
     def has_ended(self) -> bool:

@@ -392,6 +392,10 @@ class Writer:
         return None
 
     def _failed(self, error: Exception, changes: list[Change]) -> Exception:
+        if isinstance(error, OSError):  # the way to the store, not what was to be stored
+            refusal = StoreRefused(f"{type(error).__name__}: {error}")
+            refusal.__cause__ = error
+            error = refusal
         if self.refusal is None or not isinstance(error, StoreRefused):
             log.error("commit failed", changes=len(changes), error=str(error))
         if isinstance(error, StoreRefused):

@@ -361,7 +361,8 @@ class Store(Protocol):
 
         Raises:
             StoreFull: there is no room; nothing was changed. It may work later.
-            StoreRefused: the store cannot be reached or written now; nothing was changed.
+            StoreRefused: the store cannot be reached or written now; nothing was changed. An
+                `OSError` counts as one.
             StoreConflict: one of the changes can never be committed; nothing was changed.
             TypeError: an id is not text; nothing was changed.
 

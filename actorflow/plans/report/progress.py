@@ -77,7 +77,7 @@ def status_line(counts: Counts) -> str:
 def shown_on(stream: Any = None) -> bool:
     """Return whether progress would be seen: the stream is a terminal, and rich is installed."""
     stream = sys.stderr if stream is None else stream
-    if not stream.isatty():
+    if stream is None or not stream.isatty():
         return False
     try:
         import rich  # noqa: F401, PLC0415 - an extra, and slow to import

@@ -69,8 +69,10 @@ class Books:
         if any(ended.output):
             self._output[job] = ended.output
             if not self._quiet:
-                sys.stdout.write(ended.output.stdout)
-                sys.stderr.write(ended.output.stderr)
+                if sys.stdout is not None:  # as in a service that was started without
+                    sys.stdout.write(ended.output.stdout)
+                if sys.stderr is not None:
+                    sys.stderr.write(ended.output.stderr)
 
     def refused(self, job: int, text: str) -> None:
         """Note that a job could not be sent to a worker."""

@@ -133,7 +133,8 @@ class PlanRun:
             push(_STOP)
             self._over.wait()
             result = self._result()
-            sys.stderr.write(f"\ninterrupted: {result}\n")
+            if sys.stderr is not None:
+                sys.stderr.write(f"\ninterrupted: {result}\n")
             raise
 
     def _finish(self) -> PlanResult:

@@ -53,8 +53,7 @@ def worker(
         try:
             set_up(app, setup, engine)
             engine.resume()
-            say(f"worker {getattr(store, 'name', name)}, process {os.getpid()}")
-            sys.stdout.flush()
+            say(f"worker {getattr(store, 'name', name)}, process {os.getpid()}", flush=True)
             asked.wait()
         finally:
             engine.close(timeout)
@@ -122,8 +121,7 @@ def dev(
         for process in running:
             guardian.watch(process.pid, signal.SIGTERM)
         try:
-            say(f"{url} has {counted(workers, 'worker')}; stop with SIGINT or SIGTERM")
-            sys.stdout.flush()
+            say(f"{url} has {counted(workers, 'worker')}; stop with SIGINT or SIGTERM", flush=True)
             asked.wait()
         finally:
             for process in running:

@@ -16,14 +16,15 @@ _MOST = 1_000  # rows that are asked for at once
 _WIDEST = 160  # characters of a body that is shown to people
 
 
-def say(text: str = "") -> None:
-    """Print a line."""
-    sys.stdout.write(f"{text}\n")
+def say(text: str = "", *, flush: bool = False) -> None:
+    """Print a line; nothing where the program was started without stdout."""
+    print(text, flush=flush)  # noqa: T201 - that is what it is for
 
 
 def note(text: str) -> None:
     """Print a line that is not part of the answer."""
-    sys.stderr.write(f"{text}\n")
+    if sys.stderr is not None:
+        sys.stderr.write(f"{text}\n")
 
 
 def say_json(value: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -138,8 +137,7 @@ def _run(store: str, begin: Callable[[Engine], str], timeout: float, **options: 
         try:
             told = begin(engine)
             engine.resume()
-            say(f"{told}, process {os.getpid()}; stop with SIGINT or SIGTERM")
-            sys.stdout.flush()
+            say(f"{told}, process {os.getpid()}; stop with SIGINT or SIGTERM", flush=True)
             asked.wait()
         finally:
             engine.close(timeout)

@@ -40,6 +40,7 @@ class Forgetful(Kept):
         self.failing = ""
         self.times = 0
         self.failed = 0
+        self.error: type[Exception] = StoreRefused
 
     def fail(self, method: str, times: int = 1) -> None:
         self.failing, self.times, self.failed = method, times, 0
@@ -49,7 +50,7 @@ class Forgetful(Kept):
             self.times -= 1
             self.failed += 1
             msg = f"{method} cannot be read"
-            raise StoreRefused(msg)
+            raise self.error(msg)
 
     def commit(self, changes: Any) -> Any:
         self._pass_by("commit")
@@ -104,6 +105,36 @@ def _work(engine: Engine, clock: VirtualClock, number: int) -> list[Any]:
         flush(engine)
         clock.advance(1.0)
     return told
+
+
+@pytest.mark.parametrize("error", [OSError, ConnectionResetError, TimeoutError])
+def test_a_broken_way_to_the_store_gives_up_nothing(
+    clock: VirtualClock, error: type[Exception]
+) -> None:
+    """A store of a user's may raise what its network raises."""
+    store = Forgetful()
+    store.error = error
+
+    def step(state: Any, message: Any) -> Any:
+        if message == "fail":
+            store.fail("commit", 3)
+        return [*state, message]
+
+    with Engine(store, clock=clock, retention=None) as engine:
+        engine.register(Script(step))
+        engine.send("x", "begin", kind="script")
+        engine.send("x", "fail")
+        until(engine, lambda: store.failed)
+        with pytest.raises(StoreRefused):
+            engine.send("x", "refused")
+        while rows(engine, "messages"):
+            clock.advance(1.0)
+            flush(engine)
+        engine.send("x", "on")
+        until(engine, lambda: not rows(engine, "messages"))
+        quiet(engine)
+        assert state_of(engine, "x") == ["begin", "fail", "on"]
+        assert engine.execution("x").status == "active"
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -175,9 +206,10 @@ def test_a_read_error_at_the_beginning_is_told_or_overcome(
         assert [state_of(engine, f"x{number}") for number in range(20)] == [[n] for n in range(20)]
 
 
+@pytest.mark.parametrize("error", [StoreRefused, ConnectionResetError])
 @pytest.mark.parametrize("how", ["push_block", "push_ack"])
 def test_a_state_that_cannot_be_read_for_a_moment_is_read_again(
-    clock: VirtualClock, how: str
+    clock: VirtualClock, how: str, error: type[Exception]
 ) -> None:
     """A job has failed, so its state is fetched again, and the store does not answer."""
 
@@ -187,6 +219,7 @@ def test_a_state_that_cannot_be_read_for_a_moment_is_read_again(
         return [*state, *batch]
 
     store = Forgetful()
+    store.error = error
     with Engine(store, clock=clock, retention=None) as engine:
         worker = engine.worker("w", job, state=[])
         worker.push_block(0)

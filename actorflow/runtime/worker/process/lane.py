@@ -125,10 +125,10 @@ class ProcessLane:
 def repeat_output(ended: Ended) -> None:
     """Print here what a function has printed in its process, and its warnings."""
     out, err = ended.output
-    if out:
+    if out and sys.stdout is not None:  # as in a service that was started without
         sys.stdout.write(out)
         sys.stdout.flush()
-    if err or ended.warnings:
+    if (err or ended.warnings) and sys.stderr is not None:
         sys.stderr.write("".join((err, *(f"{each}\n" for each in ended.warnings))))
         sys.stderr.flush()
 
