@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from typing import Any
 
 __all__ = ["EventLog", "log"]
@@ -41,7 +42,9 @@ class EventLog:
             return self._standard.isEnabledFor(level)
         try:
             return level >= self._standard.level and _lets_pass(self._bound(structlog), level)
-        except Exception:  # noqa: BLE001 - writing the event will say what is wrong
+        except BaseException as error:  # writing the event will say what is wrong
+            if _is_for_us(error):
+                raise
             return True
 
     def debug(self, event: str, **facts: Any) -> None:
@@ -76,7 +79,9 @@ class EventLog:
             else:
                 name = logging.getLevelName(level).lower()
                 getattr(self._bound(structlog), name)(event, **facts)
-        except Exception as error:  # noqa: BLE001 - logging must not disturb what is logged
+        except BaseException as error:  # logging must not disturb what is logged
+            if _is_for_us(error):
+                raise
             self._write_failed(level, event, facts, error)
 
     def _bound(self, structlog: Any) -> Any:
@@ -95,12 +100,22 @@ class EventLog:
             self._standard.log(level, template, exc_info=error, stacklevel=4)
 
     def _write_failed(
-        self, level: int, event: str, facts: dict[str, Any], failure: Exception
+        self, level: int, event: str, facts: dict[str, Any], failure: BaseException
     ) -> None:
         try:
             self._write_standard(level, event, {**facts, "logging_failed": safe_repr(failure)})
-        except Exception:  # noqa: BLE001 - a handler or a filter of the user's raises: give up
-            return
+        except BaseException as error:  # a handler or a filter of the user's raises: give up
+            if _is_for_us(error):
+                raise
+
+
+def _is_for_us(error: BaseException) -> bool:
+    """Return whether it is Ctrl-C, or the like, that has struck the main thread while it logs.
+
+    In any other thread, which is one of ours, it is a handler or a processor that raises.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    return main and not isinstance(error, Exception)
 
 
 def render(facts: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ family stands for one field of a statistics dataclass, so a new field appears by
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -218,15 +219,19 @@ class Collector:
         )
         supervisors = self._families("supervisor", _SUPERVISOR, ["supervisor"])
         pool = self._families("pool", _POOL, ["pool"])
-        for name, ref in list(registry._names.items()):  # noqa: SLF001 - one room
+        named = dict(registry._names)  # noqa: SLF001 - one room
+        for label, (name, ref) in zip(_labels(named), named.items(), strict=True):
             statistics = _statistics(name, ref)
             if hasattr(statistics, "accepted"):
-                workers.add(["", str(name)] if self._servers else [str(name)], statistics)
+                workers.add(["", label] if self._servers else [label], statistics)
             elif hasattr(statistics, "children"):
-                supervisors.add([str(name)], statistics)
-        for server_name, server in self._servers.items():
-            for worker_id, statistics in (_statistics(server_name, server) or {}).items():
-                workers.add([server_name, str(worker_id)], statistics)
+                supervisors.add([label], statistics)
+        for shown, (server_name, server) in zip(
+            _labels(self._servers), self._servers.items(), strict=True
+        ):
+            found = _statistics(server_name, server) or {}
+            for label, statistics in zip(_labels(found), found.values(), strict=True):
+                workers.add([shown, label], statistics)
         pool.add([POOL.name], POOL.statistics())
         yield from workers
         yield from supervisors
@@ -235,6 +240,33 @@ class Collector:
     @staticmethod
     def _families(what: str, texts: Mapping[str, str], labels: list[str]) -> Families:
         return Families(f"actorflow_{what}", labels, help=texts, counters=_COUNTERS, units=_UNITS)
+
+
+def _labels(names: Iterable[Hashable]) -> list[str]:
+    """Return the text of each name; where two have the same, as 5 and "5", what tells them apart.
+
+    Prometheus rejects the whole scrape if two samples have the same labels.
+    """
+    given = list(names)
+    texts = [_text(name) for name in given]
+    often = Counter(texts)
+    found = [
+        text if often[text] == 1 else f"{type(name).__name__} {text}"
+        for name, text in zip(given, texts, strict=True)
+    ]
+    seen: Counter[str] = Counter()
+    for at, text in enumerate(found):
+        seen[text] += 1
+        if seen[text] > 1:
+            found[at] = f"{text} ({seen[text]})"
+    return found
+
+
+def _text(name: Hashable) -> str:
+    try:
+        return str(name)
+    except Exception:  # noqa: BLE001 - a name of the user's; the others are shown all the same
+        return brief(name)
 
 
 def _statistics(name: Hashable, target: Any) -> Any:

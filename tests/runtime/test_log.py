@@ -197,6 +197,24 @@ def test_a_filter_of_the_program_that_raises_disturbs_nobody() -> None:
     EventLog("actorflow.filtered").error("something")
 
 
+@pytest.mark.parametrize("rude", [SystemExit, KeyboardInterrupt], ids=lambda kind: kind.__name__)
+def test_a_handler_that_wants_to_exit_keeps_no_caller_waiting(rude: type[BaseException]) -> None:
+    class Exits(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise rude
+
+    logger, handler = logging.getLogger("actorflow"), Exits()
+    logger.addHandler(handler)
+    try:
+        worker = af.spawn(breaks)
+        with pytest.raises(ValueError, match="broken"):
+            worker.push_block("message")
+        with pytest.raises(rude):  # in the main thread it is for the program
+            log.error("something")
+    finally:
+        logger.removeHandler(handler)
+
+
 def test_bound_context_variables_are_part_of_events(caplog: pytest.LogCaptureFixture) -> None:
     with structlog.contextvars.bound_contextvars(request="r-1"):
         log.error("something", count=2)

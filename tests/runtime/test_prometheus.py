@@ -183,6 +183,24 @@ def everything(texts: Mapping[str, str]) -> str:
     return scrape(Fixed(families))
 
 
+def test_names_with_the_same_text_are_told_apart() -> None:
+    """Prometheus rejects a scrape in which two samples have the same labels."""
+
+    class Same:
+        def __repr__(self) -> str:
+            return "5"
+
+    given = [5, "5", Same(), Same()]
+    workers = [af.spawn(lambda batch, state: None, name=name) for name in given]
+    try:
+        lines = [line for line in scrape(Collector()).splitlines() if "accepted_total{" in line]
+    finally:
+        for worker in workers:
+            worker.stop()
+    found = [line.partition('"')[2].partition('"')[0] for line in lines]
+    assert [name for name in found if "5" in name] == ["int 5", "str 5", "Same 5", "Same 5 (2)"]
+
+
 def test_each_sort_of_field_becomes_its_sort_of_metric() -> None:
     text = everything({"accepted": "Messages accepted"})
     found = {name: value for name, value in samples(text).items() if 'worker="a"' in name}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -21,6 +22,7 @@ from actorflow.workflows.service.recording import record_of
 from actorflow.workflows.service.stored import read_row
 from actorflow.workflows.wait import written_event
 from actorflow.workflows.workflow import read_result
+from behaviours.errors import Displaced
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -221,13 +223,16 @@ class WorkflowHandle(Generic[R_co]):
         Raises:
             ExecutionFailed: the code raised.
             ExecutionEnded: it has ended without an answer.
+            Displaced: its inbox has replaced, dropped or merged the event, or let it expire.
             WaitTimeout: not in time; it may be answered yet.
 
         """
         question = self._question(event, data, id, timeout)
-        self._engine.send(self.id, question.body, key=self._key(question.id))
+        stored = ThreadTicket()
+        self._put(question, stored, patience=inf)
+        self._core.wait_for(stored, None, question.body)
         while True:
-            ticket = ThreadTicket()
+            ticket = question.waiting = ThreadTicket()
             try:
                 if self._is_answered(question, ticket):
                     return question.answer
@@ -249,9 +254,11 @@ class WorkflowHandle(Generic[R_co]):
     ) -> Any:
         """Like `ask`."""
         question = self._question(event, data, id, timeout)
-        await self._engine.asend(self.id, question.body, key=self._key(question.id))
+        stored = AsyncTicket()
+        self._put(question, stored)
+        await self._core.await_for(stored, None, question.body)
         while True:
-            ticket = AsyncTicket()
+            ticket = question.waiting = AsyncTicket()
             try:
                 if self._is_answered(question, ticket):
                     return question.answer
@@ -275,6 +282,16 @@ class WorkflowHandle(Generic[R_co]):
         self._core.ownership.follow(self.id)
         return _Question(name, given, id, timeout, reader)
 
+    def _put(self, question: _Question, stored: Any, patience: float = 0.0) -> None:
+        """Send a question, which hears what becomes of it in the inbox."""
+        core, key = self._core, self._key(question.id)
+        core.refuse_if_closed()
+        core.check_message(self.id, None, question.body)
+        core.append(
+            self.id, None, (question.body,), stored=stored, processed=question, key=key,
+            patience=patience,
+        )  # fmt: skip
+
     def _is_answered(self, question: _Question, ticket: Any) -> bool:
         """Look for an answer; if there is none, the ticket is resolved after the next commit."""
         ended = self._watch(ticket)
@@ -282,6 +299,13 @@ class WorkflowHandle(Generic[R_co]):
             self._read_to = question.reader.cursor
             return True
         self._refuse_if_over(ended=ended)
+        if question.handed_over:
+            question.handed_over = False  # one look is enough
+            branches = self.query().state.branches
+            if all(branch.event_id != question.id for branch in branches):
+                question.displaced = Displaced(f"{question.name!r} was merged into another event")
+        if question.displaced is not None:
+            raise question.displaced
         return False
 
     def _key(self, id_: str | None) -> str | None:
@@ -495,13 +519,31 @@ class _Question:
     def __init__(
         self, name: str, data: Any, given: str | None, timeout: float | None, reader: _Reader
     ) -> None:
+        self._is_new = given is None
         self.id = uuid.uuid4().hex if given is None else check_id(given, "an event")
         self.body = event_body(name, data, self.id)
         self.reader = reader
         self.answer: Any = None
-        self._name = name
+        self.displaced: Displaced | None = None
+        """Why the inbox never hands it over."""
+        self.handed_over = False
+        """Whether it has left the inbox, alone or merged with others."""
+        self.waiting: Any = None
+        """The ticket of the caller."""
+        self.name = name
         self._timeout = timeout
         self._end = None if timeout is None else monotonic() + timeout
+
+    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
+        """Note what became of the event in the inbox. Thread-safe."""
+        if isinstance(error, Displaced):
+            self.displaced = error
+        elif error is None and self._is_new:
+            self.handed_over = True
+        else:
+            return  # an older one of the same id counts; or the caller hears of it otherwise
+        if self.waiting is not None:  # else the caller has not looked yet
+            self.waiting.resolve()
 
     def find_answer(self) -> bool:
         """Read on; return whether the answer is there."""
@@ -517,7 +559,7 @@ class _Question:
 
     def late(self, handle: WorkflowHandle[Any]) -> str:
         """Return what to say when it has not come in time."""
-        return f"{handle!r} has not answered {self._name!r} within {self._timeout} s"
+        return f"{handle!r} has not answered {self.name!r} within {self._timeout} s"
 
 
 def _check_offset(offset: Any, timeout: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from behaviours import (
     Unique,
 )
 from tests.engine.kinds import flush, rows, until
+from tests.runtime.worker.probe import Caller
 from tests.workflows.service.orders import PATIENCE, advance_until_done, wait_for_event
 
 if TYPE_CHECKING:
@@ -223,6 +225,36 @@ def test_strategies_act_while_it_thinks_if_it_takes_turns(
     assert agent.result(PATIENCE) == said
     works = [each.input["text"] for each in agent.query().state.statuses if each.type == "task"]
     assert works == ["hold", *expected]
+
+
+@pytest.mark.parametrize("way", ["thread", "asyncio"])
+@pytest.mark.parametrize(
+    ("inbox", "error"),
+    [
+        (lambda: Bounded(Queue(), 1, when_full="drop_oldest"), af.Dropped),
+        (lambda: Unique(key=lambda event: event.name), af.Replaced),
+        (lambda: Coalesce(key=lambda event: event.name, merge=merged), af.Displaced),
+    ],
+    ids=["drop oldest", "newest only", "merge"],
+)
+def test_who_asks_hears_that_the_inbox_has_displaced_the_question(
+    engine: af.Engine, inbox: Any, error: type[Exception], way: str
+) -> None:
+    agent = engine.start(Thinker(), inbox=af.Turns(inbox, when=lambda e: e.name == "message"))
+    wait_for_event(agent)
+    send_while_it_thinks(agent)
+
+    def ask() -> Any:
+        if way == "asyncio":
+            return asyncio.run(agent.aask("message", text="a", timeout=PATIENCE))
+        return agent.ask("message", text="a", timeout=PATIENCE)
+
+    caller = Caller(ask)
+    until(engine, lambda: len(rows(engine, "messages")) == 1)
+    agent.send("message", text="b")
+    GATE.set()
+    with pytest.raises(error):
+        caller.value()
 
 
 def test_one_turn_begins_when_the_other_has_ended(engine: af.Engine) -> None:
