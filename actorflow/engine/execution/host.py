@@ -399,15 +399,15 @@ class Host:
             return False
         if live.offer_unstored(envelope, waiter, None):
             return True
-        self.forget(live)
+        self.forget(live, AlreadyThere(live.id))
         return False
 
-    def forget(self, live: Live) -> None:
-        """Discard an execution that was not created: there is one of that id already.
+    def forget(self, live: Live, why: Exception) -> None:
+        """Discard an execution that was not created: perhaps there is one of that id already.
 
         What was handed to it meanwhile is stored, and goes to the other one.
         """
-        live.broken = AlreadyThere(live.id)
+        live.broken = why
         if live.port is not None:
             live.port.finish()
         if self._live.get(live.id) is live:

@@ -472,10 +472,12 @@ class Live:
             self.add_creation(change)
 
         def committed(change: Change, failure: Exception | None) -> None:
-            if change.refusal is not None and change.refusal.reason == "exists":
-                core.host.forget(self)
+            exists = change.refusal is not None and change.refusal.reason == "exists"
+            if exists or (failure is not None and self.creates is not None):
+                why = failure or AlreadyThere(self.id)
+                core.host.forget(self, why)
                 if ticket is not None:
-                    ticket.consume(AlreadyThere(self.id))
+                    ticket.consume(why)
                 return
             fenced = change.refusal is not None and change.refusal.reason == "fenced"
             if change.refusal is not None and not fenced:  # it has run: only the letter counts
@@ -493,7 +495,8 @@ class Live:
                 core.watchers.tell(self.id)
             core.host.settle(self)
 
-        core.writer.submit(change, committed, insist=True)
+        # Whoever starts an execution is told if there is no room: see `Run`.
+        core.writer.submit(change, committed, insist=self.creates is None)
 
     def add_creation(self, change: Change) -> None:
         """Make a change create the execution, if it is not in the store yet."""

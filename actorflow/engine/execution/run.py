@@ -360,6 +360,9 @@ class Run:
         change.at = live.core.clock.now()
         change.epoch = live.epoch
         writer = live.core.writer
+        if live.creates is not None:  # whoever starts it is told if there is no room
+            writer.submit(change, self._committed, may_block=may_block)
+            return
         unhurried = getattr(live.kind, "unhurried", False)
         if unhurried and writer.expects_more and not self._is_awaited(change):
             writer.submit_unawaited(change, self._committed)
@@ -408,22 +411,29 @@ class Run:
         live.displaced[:0] = self.displaced
         if error is not None and live.core.closed:  # it is all still in the store
             self._done(WorkerStopped(f"the engine was closed before the commit: {error}"))
+        elif live.creates is not None and isinstance(error, StoreRefused):
+            self._give_back_creation(error)
         elif error is not None:
             self._done(RunFailed(error))
         elif refusal is not None and refusal.reason == "exists":
-            host = live.core.host
-            host.forget(live)
-            for ticket in self.tickets:
-                ticket.consume(AlreadyThere(live.id))
-            self._done()
-            if live.held or live.behind:  # messages for the one that is there
-                host.backlog.read_now(live.id)
+            self._give_back_creation(AlreadyThere(live.id))
         elif refusal is not None and refusal.reason == "fenced":
             self._give_away()
         elif refusal is not None and refusal.reason == "clash":
             self._done(RunFailed(_mismatch(refusal.execution)))
         elif live.port is not None:  # somebody else has written: run on the newer state
             live.port.submit(self)
+
+    def _give_back_creation(self, why: Exception) -> None:
+        """Say why an execution was not created to whoever started it."""
+        live = self.live
+        host = live.core.host
+        host.forget(live, why)
+        for ticket in self.tickets:
+            ticket.consume(why)
+        self._done()
+        if live.held or live.behind:  # messages for the one that is there
+            host.backlog.read_now(live.id)
 
     def _set_aside(self, error: CodeElsewhere) -> None:
         """Leave everything to code that knows the execution. Thread-safe."""

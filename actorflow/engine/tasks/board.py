@@ -420,6 +420,10 @@ class Board:
 
         `done` is resolved when it is stored, if it counts.
         """
+        if not isinstance(error, BaseException):
+            raise BadOption(
+                f"error must be an exception, as in ValueError('no'), not {error!r:.80}"
+            )
         row = self._close_task(task)
         if row is None:
             return False

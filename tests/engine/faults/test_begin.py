@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.engine.engine import Engine
+from actorflow.engine.errors import StoreFull, UnknownExecution
 from actorflow.engine.execution.live import Live
 from actorflow.engine.kind import Message, NewTask, Outcome, TaskEnded
 from actorflow.engine.tasks.tasker import HOLD
-from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of, until
+from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from actorflow.engine.engine import Engine
 
 
 class Quick(Script):
@@ -100,3 +100,43 @@ def test_two_starts_of_one_id_are_one_although_the_second_is_stored_first(
     quiet(engine)
     assert state_of(engine, "x") == ["other"]
     assert rows(engine, "dead") == []
+
+
+class Full(Kept):
+    """A store that has no room while the test says so."""
+
+    full = False
+
+    def commit(self, changes: Any) -> Any:
+        if self.full:
+            msg = "no room"
+            raise StoreFull(msg)
+        return super().commit(changes)
+
+
+def _fail(state: list[Any], message: Any) -> Any:
+    raise ValueError(message)
+
+
+@pytest.mark.parametrize("step", [step, _fail])
+@pytest.mark.parametrize("script", [Script, Quick])
+def test_a_start_without_room_is_refused(script: type[Script], step: Any) -> None:
+    """It does not wait until there is room, as the commit of a run that is under way does."""
+    store = Full()
+    with Engine(store) as engine:
+        engine.register(script(step))
+        engine.tasker("desk", lambda _task: HOLD)
+        store.full = True
+        for _ in range(2):
+            with pytest.raises(StoreFull):
+                engine.start("script", "start", id="x")
+        with pytest.raises(UnknownExecution):
+            engine.execution("x")
+        store.full = False
+        engine.start("script", "start", id="x")
+        until(engine, lambda: not rows(engine, "messages"))
+        quiet(engine)
+        if step is _fail:
+            assert engine.execution("x").status == "failed"
+        else:
+            assert state_of(engine, "x") == ["start"]

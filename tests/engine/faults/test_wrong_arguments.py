@@ -31,6 +31,7 @@ CALLS: dict[str, Callable[[Engine, Any], Any]] = {
     "every, zone": lambda engine, wrong: engine.every(
         "s", "* * * * *", engine.worker("z", collect), 1, zone=wrong
     ),
+    "fail_task": lambda engine, wrong: engine.fail_task("t", wrong),
     "on_cancel": lambda engine, wrong: engine.tasker("t", len, on_cancel=wrong),
 }
 
