@@ -35,7 +35,9 @@ def test_each_wakes_the_next_and_all_learn_their_outcome() -> None:
     turns = Turns()
     callers = [_Caller(turns) for _ in range(8)]
     refusal = ValueError("the fifth")
-    told = [(each.ticket, refusal if at == 5 else None) for at, each in enumerate(callers)]
+    told: list[Any] = [
+        (each.ticket, refusal if at == 5 else None) for at, each in enumerate(callers)
+    ]
     first = turns.begin(told)
     assert first == told[:1]
     resolve_many(first)
@@ -73,7 +75,7 @@ def test_the_main_thread_is_told_at_once_and_wakes_nobody() -> None:
 @pytest.mark.parametrize("prompt", [True, False])
 def test_where_callers_come_back_late_the_next_ones_are_woken_at_once(*, prompt: bool) -> None:
     turns = Turns()
-    told = [(Turn(turns), None) for _ in range(3)]
+    told: list[Any] = [(Turn(turns), None) for _ in range(3)]
     turns.note(prompt=prompt)
     assert len(turns.begin(told)) == (1 if prompt else 3)
 
@@ -83,7 +85,7 @@ def test_the_acks_of_threads_that_push_together_are_all_told(tmp_path: Path) -> 
     ready = threading.Barrier(threads)
     failures: list[Exception] = []
 
-    def add(batch: list[Any], state: int) -> int:
+    def add(batch: list[int], state: int) -> int:
         return state + sum(batch)
 
     with Engine(tmp_path / "engine.db", durability="off") as engine:

@@ -11,13 +11,10 @@ nobody depends on a thread that is slow, or has given up waiting.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from actorflow.runtime.lanes.shelter import in_main_thread
 from actorflow.runtime.worker.tickets import ThreadTicket
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["Turn", "Turns"]
 
@@ -56,7 +53,7 @@ class Turns:
         """
         return ThreadTicket() if in_main_thread() else Turn(self)
 
-    def begin(self, told: Sequence[Told]) -> Sequence[Told]:
+    def begin(self, told: list[Told]) -> list[Told]:
         """Return which callers have to be woken at once; these wake the others."""
         if not self._prompt:
             return told
