@@ -72,7 +72,7 @@ def run(
     return process(one, accepted, max_messages, keep_going or _always, observer)
 
 
-def process(  # noqa: C901, PLR0912 - the hot loop: a call for each step would cost a tenth of it
+def process(  # noqa: C901 - the hot loop, inlined on purpose
     run: Run,
     messages: list[Message],
     max_messages: int,
@@ -113,13 +113,7 @@ def process(  # noqa: C901, PLR0912 - the hot loop: a call for each step would c
         processed += 1
         message["m"] = counters["msgs"] = counters.get("msgs", 0) + 1
         message["pr"] = runs
-        try:
-            if run.traps or point in _CAUSES:
-                emitted = _process_watched(run, point, message)
-            else:
-                emitted = _POINTS[point](run, message)
-        except Exception as error:  # noqa: BLE001 - any error of a procedure fails the flow, not the run
-            emitted = _failure(run, message, error)
+        emitted = _process_one(run, point, message)
         history.append(message)
         for one in emitted:
             one["er"] = message.get("er") if "fm" in one else runs
@@ -145,6 +139,16 @@ def _process_literals(
             nodes = len(run.nodes)
             observer.observe_literals(literals, nodes if literals.goes_on else nodes - 1)
     return literals
+
+
+def _process_one(run: Run, point: str, message: Message) -> list[Message]:
+    """Process a numbered message, and return the messages that it emits."""
+    try:
+        if run.traps or point in _CAUSES:
+            return _process_watched(run, point, message)
+        return _POINTS[point](run, message)
+    except Exception as error:  # noqa: BLE001 - any error of a procedure fails the flow, not the run
+        return _failure(run, message, error)
 
 
 def _process_watched(run: Run, point: str, message: Message) -> list[Message]:
