@@ -13,6 +13,7 @@ from _thread import TIMEOUT_MAX, allocate_lock
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import BadOption
+from actorflow.runtime.lanes.pool import HERE
 from actorflow.runtime.lanes.relay import RELAY
 from actorflow.runtime.lanes.shelter import attend
 from actorflow.runtime.lanes.starting import PENDING, RETRY_EVERY, retry
@@ -90,7 +91,8 @@ class ThreadTicket:
             self.prepare()
             if self.outcomes:
                 return True
-        RELAY.pass_on()
+        if HERE.seat is not None:
+            RELAY.pass_on()
         if PENDING:
             return self._wait_and_retry(timeout)
         acquire = self._lock.acquire

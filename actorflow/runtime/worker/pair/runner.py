@@ -37,7 +37,8 @@ UNKNOWN = object()
 
 __all__ = ["current_batch", "help_with", "pause", "run"]
 
-_ROUNDS = 16  # tasks that a pair performs before it lets others run
+_ROUNDS = (None,) * 16  # one for each task that a pair performs before it lets others run
+_ONCE = (None,)
 _PAUSE = 0.0
 
 pause = partial(time.sleep, _PAUSE)
@@ -78,10 +79,10 @@ def run(pair: Accumulator, seat: Any = None) -> None:
 
 
 def _perform(  # noqa: C901 - the run loop: what is commonest comes first
-    pair: Accumulator, seat: Any, generation: int, task: Any, rounds: int = _ROUNDS
+    pair: Accumulator, seat: Any, generation: int, task: Any, rounds: tuple[None, ...] = _ROUNDS
 ) -> None:
     """Perform tasks until there is none, one has to be waited for, or others want to run."""
-    for _ in range(rounds):
+    for _ in rounds:
         if type(task) is not Batch:
             if task is None:
                 return
@@ -158,7 +159,7 @@ def help_with(pair: Accumulator, generation: int, task: Any) -> None:
     """Perform one task in the thread of a caller who waits for it; leave the rest to the lane."""
     before = CURRENT.set(pair)
     try:
-        _perform(pair, pair, generation, task, rounds=1)
+        _perform(pair, pair, generation, task, _ONCE)
     except BaseException as error:  # noqa: BLE001 - as in `run`
         pair.life.crashed(generation, error)
     finally:
