@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # --- files that are taken away -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ["", "-wal"])
+@pytest.mark.parametrize("end", ["", "-wal", ".lock"])
 def test_a_store_that_is_removed_while_it_is_open_takes_nothing_more(
     end: str, tmp_path: Path
 ) -> None:
@@ -41,7 +41,7 @@ def test_a_store_that_is_replaced_while_it_is_open_takes_nothing_more(tmp_path: 
     other = filled(tmp_path / "other.db", 1)
     store = SqliteStore(tmp_path / "s.db")
     other.rename(store.path)
-    with pytest.raises(StoreBroken, match="put both back or restore a backup"):
+    with pytest.raises(StoreBroken, match="put back what was removed or restore a backup"):
         store.commit([full(1)])
     store.close()
 

@@ -76,7 +76,8 @@ class StoreFile:
         self.path = Path(os.path.realpath(path))
         self.log = Path(f"{self.path}-wal")
         self._index = Path(f"{self.path}-shm")
-        self._names = str(self.path), str(self.log)  # a `Path` costs more than the look at it
+        # As texts, since a `Path` costs more than the look at it.
+        self._names = str(self.path), str(self.log), f"{self.path}.lock"
         self._open: list[tuple[int, int]] = []
 
     @property
@@ -177,7 +178,8 @@ class StoreFile:
     def require_same(self) -> None:
         """Refuse to write files that were removed or replaced since they were opened.
 
-        SQLite would go on writing them, and all of that would be gone with this process.
+        SQLite would go on writing them, and all of that would be gone with this process. Without the
+        lock file, another engine could open the store meanwhile.
 
         Raises:
             StoreBroken: they were.
@@ -189,8 +191,9 @@ class StoreFile:
             same = False
         if not same:
             msg = (
-                f"{self.path} or its log {self.log} was removed or replaced while it was open, so "
-                "nothing more is stored; close the engine, and put both back or restore a backup"
+                f"{self.path}, its log {self.log} or its lock file was removed or replaced while it "
+                "was open, so nothing more is stored; close the engine, and put back what was "
+                "removed or restore a backup"
             )
             raise StoreBroken(msg)
 
