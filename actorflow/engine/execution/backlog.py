@@ -33,7 +33,7 @@ LOW = WINDOW // 2
 """Messages of one execution in memory below which more are read."""
 
 # Messages that are read together after a restart. Executions of a page are all in memory until they
-# have run: with several thousand of them the garbage collector spends more time than the runs.
+# have run: with several thousand of them the garbage collector takes nearly as long as the runs.
 _PAGE = 500
 
 
