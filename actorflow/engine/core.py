@@ -30,7 +30,7 @@ from actorflow.engine.execution.live import Live
 from actorflow.engine.execution.ownership import Ownership
 from actorflow.engine.execution.run import AlreadyThere
 from actorflow.engine.execution.timers import Timers
-from actorflow.engine.execution.turns import Turn
+from actorflow.engine.execution.waking import ChainedTicket
 from actorflow.engine.execution.watching import Waiters, Watches
 from actorflow.engine.execution.writer import AGAIN, Writer
 from actorflow.engine.identifiers import check_id, unknown_execution
@@ -305,7 +305,7 @@ class Core:
         if processed is not None:
             self.ownership.follow(execution)
         keys = None if key is None else (check_id(key, "a key"),)
-        if patience and type(stored) is not Turn:
+        if patience and type(stored) is not ChainedTicket:
             patience = 0.0  # the main thread: an interrupt must not strike a commit
         writer.append(Append(execution, kind, data, stored, processed, keys=keys), patience)
 

@@ -310,7 +310,7 @@ class Engine:
             check_id(execution, "an execution")
             self.core.joining.send(connection, execution, body, kind, key)
             return
-        stored = self.core.writer.turns.ticket()
+        stored = self.core.writer.wakes.ticket()
         self._send(execution, body, kind, key, stored, patience=inf)
         try:
             self.core.wait_for(stored, None, body)

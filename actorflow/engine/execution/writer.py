@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.errors import EngineClosed, StoreRefused
 from actorflow.engine.execution.admission import Admission
 from actorflow.engine.execution.entries import Append, Request, group
-from actorflow.engine.execution.turns import Turns
 from actorflow.engine.execution.unawaited import Unawaited
+from actorflow.engine.execution.waking import WakeChain
 from actorflow.engine.stores.protocol import Change, NewDead
 from actorflow.runtime.errors import PushTimeout, StopTimeout, WorkerStopped
 from actorflow.runtime.lanes.relay import RELAY, Pace
@@ -88,7 +88,7 @@ class Writer:
         self._unstored: dict[Append, None] = {}  # what came from outside and is not stored yet
         self.awaited: dict[Any, None] = {}
         """Tickets of callers that wait for a change or a call."""
-        self.turns = Turns()
+        self.wakes = WakeChain()
         self._busy = allocate_lock()
         self._unawaited = Unawaited(self._busy.locked, lambda: self.call(_nothing))
         self._pace = Pace(_SLOW)
@@ -265,7 +265,7 @@ class Writer:
             try:
                 self._write_all(batch)
             finally:
-                self.turns.finish()
+                self.wakes.finish()
 
     def _write_all(self, batch: list[Entry]) -> None:
         if self._again:
@@ -310,7 +310,7 @@ class Writer:
         the one after. No longer than the last commit took, so that no wait is more than doubled.
         """
         RELAY.pass_on()
-        self.turns.note(prompt=self._bell.acquire(timeout=min(patience, _GATHER)))
+        self.wakes.note(prompt=self._bell.acquire(timeout=min(patience, _GATHER)))
 
     def _write_part(self, entries: list[Append | Request]) -> None:
         """Commit entries together, and settle each."""
@@ -477,7 +477,7 @@ class Writer:
                 if len(told) > 1:
                     self._bell.acquire(blocking=False)  # it may have rung for earlier ones
                     self._missing = [None] * len(told)
-                    told = self.turns.begin(told)
+                    told = self.wakes.begin(told)
                 resolve_many(told)
             else:
                 self._stored(owner)

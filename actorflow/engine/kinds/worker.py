@@ -219,7 +219,7 @@ class DurableWorker:
         """
         if timeout is not None:
             check_timeout(timeout)
-        stored = self._core.writer.turns.ticket()
+        stored = self._core.writer.wakes.ticket()
         patience = inf if timeout is None else timeout
         self._core.append(self.name, KIND, (message,), stored=stored, key=key, patience=patience)
         self._core.wait_for(stored, timeout, message)

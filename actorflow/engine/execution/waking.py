@@ -16,30 +16,30 @@ from typing import Any, TypeAlias
 from actorflow.runtime.lanes.shelter import in_main_thread
 from actorflow.runtime.worker.tickets import ThreadTicket
 
-__all__ = ["Turn", "Turns"]
+__all__ = ["ChainedTicket", "WakeChain"]
 
 Told: TypeAlias = "tuple[Any, Exception | None]"
 
 
-class Turn(ThreadTicket):
+class ChainedTicket(ThreadTicket):
     """A thread that waits, and wakes the next one when it wakes up."""
 
-    __slots__ = ("_turns",)
+    __slots__ = ("_chain",)
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, chain: WakeChain) -> None:
         self._lock, self.outcomes = None, []  # as its base does: one call less for each caller
-        self._turns = turns
+        self._chain = chain
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until resolved; return whether it was in time."""
         in_time = super().wait(timeout)
-        if self._turns.waiting:
-            self._turns.pass_on()
+        if self._chain.waiting:
+            self._chain.pass_on()
         return in_time
 
 
-class Turns:
-    """Who is to be woken after whom. Thread-safe, but `begin` and `finish` are the writer's."""
+class WakeChain:
+    """The callers that are still to be woken, in order. Thread-safe, but `begin` and `finish` are the writer's."""
 
     def __init__(self) -> None:
         self.waiting: deque[Told] = deque()
@@ -51,17 +51,17 @@ class Turns:
 
         The main thread wakes nobody: an interrupt could strike before it has done so.
         """
-        return ThreadTicket() if in_main_thread() else Turn(self)
+        return ThreadTicket() if in_main_thread() else ChainedTicket(self)
 
     def begin(self, told: list[Told]) -> list[Told]:
         """Return which callers have to be woken at once; these wake the others."""
         if not self._prompt:
             return told
-        turns = [each for each in told if type(each[0]) is Turn]
-        if not turns:
+        chained = [each for each in told if type(each[0]) is ChainedTicket]
+        if not chained:
             return told
-        self.waiting.extend(turns[1:])
-        return [turns[0], *(each for each in told if type(each[0]) is not Turn)]
+        self.waiting.extend(chained[1:])
+        return [chained[0], *(each for each in told if type(each[0]) is not ChainedTicket)]
 
     def pass_on(self) -> None:
         """Wake the next caller."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.engine.engine import Engine
-from actorflow.engine.execution.turns import Turn, Turns
+from actorflow.engine.execution.waking import ChainedTicket, WakeChain
 from actorflow.runtime.worker.tickets import ThreadTicket, resolve_many
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ _LONG = 60.0
 class _Caller(threading.Thread):
     """Waits for a turn, and says how that ended."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, chain: WakeChain) -> None:
         super().__init__(daemon=True)
-        self.ticket = Turn(turns)
+        self.ticket = ChainedTicket(chain)
         self.ticket.prepare()
         self.in_time: bool | None = None
         self.start()
@@ -32,13 +32,13 @@ class _Caller(threading.Thread):
 
 
 def test_each_wakes_the_next_and_all_learn_their_outcome() -> None:
-    turns = Turns()
-    callers = [_Caller(turns) for _ in range(8)]
+    chain = WakeChain()
+    callers = [_Caller(chain) for _ in range(8)]
     refusal = ValueError("the fifth")
     told: list[Any] = [
         (each.ticket, refusal if at == 5 else None) for at, each in enumerate(callers)
     ]
-    first = turns.begin(told)
+    first = chain.begin(told)
     assert first == told[:1]
     resolve_many(first)
     for each in callers:
@@ -48,36 +48,36 @@ def test_each_wakes_the_next_and_all_learn_their_outcome() -> None:
 
 
 def test_one_that_has_given_up_waiting_holds_up_nobody() -> None:
-    turns = Turns()
-    gone = Turn(turns)
+    chain = WakeChain()
+    gone = ChainedTicket(chain)
     assert not gone.wait(0.0)
-    callers = [_Caller(turns) for _ in range(2)]
-    resolve_many(turns.begin([(gone, None), *((each.ticket, None) for each in callers)]))
+    callers = [_Caller(chain) for _ in range(2)]
+    resolve_many(chain.begin([(gone, None), *((each.ticket, None) for each in callers)]))
     assert [each.ticket.resolved for each in callers] == [False, False]
-    turns.finish()
+    chain.finish()
     for each in callers:
         each.join(_LONG)
         assert each.in_time
 
 
 def test_the_main_thread_is_told_at_once_and_wakes_nobody() -> None:
-    turns = Turns()
-    main = turns.ticket()
+    chain = WakeChain()
+    main = chain.ticket()
     assert type(main) is ThreadTicket
     made: list[ThreadTicket] = []
-    thread = threading.Thread(target=lambda: made.extend(turns.ticket() for _ in range(2)))
+    thread = threading.Thread(target=lambda: made.extend(chain.ticket() for _ in range(2)))
     thread.start()
     thread.join()
     one, other = made
-    assert turns.begin([(one, None), (main, None), (other, None)]) == [(one, None), (main, None)]
+    assert chain.begin([(one, None), (main, None), (other, None)]) == [(one, None), (main, None)]
 
 
 @pytest.mark.parametrize("prompt", [True, False])
 def test_where_callers_come_back_late_the_next_ones_are_woken_at_once(*, prompt: bool) -> None:
-    turns = Turns()
-    told: list[Any] = [(Turn(turns), None) for _ in range(3)]
-    turns.note(prompt=prompt)
-    assert len(turns.begin(told)) == (1 if prompt else 3)
+    chain = WakeChain()
+    told: list[Any] = [(ChainedTicket(chain), None) for _ in range(3)]
+    chain.note(prompt=prompt)
+    assert len(chain.begin(told)) == (1 if prompt else 3)
 
 
 def test_the_acks_of_threads_that_push_together_are_all_told(tmp_path: Path) -> None:
