@@ -39,7 +39,10 @@ class ChainedTicket(ThreadTicket):
 
 
 class WakeChain:
-    """The callers that are still to be woken, in order. Thread-safe, but `begin` and `finish` are the writer's."""
+    """The callers that are still to be woken, in order.
+
+    Thread-safe, but only the writer may call `begin` and `finish`.
+    """
 
     def __init__(self) -> None:
         self.waiting: deque[Told] = deque()

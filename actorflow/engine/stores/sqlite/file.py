@@ -178,8 +178,8 @@ class StoreFile:
     def require_same(self) -> None:
         """Refuse to write files that were removed or replaced since they were opened.
 
-        SQLite would go on writing them, and all of that would be gone with this process. Without the
-        lock file, another engine could open the store meanwhile.
+        SQLite would go on writing them, and all of that would be gone with this process. Without
+        the lock file, another engine could open the store meanwhile.
 
         Raises:
             StoreBroken: they were.
@@ -191,8 +191,8 @@ class StoreFile:
             same = False
         if not same:
             msg = (
-                f"{self.path}, its log {self.log} or its lock file was removed or replaced while it "
-                "was open, so nothing more is stored; close the engine, and put back what was "
+                f"{self.path}, its log {self.log} or its lock file was removed or replaced while "
+                "it was open, so nothing more is stored; close the engine, and put back what was "
                 "removed or restore a backup"
             )
             raise StoreBroken(msg)
