@@ -228,7 +228,7 @@ class WorkflowHandle(Generic[R_co]):
 
         """
         question = self._question(event, data, id, timeout)
-        stored = ThreadTicket()
+        stored = self._core.writer.wakes.ticket()
         self._put(question, stored, patience=inf)
         self._core.wait_for(stored, None, question.body)
         while True:
