@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.execution.live import WINDOW
+from actorflow.engine.execution.trials import Trials
 from actorflow.engine.execution.writer import AGAIN
 from actorflow.engine.kind import ENDED
 from actorflow.engine.stores.protocol import Change, NewDead
@@ -60,6 +61,7 @@ class Backlog:
         self._scans = 0  # passes through the store that are under way
         self._looking = False  # one of them is there for what others have stored
         self._look_again = False
+        self.trials = Trials(core, self.catch_up)
         self._unread: set[str] = set()
         """Executions that are not live although the store has messages for them."""
 
@@ -241,9 +243,13 @@ class Backlog:
                 if chosen:
                     behind = True
                     break
-                if not self._count_attempt(live, row):
-                    self.read_later((live.id,), None)
-                    return
+                if self._core.ownership.is_suspect(live.id):  # else it was closed: no crash
+                    if not self.trials.admit(live):
+                        return  # it stays behind until its turn comes
+                    if not self._count_attempt(live, row):
+                        self.trials.end(live)
+                        self.read_later((live.id,), None)
+                        return
                 chosen = [row]
                 behind = more or at + 1 < len(rows)
                 break
@@ -257,8 +263,6 @@ class Backlog:
 
     def _count_attempt(self, live: Live, row: MessageRow) -> bool:
         """Note that a run begins again after a crash; return whether that is stored."""
-        if not self._core.ownership.is_suspect(live.id):  # it was closed: that was no crash
-            return True
         change = Change(live.id, attempted=(row.id,), epoch=live.epoch)
         return self._core.writer.commit([change]) is None
 

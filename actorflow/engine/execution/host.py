@@ -321,6 +321,8 @@ class Host:
 
     def settle(self, live: Live) -> None:
         """Retire an execution that has ended, or read on; note one that may retire soon."""
+        if self.backlog.trials.current is live:
+            self.backlog.trials.end(live)
         if self._live.get(live.id) is not live:
             return
         if live.behind and live.held < LOW and not self._core.closed:

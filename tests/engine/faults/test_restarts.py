@@ -13,7 +13,8 @@ from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.stores.protocol import Change
 from actorflow.engine.tasks.tasker import HOLD
 from actorflow.runtime.worker.tickets import ThreadTicket
-from tests.engine.kinds import PATIENCE, Kept, Script, collect, quiet, rows, state_of, until
+from actorflow.testing.clock import VirtualClock
+from tests.engine.kinds import PATIENCE, Kept, Script, collect, flush, quiet, rows, state_of, until
 
 
 class Left(Kept):
@@ -82,6 +83,65 @@ def test_a_message_that_was_there_at_each_of_many_crashes_is_given_up() -> None:
     finally:
         for job in jobs:
             job.go.set()
+
+
+def test_messages_that_were_processed_beside_one_that_ends_the_process_are_not_given_up() -> None:
+    store = Left()
+    jobs = [Hanging() for _ in range(CRASHES + 1)]
+    others = [Hanging() for _ in jobs]
+    try:
+        for number, (job, other) in enumerate(zip(jobs, others, strict=True)):
+            store.left_open = number > 0
+            engine = Engine(store, clock=VirtualClock())
+            workers = [
+                engine.worker(name, job if name == "a" else other, state=[]) for name in "abc"
+            ]
+            if number == 0:
+                for worker in workers:
+                    worker.push_ack(1)
+            engine.resume()
+            assert job.entered.wait(PATIENCE), number
+            engine.close(timeout=0.01)
+        with Engine(store, clock=VirtualClock()) as engine:
+            crasher, *innocent = (engine.worker(name, collect, state=[]) for name in "abc")
+            for worker in (crasher, *innocent):
+                worker.push_block(2)
+            assert crasher.state() == [2]
+            assert len(crasher.dead_letters) == 1
+            assert [worker.state() for worker in innocent] == [[1, 2]] * 2
+            assert [len(worker.dead_letters) for worker in innocent] == [0, 0]
+    finally:
+        for each in (*jobs, *others):
+            each.go.set()
+
+
+def test_the_next_trial_begins_if_one_takes_long() -> None:
+    store = Left()
+    clock = VirtualClock()
+    long, other = Hanging(), Hanging()
+    with Engine(store) as engine:
+        for name in "ab":
+            engine.worker(name, long if name == "a" else other, state=[]).push_ack(1)
+            store.commit([Change(name, attempted=[rows(engine, "messages")[-1].id])])
+        engine.close(timeout=0.01)
+    long.go.set()
+    other.go.set()
+    store.left_open = True
+    long, other = Hanging(), Hanging()
+    try:
+        engine = Engine(store, clock=clock)
+        engine.worker("a", long, state=[])
+        engine.worker("b", other, state=[])
+        engine.resume()
+        assert long.entered.wait(PATIENCE)
+        flush(engine)
+        assert not other.entered.is_set()
+        clock.advance(1.0)
+        assert other.entered.wait(PATIENCE)
+    finally:
+        long.go.set()
+        other.go.set()
+        engine.close()
 
 
 def _asking(state: Any, message: Any) -> Any:
