@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from actorflow.engine.engine import Engine
+    from actorflow.workflows.instance.state import InstanceState
     from actorflow.workflows.service.kind import WorkflowKind
     from actorflow.workflows.service.view import WorkflowView
 
@@ -301,8 +302,7 @@ class WorkflowHandle(Generic[R_co]):
         self._refuse_if_over(ended=ended)
         if question.handed_over:
             question.handed_over = False  # one look is enough
-            branches = self.query().state.branches
-            if all(branch.event_id != question.id for branch in branches):
+            if not _has_event(self.query().state, question.id):
                 question.displaced = Displaced(f"{question.name!r} was merged into another event")
         if question.displaced is not None:
             raise question.displaced
@@ -560,6 +560,13 @@ class _Question:
     def late(self, handle: WorkflowHandle[Any]) -> str:
         """Return what to say when it has not come in time."""
         return f"{handle!r} has not answered {self.name!r} within {self._timeout} s"
+
+
+def _has_event(state: InstanceState, event: str) -> bool:
+    """Return whether an instance has received an event: its code has it, or will get it."""
+    return any(branch.event_id == event for branch in state.branches) or any(
+        action.data.get("event_id") == event for action in state.buffer
+    )
 
 
 def _check_offset(offset: Any, timeout: Any) -> None:

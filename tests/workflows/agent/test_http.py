@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.engine.errors import ExecutionFailed
+from actorflow.engine.errors import ExecutionFailed, WaitTimeout
 from actorflow.runtime.errors import BadOption
 from actorflow.workflows.errors import InvalidWork, InvalidWorkflow
 from behaviours import Unique
@@ -49,6 +49,18 @@ def test_z66_time_passes_and_answers_come_for_those_who_ask(
     clock.advance(61)
     worker.work_until(lambda: ended(handle))
     assert handle.result(PATIENCE) == [[{"order": 7}, 3], None, 1]
+
+
+def test_a_question_waits_while_a_decision_is_taken_elsewhere(
+    engine: af.Engine, agency: Agency
+) -> None:
+    handle, worker = start(engine, agency)
+    with pytest.raises(WaitTimeout, match="has not answered 'hello'"):
+        handle.ask("hello", id="first", timeout=0.05)
+    with pytest.raises(WaitTimeout, match="has not answered 'hello'"):
+        handle.ask("hello", timeout=0.05)
+    assert [each.data["event_name"] for each in handle.query().state.buffer] == ["hello"] * 2
+    worker.work_until(lambda: waits(handle))
 
 
 def test_z51_jobs_have_the_fields_of_the_seed(engine: af.Engine, agency: Agency) -> None:
