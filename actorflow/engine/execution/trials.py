@@ -56,5 +56,10 @@ class Trials:
             return
         self.current = None
         self._alarm.cancel()
+        if self._waiting:
+            # Later: what the last commit has stored is to be delivered before anything is read.
+            self._core.writer.call(self._begin_next)
+
+    def _begin_next(self) -> None:
         while self._waiting and self.current is None:
             self._go_on(self._waiting.popleft())
