@@ -22,7 +22,6 @@ from actorflow.engine.errors import (
     StoreRefused,
 )
 from actorflow.engine.execution.ending import Ending
-from actorflow.engine.execution.entries import Append
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.host import Host
 from actorflow.engine.execution.joining import Joining
@@ -30,9 +29,10 @@ from actorflow.engine.execution.live import Live
 from actorflow.engine.execution.ownership import Ownership
 from actorflow.engine.execution.run import AlreadyThere
 from actorflow.engine.execution.timers import Timers
-from actorflow.engine.execution.waking import ChainedTicket
 from actorflow.engine.execution.watching import Waiters, Watches
-from actorflow.engine.execution.writer import AGAIN, Writer
+from actorflow.engine.execution.writing.entries import Append
+from actorflow.engine.execution.writing.waking import ChainedTicket
+from actorflow.engine.execution.writing.writer import AGAIN, Writer
 from actorflow.engine.identifiers import check_id, unknown_execution
 from actorflow.engine.kind import Status
 from actorflow.engine.operations.retention import Retention

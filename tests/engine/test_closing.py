@@ -16,7 +16,7 @@ import pytest
 from actorflow.engine import bodies, core
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed
-from actorflow.engine.execution.entries import Append
+from actorflow.engine.execution.writing.entries import Append
 from actorflow.engine.kind import NewTask, Outcome
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL

@@ -14,8 +14,8 @@ import pytest
 
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed
-from actorflow.engine.execution.entries import Request
-from actorflow.engine.execution.unawaited import Unawaited
+from actorflow.engine.execution.writing.entries import Request
+from actorflow.engine.execution.writing.unawaited import Unawaited
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.errors import PushTimeout

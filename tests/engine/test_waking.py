@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.engine.engine import Engine
-from actorflow.engine.execution.waking import ChainedTicket, WakeChain
+from actorflow.engine.execution.writing.waking import ChainedTicket, WakeChain
 from actorflow.runtime.worker.tickets import ThreadTicket, resolve_many
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.execution.live import WINDOW
 from actorflow.engine.execution.trials import Trials
-from actorflow.engine.execution.writer import AGAIN
+from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.kind import ENDED
 from actorflow.engine.stores.protocol import Change, NewDead
 from actorflow.runtime.lanes.pool import POOL
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from actorflow.engine.core import Core
     from actorflow.engine.execution.host import Host
     from actorflow.engine.execution.live import Live
-    from actorflow.engine.execution.writer import Writer
+    from actorflow.engine.execution.writing.writer import Writer
     from actorflow.engine.stores.protocol import MessageRow, Page
 
 __all__ = ["CRASHES", "LOW", "Backlog"]

@@ -16,7 +16,7 @@ from actorflow.engine.errors import EngineClosed, StoreRefused, UnknownKind
 from actorflow.engine.execution.backlog import LOW, Backlog
 from actorflow.engine.execution.live import WINDOW, Live
 from actorflow.engine.execution.run import AlreadyThere, message_to_parent
-from actorflow.engine.execution.writer import AGAIN
+from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, Duplicate
 from actorflow.runtime.errors import Rejected, StopTimeout, near
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from actorflow.engine.core import Core
     from actorflow.engine.envelopes import Envelope
-    from actorflow.engine.execution.entries import Append
     from actorflow.engine.execution.live import Ticket
+    from actorflow.engine.execution.writing.entries import Append
     from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, TaskRow
     from actorflow.runtime.clock import Timer
 

@@ -17,7 +17,7 @@ from actorflow.engine.envelopes import ChildEnded, ChildResumed, Message, encode
 from actorflow.engine.errors import CodeElsewhere, ExecutionEnded, KindMismatch, StoreRefused
 from actorflow.engine.execution.failpoints import failpoint
 from actorflow.engine.execution.ownership import MOVED
-from actorflow.engine.execution.writer import AGAIN
+from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.identifiers import check_id, check_task_id
 from actorflow.engine.kind import ENDED, Addition, Context, Outcome, Status
 from actorflow.engine.stores.protocol import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import TimerFired, pack
-from actorflow.engine.execution.writer import AGAIN
+from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.stores.protocol import Change, NewMessage
 from actorflow.runtime.log import log
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import TaskEnded, TaskStarted, failure_of, pack
 from actorflow.engine.errors import TaskCrashed, TaskFailed, TaskTimeout, TaskWithdrawn
-from actorflow.engine.execution.writer import AGAIN
+from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.stores.protocol import Answer, Change, NewMessage
 from actorflow.engine.tasks.lending import Lending
 from actorflow.engine.tasks.tasker import HOLD, Tasker

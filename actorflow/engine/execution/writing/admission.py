@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actorflow.engine.errors import ExecutionEnded, KindMismatch, UnknownExecution
-from actorflow.engine.execution.entries import Append, Request
+from actorflow.engine.execution.writing.entries import Append, Request
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import new_row
 from actorflow.runtime.log import log

@@ -13,7 +13,7 @@ from actorflow.runtime.clock import SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.execution.entries import Request
+    from actorflow.engine.execution.writing.entries import Request
 
 __all__ = ["Unawaited"]
 

@@ -17,10 +17,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import EngineClosed, StoreRefused
-from actorflow.engine.execution.admission import Admission
-from actorflow.engine.execution.entries import Append, Request, group
-from actorflow.engine.execution.unawaited import Unawaited
-from actorflow.engine.execution.waking import WakeChain
+from actorflow.engine.execution.writing.admission import Admission
+from actorflow.engine.execution.writing.entries import Append, Request, group
+from actorflow.engine.execution.writing.unawaited import Unawaited
+from actorflow.engine.execution.writing.waking import WakeChain
 from actorflow.engine.stores.protocol import Change, NewDead
 from actorflow.runtime.errors import PushTimeout, StopTimeout, WorkerStopped
 from actorflow.runtime.lanes.relay import RELAY, Pace
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from actorflow.engine.core import Core
-    from actorflow.engine.execution.entries import Entry, Group
+    from actorflow.engine.execution.writing.entries import Entry, Group
     from actorflow.engine.stores.protocol import ExecutionRow
 
 __all__ = ["AGAIN", "Writer"]
