@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import actorflow as af
-from actorflow.engine.errors import StoreBroken, StoreBusy, StoreRefused
+from actorflow.engine.errors import StoreBroken, StoreBusy, StoreConflict, StoreRefused
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
     Change,
     NewMessage,
+    TaskRow,
 )
 from actorflow.engine.stores.sqlite.store import SqliteStore
 from actorflow.runtime.errors import BadOption
@@ -201,4 +202,21 @@ def test_an_empty_key_is_a_key(tmp_path: Path) -> None:
         store.commit([change])
     assert changes[1].rows[0].id == changes[0].rows[0].id
     assert len(store.pending().rows) == 1
+    store.close()
+
+
+# --- tasks ---------------------------------------------------------------------------------------
+
+
+def test_an_id_of_a_task_is_in_use_although_a_later_change_clears_its_execution(
+    tmp_path: Path,
+) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    of_a, of_b = (TaskRow("x", name, "t", b"\xc0", 0, 0.0, None, None, 0) for name in "ab")
+    first = Change("a", kind="k", expected=NEVER_RUN, state=b"1", tasks=[of_a])
+    store.commit([first, Change("b", kind="k", expected=NEVER_RUN, state=b"1")])
+    again = Change("b", kind="k", expected=1, state=b"2", tasks=[of_b])
+    with pytest.raises(StoreConflict, match="there is a task 'x' already"):
+        store.commit([again, Change("a", kind="k", expected=1, state=b"2", clear=True)])
+    assert not again.committed
     store.close()

@@ -270,6 +270,8 @@ class Writer:
         found = execute(HAS_ROWS, (name, name, name)).fetchone()
         for table, there in zip(("timers", "tasks", "watches"), found, strict=True):
             if there:
+                if table == "tasks" and self._tasks:  # one of them may have an id that is in use
+                    self._flush_tasks()
                 execute(f"DELETE FROM {table} WHERE execution = ?", (name,))  # noqa: S608 - ours
 
     def _consume(self, name: str, messages: Sequence[int]) -> None:
