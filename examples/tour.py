@@ -180,8 +180,9 @@ def crash() -> None:
         eater = supervisor.worker("eater")
         for food in ("poison", "bread", "butter", "salt"):
             eater.push(food)
+        pepper = eater.ask("pepper", block=False)  # a future
         begin.set()
-        eater.push_block("pepper")  # returns once it is processed
+        pepper.get()  # returns once it is processed
         print(supervisor.tree())
 
 
