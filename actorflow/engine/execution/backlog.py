@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from actorflow.engine.execution.letters import bury
 from actorflow.engine.execution.live import WINDOW
 from actorflow.engine.execution.trials import Trials
 from actorflow.engine.execution.writing.writer import AGAIN
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
     from actorflow.engine.execution.writing.writer import Writer
     from actorflow.engine.stores.protocol import MessageRow, Page
 
-__all__ = ["CRASHES", "LOW", "Backlog"]
+__all__ = ["CRASHES", "LOW", "OWN_CRASHES", "Backlog"]
 
 CRASHES = 3
-"""How often a message may have ended the process before it is a dead letter."""
+"""How often a message of a user may have ended the process before it is a dead letter."""
+OWN_CRASHES = 10
+"""The same for a message of the engine, which an execution waits for. Nobody knows whether it was
+the message that ended the process: perhaps somebody killed it each time."""
 LOW = WINDOW // 2
 """Messages of one execution in memory below which more are read."""
 
@@ -236,7 +240,7 @@ class Backlog:
         chosen: list[MessageRow] = []
         behind = more
         for at, row in enumerate(rows):
-            if row.attempts >= CRASHES:
+            if row.attempts >= (CRASHES if row.type == "message" else OWN_CRASHES):
                 self._bury_crasher(live, row, first=live.first is None and not chosen)
                 continue
             if row.attempts:
@@ -279,7 +283,7 @@ class Backlog:
             dead=(NewDead(row.id, live.id, row.type, row.body, text),),
             epoch=live.epoch,
         )
-        live.submit_letter(change, RuntimeError(text), first=first)
+        bury(live, change, RuntimeError(text), first=first)
 
     def read_later(self, executions: Iterable[str], error: Exception | None) -> None:
         """Read messages again that are stored and could not be handed over."""

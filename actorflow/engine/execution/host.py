@@ -11,11 +11,12 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.envelopes import encode_failure, failure_of
+from actorflow.engine.envelopes import failure_of
 from actorflow.engine.errors import EngineClosed, StoreRefused, UnknownKind
 from actorflow.engine.execution.backlog import LOW, Backlog
+from actorflow.engine.execution.letters import add_failure
 from actorflow.engine.execution.live import WINDOW, Live
-from actorflow.engine.execution.run import AlreadyThere, message_to_parent
+from actorflow.engine.execution.run import AlreadyThere
 from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, Duplicate
@@ -295,7 +296,8 @@ class Host:
             if row is None or row.status != Status.ACTIVE:
                 core.watchers.tell(live.id)
                 return
-            change = _failed(row, error, core.clock.now())
+            change = Change(live.id, at=core.clock.now())
+            add_failure(change, row, failure_of(error))
             core.writer.submit(change, left, insist=True)
 
         def left(change: Change, error: Exception | None) -> None:
@@ -459,21 +461,3 @@ class Host:
                     "execution did not end in time; it runs again with the next engine",
                     execution=name, timeout=timeout,
                 )  # fmt: skip
-
-
-def _failed(row: ExecutionRow, error: Exception, now: float) -> Change:
-    """Return the change that marks an execution as failed, and leaves its state."""
-    failure = failure_of(error)
-    change = Change(
-        row.id,
-        kind=row.kind,
-        expected=row.revision,
-        state=row.state,
-        version=row.version,
-        status=Status.FAILED,
-        error=encode_failure(failure),
-        at=now,
-    )
-    if row.parent is not None:
-        change.messages = (message_to_parent(row.parent, row.id, Status.FAILED, error=failure),)
-    return change

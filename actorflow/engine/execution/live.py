@@ -7,27 +7,21 @@ one batch, commits, and only then goes on. The state in memory is always one tha
 from __future__ import annotations
 
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import (
     Message,
     TimerFired,
-    encode_failure,
-    failure_of,
     pack,
     unpack,
 )
-from actorflow.engine.errors import EngineClosed, StoreRefused, text_of
-from actorflow.engine.execution.run import (
-    AlreadyThere,
-    Run,
-    RunFailed,
-    answered,
-    message_to_parent,
-)
+from actorflow.engine.errors import EngineClosed, StoreRefused
+from actorflow.engine.execution.letters import failure_left, give_up
+from actorflow.engine.execution.run import AlreadyThere, Run, RunFailed, answered
 from actorflow.engine.kind import Options, Status
-from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead
+from actorflow.engine.stores.protocol import NEVER_RUN, Change
 from actorflow.runtime.errors import Displaced, WorkerStopped
 from actorflow.runtime.exits import Crash
 from actorflow.runtime.lanes.pool import POOL
@@ -39,7 +33,7 @@ from behaviours import Queue
 from behaviours.base import adapt, release
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from actorflow.engine.core import Core
     from actorflow.engine.envelopes import Envelope
@@ -130,6 +124,15 @@ def run_batch(batch: Any, live: Live) -> Deferred:
     return run.deferred
 
 
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Make refusals of the errors of a way to the store: see `Store.commit`."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreRefused(f"{type(error).__name__}: {error}") from error
+
+
 class Live:
     """One execution in memory.
 
@@ -139,8 +142,9 @@ class Live:
 
     __slots__ = (
         "_door", "_gate", "behind", "broken", "core", "created", "creates", "displaced", "epoch",
-        "fetched", "first", "held", "id", "kind", "known", "last", "late", "loaded", "noted",
-        "options", "pace", "parent", "port", "reading", "revision", "state", "status", "unstored",
+        "failure", "fetched", "first", "held", "id", "kind", "known", "last", "late", "loaded",
+        "noted", "options", "pace", "parent", "port", "reading", "revision", "state", "status",
+        "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -173,6 +177,8 @@ class Live:
         """The waiters of messages that were not handed over yet, by message id."""
         self.broken: BaseException | None = None
         """Why nothing of it can be processed here."""
+        self.failure: bytes | None = None
+        """Why it has failed, as long as it lacks what it waits for."""
         self.first: Ticket | None = None
         """The first message of an execution that has never run: without it, it has failed."""
         self.creates: NewExecution | None = None
@@ -220,23 +226,23 @@ class Live:
             Exception: it cannot be read or decoded.
 
         """
-        if self.loaded:
-            return
+        if not self.loaded:
+            self._load()
+        if self.status == Status.FAILED:
+            with _reading():
+                self.failure = failure_left(self)
+
+    def _load(self) -> None:
         row, self.fetched = self.fetched, None
         if row is None:
-            row = self._fetch()
+            with _reading():
+                row = self.core.store.execution(self.id)
         self.revision = NEVER_RUN if row is None else row.revision
         self.state = self.core.decode(self.kind, row)
         self.status = Status.ACTIVE if row is None else Status(row.status)
         self.parent = None if row is None else row.parent
         self.created = 0.0 if row is None else row.created
         self.loaded = True
-
-    def _fetch(self) -> ExecutionRow | None:
-        try:
-            return self.core.store.execution(self.id)
-        except OSError as error:  # it is there, but the way to it is not: see `Store.commit`
-            raise StoreRefused(f"{type(error).__name__}: {error}") from error
 
     @property
     def has_ended(self) -> bool:
@@ -344,7 +350,7 @@ class Live:
         given: Any
         for given, refusal in refused:
             found[given.id] = refusal
-            self.give_up(given, refusal)
+            give_up(self, given, refusal)
         return [(waiter, found.get(number)) for waiter, number in acks]
 
     def tell_outcome(self, waiting: Sequence[Any], number: Any) -> None:
@@ -369,7 +375,7 @@ class Live:
         """Make dead letters of what a user's code would not take."""
         for _, ticket in pairs:
             if ticket.open:
-                self.give_up(ticket, error)
+                give_up(self, ticket, error)
         for waiter, _ in acks:
             waiter.resolve(error)
 
@@ -392,7 +398,7 @@ class Live:
         except WorkerStopped:
             return False
         for _, error in refused:
-            self.give_up(ticket, error)
+            give_up(self, ticket, error)
         return True
 
     def nudge(self) -> None:
@@ -412,7 +418,7 @@ class Live:
         core = self.core
         if isinstance(error, RunFailed):
             log.error("message dead-lettered", execution=self.id, exc_info=error.cause)
-            self.give_up(ticket, error.cause)
+            give_up(self, ticket, error.cause)
         elif isinstance(error, Displaced):
             self.displaced.append((ticket, error))
             core.host.note(self)
@@ -428,75 +434,7 @@ class Live:
             elif ticket.waiter is not None:  # it is stored, and waits for code that can read it
                 ticket.waiter.resolve(self.broken or error)
         else:
-            self.give_up(ticket, error)
-
-    def give_up(self, ticket: Ticket, error: BaseException) -> None:
-        """Turn a message into a dead letter. Thread-safe."""
-        core = self.core
-        text = f"{type(error).__name__}: {text_of(error)}"
-        kind, body = ticket.packed()
-        change = Change(
-            self.id,
-            at=core.clock.now(),
-            consumed=() if ticket.id is None else (ticket.id,),
-            dead=(NewDead(ticket.id, self.id, kind, body, text),),
-            finished_tasks=answered((ticket,)),
-            epoch=self.epoch,
-        )
-        if ticket.id is not None:
-            core.host.refusals[ticket.id] = error
-        first = self.first
-        is_first = first is None or first is ticket or not first.open or self.creates is not None
-        self.submit_letter(change, error, ticket, first=is_first)
-
-    def submit_letter(
-        self, change: Change, error: BaseException, ticket: Ticket | None = None, *, first: bool
-    ) -> None:
-        """Commit a dead letter. Thread-safe.
-
-        An execution whose `first` message is given up never runs by itself: it has failed.
-        """
-        core = self.core
-        never_run = self.revision == NEVER_RUN and self.status == Status.ACTIVE
-        if first and never_run and not self.options.bodies:
-            change.kind = self.kind.name
-            change.expected = NEVER_RUN
-            change.version = getattr(self.kind, "version", 1)
-            change.status = Status.FAILED
-            failure = failure_of(error)
-            change.error = encode_failure(failure)
-            if self.parent is not None:
-                change.messages = (
-                    message_to_parent(self.parent, self.id, Status.FAILED, error=failure),
-                )
-            self.add_creation(change)
-
-        def committed(change: Change, failure: Exception | None) -> None:
-            exists = change.refusal is not None and change.refusal.reason == "exists"
-            if exists or (failure is not None and self.creates is not None):
-                why = failure or AlreadyThere(self.id)
-                core.host.forget(self, why)
-                if ticket is not None:
-                    ticket.consume(why)
-                return
-            fenced = change.refusal is not None and change.refusal.reason == "fenced"
-            if change.refusal is not None and not fenced:  # it has run: only the letter counts
-                change.expected, change.refusal, change.messages = None, None, ()
-                core.writer.submit(change, committed, insist=True)
-                return
-            if ticket is not None:
-                core.host.refusals.pop(ticket.id, None)
-                ticket.consume(failure or error)
-            if change.expected is not None and failure is None and not fenced:
-                self.creates = None
-                self.loaded = False
-                self.revision, self.status = change.revision, Status.FAILED
-                core.host.deliver_rows(change.rows)
-                core.watchers.tell(self.id)
-            core.host.settle(self)
-
-        # Whoever starts an execution is told if there is no room: see `Run`.
-        core.writer.submit(change, committed, insist=self.creates is None)
+            give_up(self, ticket, error)
 
     def add_creation(self, change: Change) -> None:
         """Make a change create the execution, if it is not in the store yet."""

@@ -122,7 +122,7 @@ def _to_parent(live: Live, parent: str, outcome: Outcome) -> list[NewMessage]:
     """Return what a parent has to know of its child: that it has ended, failed, or goes on."""
     if outcome.status != Status.ACTIVE:
         return [message_to_parent(parent, live.id, outcome.status, outcome.result, outcome.error)]
-    if live.status == Status.FAILED:
+    if live.status == Status.FAILED and live.failure is None:
         return [NewMessage(parent, *pack(ChildResumed(None, 0.0, live.id)))]
     return []
 
@@ -341,6 +341,8 @@ class Run:
             msg = f"kind {self.live.kind.name!r} returned {outcome!r:.100}; return an Outcome"
             raise TypeError(msg)
         change = change_of(self.live, outcome)
+        if self.live.failure is not None and change.status == Status.ACTIVE:
+            change.status, change.error = Status.FAILED, self.live.failure
         self.live.add_creation(change)
         self.ran, self.state = True, outcome.state
         self._submit(change, may_block=may_block)
