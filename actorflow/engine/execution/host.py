@@ -178,10 +178,12 @@ class Host:
             self._core.ownership.await_processed(execution, arrival.waiters)
             return [(each, None) for each, _ in arrival.acks]
         if live is None or live.has_ended:
-            live = self.wake(execution, arrival.kind, row)
+            ended, woken = live is not None, self.wake(execution, arrival.kind, row)
+            live = woken or self._live.get(execution)
             if live is None:
                 return [(each, None) for each, _ in arrival.acks]
-            if not self.backlog.comes_first(execution):
+            # While one that has ended was here, what is stored may have been left to it.
+            if woken is not None and not self.backlog.comes_first(execution) and not ended:
                 told = self.let_in(live, arrival.rows, arrival.waiters, arrival.acks)
                 live.behind = False
                 return told
@@ -229,7 +231,8 @@ class Host:
     def wake(self, execution: str, kind: str | None, row: ExecutionRow | None) -> Live | None:
         """Return an execution that comes to life; `None` if that is not possible now.
 
-        It is `behind` until it has been given what is stored: nothing may overtake that.
+        It is `behind` until it has been given what is stored: nothing may overtake that. One that
+        is just being created under this id will find that it exists; what is stored is read then.
         """
         core = self._core
         try:
@@ -244,7 +247,11 @@ class Host:
             self.backlog.read_later((execution,), error)
             return None
         live.behind = True
-        self._live[execution] = live  # from now on, others find it
+        there = self._live.setdefault(execution, live)  # from now on, others find it
+        if there is not live:
+            if not there.has_ended:
+                return None
+            self._live[execution] = live
         return live
 
     def _leave_waiting(self, execution: str, error: UnknownKind) -> None:

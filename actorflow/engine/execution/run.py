@@ -429,13 +429,10 @@ class Run:
     def _give_back_creation(self, why: Exception) -> None:
         """Say why an execution was not created to whoever started it."""
         live = self.live
-        host = live.core.host
-        host.forget(live, why)
+        live.core.host.forget(live, why)  # what has arrived meanwhile goes to the one that is there
         for ticket in self.tickets:
             ticket.consume(why)
         self._done()
-        if live.held or live.behind:  # messages for the one that is there
-            host.backlog.read_now(live.id)
 
     def _set_aside(self, error: CodeElsewhere) -> None:
         """Leave everything to code that knows the execution. Thread-safe."""

@@ -360,6 +360,10 @@ class Pool:
                 quiet = 0
                 self._consider(waiting, now, computing=computing)
             self._asleep.append(None)
+            # What came after the last look has found the watcher awake, and woken nobody.
+            now = time.monotonic()
+            if any(look(now, computing=True) for look in self._looks):
+                self._wake_watcher()
             if self._ready.qsize() and not self._idle:
                 self._attend()
 

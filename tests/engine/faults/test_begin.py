@@ -12,7 +12,9 @@ from actorflow.engine.engine import Engine
 from actorflow.engine.errors import StoreFull, UnknownExecution
 from actorflow.engine.execution.live import Live
 from actorflow.engine.kind import Message, NewTask, Outcome, TaskEnded
+from actorflow.engine.stores.protocol import Change, NewMessage
 from actorflow.engine.tasks.tasker import HOLD
+from actorflow.runtime.worker.port import Port
 from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
@@ -140,3 +142,110 @@ def test_a_start_without_room_is_refused(script: type[Script], step: Any) -> Non
             assert engine.execution("x").status == "failed"
         else:
             assert state_of(engine, "x") == ["start"]
+
+
+@pytest.fixture
+def there(reopen: Callable[..., Engine]) -> Engine:
+    """Return an engine whose execution `x` waits for a task, and is not in memory."""
+
+    def opened() -> Engine:
+        engine = reopen()
+        engine.register(Quick(step))
+        engine.tasker("desk", lambda _task: HOLD)
+        return engine
+
+    opened().start("script", "start", id="x")
+    engine = opened()
+    engine.resume()
+    until(engine, lambda: engine.statistics().tasks == 1)
+    assert engine.core.host.find("x") is None
+    return engine
+
+
+def test_one_that_is_woken_does_not_run_beside_one_that_is_being_started(
+    there: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, host = there, there.core.host
+    kind_of = host._kind
+    offered = threading.Event()
+    offer = Live.offer_unstored
+    others: list[threading.Thread] = []
+
+    def offer_later(live: Live, envelope: Any, waiter: Any, task: Any) -> bool:
+        assert offered.wait(PATIENCE)
+        return offer(live, envelope, waiter, task)
+
+    def start_first(*given: Any) -> Any:
+        """Let a start come just before the execution is in memory."""
+        if not others:
+            start = partial(engine.start, "script", "start", id="x")
+            others.append(threading.Thread(target=start))
+            others[0].start()
+            while host.find("x") is None:
+                others[0].join(0.001)
+        return kind_of(*given)
+
+    monkeypatch.setattr(host, "_kind", start_first)
+    monkeypatch.setattr(Live, "offer_unstored", offer_later)
+    engine.return_task("t", "answer")
+    found = host.find("x")
+    assert found is not None
+    assert found.creates is not None, "two of one id are in memory"
+    offered.set()
+    others[0].join(PATIENCE)
+    until(engine, lambda: state_of(engine, "x") == ["start", "answer"])
+    assert rows(engine, "dead") == rows(engine, "tasks") == []
+
+
+def test_what_is_stored_beside_one_that_was_not_started_is_not_left_behind(
+    there: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, core = there, there.core
+    finish = Port.finish
+    ended = threading.Event()
+
+    def look_first(_live: Live, _envelope: Any, _waiter: Any, _task: Any) -> bool:
+        """Let somebody look through the store while it is in memory."""
+        older = Change("x", messages=(NewMessage("x", "message", b"\xa5older"),))
+        core.in_writer(lambda: core.writer.commit([older]))
+        core.in_writer(core.host.backlog.recover)
+        return False
+
+    def answer_then(port: Port) -> None:
+        """Let an answer come just when it has ended."""
+        finish(port)
+        if not ended.is_set():
+            engine.return_task("t", "answer")
+            ended.set()
+
+    monkeypatch.setattr(Live, "offer_unstored", look_first)
+    monkeypatch.setattr(Port, "finish", answer_then)
+    threading.Thread(target=partial(engine.start, "script", "start", id="x")).start()
+    assert ended.wait(PATIENCE)
+    until(engine, lambda: not rows(engine, "messages"))
+    quiet(engine)
+    assert state_of(engine, "x") == ["start", "older", "answer"]
+    assert rows(engine, "dead") == []
+
+
+def test_what_is_stored_with_a_start_that_is_refused_is_delivered_once(there: Engine) -> None:
+    engine, writer = there, there.core.writer
+
+    def send(body: bytes) -> None:
+        change = Change("x", messages=(NewMessage("x", "message", body),))
+        writer.submit(change, lambda change, _error: engine.core.host.deliver_rows(change.rows))
+
+    def at_once() -> None:
+        """In the writer's thread: one commit takes all of it."""
+        send(b"\xa1a")
+        before = writer.waiting
+        start = threading.Thread(target=partial(engine.start, "script", "start", id="x"))
+        start.start()
+        while writer.waiting == before:
+            start.join(0.001)
+        send(b"\xa1b")
+
+    engine.core.in_writer(at_once)
+    until(engine, lambda: "b" in state_of(engine, "x"))
+    quiet(engine)
+    assert state_of(engine, "x") == ["start", "a", "b"]

@@ -203,6 +203,28 @@ def test_a_thread_that_retires_first_runs_what_arrived_meanwhile() -> None:
     assert pool._idle == []
 
 
+def test_what_comes_just_after_the_last_look_of_the_watcher_is_looked_at() -> None:
+    """The watcher does not sleep yet, so nobody wakes it."""
+    pool = Pool(core=1, name="actorflow-drowsy")
+    looks: list[bool] = []
+    waiting, seen = threading.Event(), threading.Event()
+
+    def look(now: float, *, computing: bool) -> bool:
+        looks.append(waiting.is_set())
+        if looks[-1]:
+            seen.set()
+        elif len(looks) == pools._QUIET_TICKS:
+            waiting.set()
+            pool.rouse()
+            return False
+        return looks[-1]
+
+    pool.oversee(look)
+    pool.rouse()
+    assert seen.wait(PATIENCE)
+    waiting.clear()
+
+
 def test_the_limit_holds() -> None:
     pool = Pool(core=1, limit=3, name="actorflow-limit")
     gate = threading.Event()
