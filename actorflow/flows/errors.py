@@ -20,6 +20,7 @@ __all__ = [
     "LimitExceeded",
     "MessageRefused",
     "NotFound",
+    "PointMissed",
     "UnknownProcedure",
     "UnknownTasker",
     "UnknownWord",
@@ -40,6 +41,10 @@ class UnknownWord(FlowError):
 
 class NotFound(FlowError):
     """A path that leads nowhere."""
+
+
+class PointMissed(ActorflowError):
+    """The execution has ended, and what was waited for has not happened."""
 
 
 class UnknownProcedure(FlowError):

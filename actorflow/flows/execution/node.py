@@ -39,7 +39,6 @@ class Node(msgspec.Struct, omit_defaults=True, gc=False):
     status: list[dict[str, Any]] = []
     vars: dict[str, Any] | None = None
     cnid: str | None = None
-    vdomain: Any = None
     atts: list[list[Any]] | None = None
     rets: list[Any] | None = None
     tags: list[str] | None = None

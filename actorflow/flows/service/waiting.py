@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
+from actorflow.flows.errors import PointMissed
 from actorflow.flows.service.history import messages_of
-from actorflow.runtime.errors import ActorflowError, BadOption
+from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,17 +22,13 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Store
     from actorflow.flows.execution.node import Message
 
-__all__ = ["PointMissed", "Search", "Step", "missed", "steps_of"]
+__all__ = ["Search", "Step", "missed", "steps_of"]
 
 _STEP = re.compile(
     r"(?:(?P<nid>[0-9][0-9_]*(?:-[0-9]+)?)\s+)?(?P<points>[a-z][^\s|]*(?:\s*\|\s*[^\s|]+)*)"
 )
 _NAMED = {"entered": "tags", "left": "tags", "signal": "name"}
 """What the word after a point is about; else it is the tasker."""
-
-
-class PointMissed(ActorflowError):
-    """The execution has ended, and what was waited for has not happened."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ import pytest
 
 import actorflow as af
 from actorflow.engine.errors import EngineClosed, UnknownExecution, WaitTimeout
-from actorflow.flows.service.waiting import PointMissed, steps_of
+from actorflow.flows.errors import PointMissed
+from actorflow.flows.service.waiting import steps_of
 from actorflow.runtime.errors import BadOption
 from tests.flows.engines import PATIENCE, Desk
 

@@ -54,9 +54,7 @@ class MemberState(Enum):
 class Member:
     """One process."""
 
-    __slots__ = (
-        "assigned", "begun", "held", "look_at", "place", "renewed", "since", "state", "worker",
-    )  # fmt: skip
+    __slots__ = ("assigned", "begun", "held", "look_at", "place", "since", "state", "worker")
 
     def __init__(self, worker: int, place: int, now: float) -> None:
         self.worker = worker
@@ -71,7 +69,6 @@ class Member:
         """When it began with the call in hand; when it became idle, without one."""
         self.look_at = math.inf
         """When it is certain which of the calls to be skipped it has begun."""
-        self.renewed = False
         """Whether it leaves to be replaced."""
 
     def __repr__(self) -> str:

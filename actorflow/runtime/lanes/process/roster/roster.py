@@ -484,7 +484,6 @@ class Roster:
     def _leave(self, member: Member, *, renew: bool) -> None:
         """Ask a process to leave, once."""
         member.state = MemberState.LEAVING
-        member.renewed = renew
         self.renewals += renew
         self._actions.append(Leave(member.worker))
 
