@@ -15,6 +15,7 @@ __all__ = [
     "ExecutionFailed",
     "KindMismatch",
     "NotStorable",
+    "ProcessEnded",
     "StateUnreadable",
     "StoreBroken",
     "StoreBusy",
@@ -119,6 +120,10 @@ class TaskFailed(ActorflowError):
     def __init__(self, message: str = "", failure: Any = None) -> None:
         super().__init__(message)
         self.failure = failure
+
+
+class ProcessEnded(ActorflowError):
+    """A message was given up: each time that it was processed, the process ended."""
 
 
 class TaskCrashed(ActorflowError):

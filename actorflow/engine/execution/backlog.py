@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from actorflow.engine.errors import ProcessEnded
 from actorflow.engine.execution.letters import bury
 from actorflow.engine.execution.live import WINDOW
 from actorflow.engine.execution.trials import Trials
@@ -274,16 +275,16 @@ class Backlog:
         live.last = row.id
         if live.known is not None:
             live.known.add(row.id)
-        text = f"ProcessEnded: the process ended {row.attempts + 1} times while this was processed"
+        error = ProcessEnded(f"the process ended {row.attempts + 1} times while this was processed")
         log.error("message given up: it ends the process", execution=live.id, attempts=row.attempts)
         change = Change(
             live.id,
             at=self._core.clock.now(),
             consumed=(row.id,),
-            dead=(NewDead(row.id, live.id, row.type, row.body, text),),
+            dead=(NewDead(row.id, live.id, row.type, row.body, f"ProcessEnded: {error}"),),
             epoch=live.epoch,
         )
-        bury(live, change, RuntimeError(text), first=first)
+        bury(live, change, error, first=first)
 
     def read_later(self, executions: Iterable[str], error: Exception | None) -> None:
         """Read messages again that are stored and could not be handed over."""

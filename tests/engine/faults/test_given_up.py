@@ -172,6 +172,6 @@ def test_an_execution_whose_answer_has_ended_processes_has_failed(clock: Virtual
         found = engine.wait("x", timeout=PATIENCE)
         assert found.status == "failed"
         assert found.failure is not None
-        assert "the process ended" in found.failure.message
+        assert found.failure.type == "ProcessEnded"
         engine.dead_letters("x").retry()
         until(engine, lambda: engine.core.row("x").status == "done")
