@@ -88,18 +88,21 @@ class Batch(Struct, eq=False):
         payload = self.messages()
         own: list[list[tuple[int, Ticket]]] = [[] for _ in ranges]
         parts = []
+        covered = 0
         for (start, end), tickets in zip(ranges, own, strict=True):
             chosen: Any = payload[start:end]
+            covered += len(chosen)
+            # The payload may have another length than there were messages.
+            size = min(len(chosen), self.size)
+            self.size -= size
             if type(self.payload) is not list:
                 chosen = self.payload
-            part = Batch(chosen, len(payload[start:end]), tickets, self.reason)
+            part = Batch(chosen, size, tickets, self.reason)
             part.attempt = self.attempt
             parts.append(part)
-        if parts:  # where the payload has another length than there were messages
-            whole = type(self.payload) is not list or sum(p.size for p in parts) == len(payload)
-            if whole:
-                parts[-1].size += self.size - sum(part.size for part in parts)
-            self.size -= sum(part.size for part in parts)
+        if parts and (type(self.payload) is not list or covered == len(payload)):
+            parts[-1].size += self.size  # nothing else is left of it
+            self.size = 0
         self.parts = tuple(parts)  # before the tickets move: a late resolve finds them there
         kept = []
         for at, ticket in _popped(self.tickets):

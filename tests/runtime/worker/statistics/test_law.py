@@ -207,6 +207,22 @@ def test_m16_the_law_for_each_behaviour(
     play(Stage(BEHAVIOURS[name], POLICIES[policy], concurrency, seed), script, end)
 
 
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_m16_the_law_where_more_fail_than_were_given(policy: str) -> None:
+    def job(batch: Any, state: Any) -> Any:
+        return af.Answers(state, [ValueError(m) for m in batch[:-1]] + [None])
+
+    lane = ManualLane()
+    worker = af.spawn(
+        job, behaviour=BEHAVIOURS["Doubling"], on_failure=POLICIES[policy], executor=lane
+    )
+    worker.push_many([(0, 1), (0, 2), (0, 3)])
+    lane.run()
+    counted = check_law(worker)
+    assert counted.accepted == 3
+    assert counted.in_flight == 0
+
+
 @settings(max_examples=100)
 @given(
     layers=compositions,
