@@ -188,7 +188,8 @@ class WorkflowHandle(Generic[R_co]):
         Args:
             event: its name, with its data as keyword arguments; or an object (a dataclass, a
                 msgspec struct), whose class names the event.
-            id: only the first event with the same id counts, for a week.
+            id: only the first event with the same id counts, for a week. `ask` with the same id
+                returns the answer to it.
             **data: what `event.data` is then.
 
         Raises:
@@ -198,12 +199,12 @@ class WorkflowHandle(Generic[R_co]):
 
         """
         name, given = written_event(event, data)
-        self._engine.send(self.id, event_body(name, given), key=self._key(id))
+        self._engine.send(self.id, event_body(name, given, id), key=self._key(id))
 
     async def asend(self, event: Any, /, *, id: str | None = None, **data: Any) -> None:  # noqa: A002
         """Like `send`."""
         name, given = written_event(event, data)
-        await self._engine.asend(self.id, event_body(name, given), key=self._key(id))
+        await self._engine.asend(self.id, event_body(name, given, id), key=self._key(id))
 
     def ask(
         self,
@@ -218,7 +219,8 @@ class WorkflowHandle(Generic[R_co]):
 
         Args:
             event: as for `send`.
-            id: the same question with the same id is answered once, and gets the same answer.
+            id: the same question with the same id is answered once, and gets the same answer; also
+                if it was sent before.
             timeout: seconds.
             **data: as for `send`.
 
