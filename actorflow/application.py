@@ -18,7 +18,6 @@ from actorflow.flows.service.front import DOMAIN, UNIT, Flows
 from actorflow.plans.plan import Plan
 from actorflow.plans.service.front import Plans
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.worker.tickets import check_timeout
 from actorflow.workflows.service.front import Workflows
 from behaviours.arguments import count, flag
 
@@ -99,34 +98,26 @@ class Engine(BareEngine):
             worker=worker,
         )
         try:
+            self.closing.before.append(self._close_controls)
             self.flows = Flows(self, max_messages=max_messages, history=history)
             """The verbs of flows."""
             self.workflows = Workflows(self)
             """The verbs of workflows."""
+            self.closing.before.insert(0, self.workflows.agent.close)
+            self.closing.after.append(self.workflows.close)
             self.plans = Plans(self)
             """The verbs of durable plans."""
+            self.closing.after.append(self.plans.close)
             if control is not False:
                 self._controls = _open_controls(self, control, token)
         except BaseException:
             self.close()
             raise
 
-    def close(self, timeout: float = 5.0) -> None:
-        """Finish what is running, commit it, and close the store; see `engine.Engine.close`.
-
-        The control sockets are closed first, after what was asked through them is answered.
-        """
-        check_timeout(timeout)
-        made = vars(self)  # an interrupt may have come before all of it was
-        if "workflows" in made:
-            self.workflows.agent.close()
+    def _close_controls(self) -> None:
+        """Close the control sockets, after what was asked through them is answered."""
         while self._controls:
             self._controls.pop().close()
-        super().close(timeout)
-        if "workflows" in made:
-            self.workflows.close()
-        if "plans" in made:
-            self.plans.close()
 
     def serve_agent(
         self, *, host: str = "127.0.0.1", port: int = 4001, token: str | None = None

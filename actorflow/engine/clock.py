@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["WALL", "StoreClock", "WallClock"]
 
 _LOOK = 10.0  # seconds after which the wall clock is looked at again: somebody may have set it
+_AT_ONCE = 0.01  # seconds that two looks at clocks take at most, if nothing comes in between
 _STEP = 0.5  # seconds that the machine's clock may be ahead before that counts as a step
 
 
@@ -37,11 +38,14 @@ class WallClock:
 
     def now(self) -> float:
         """Return seconds since the epoch."""
-        now = self._steady() + self._offset
-        ahead = self._wall() - now
-        if ahead > _STEP:
-            self._offset += ahead
-            now += ahead
+        steady = self._steady()
+        wall = self._wall()
+        now = steady + self._offset
+        # A thread that had to wait between the two looks has seen no step; the next look finds out.
+        if wall - now > _STEP and self._steady() - steady < _AT_ONCE:
+            # Not added to: another thread may have followed the same step just now.
+            self._offset = max(self._offset, wall - steady)
+            return steady + self._offset
         return now
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:

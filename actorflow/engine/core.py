@@ -10,7 +10,7 @@ import os
 import threading
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from actorflow.engine import bodies
 from actorflow.engine.clock import WALL, StoreClock
@@ -29,16 +29,16 @@ from actorflow.engine.execution.live import Live
 from actorflow.engine.execution.ownership import Ownership
 from actorflow.engine.execution.run import AlreadyThere
 from actorflow.engine.execution.timers import Timers
-from actorflow.engine.execution.watching import Waiters, Watches
+from actorflow.engine.execution.watching import Waiters, Watches, row_of
 from actorflow.engine.execution.writing.entries import Append
 from actorflow.engine.execution.writing.waking import ChainedTicket
 from actorflow.engine.execution.writing.writer import AGAIN, Writer
 from actorflow.engine.identifiers import check_id, unknown_execution
 from actorflow.engine.kind import Status
 from actorflow.engine.operations.retention import Retention
+from actorflow.engine.stores.abandoned import AbandonedStore
 from actorflow.engine.stores.protocol import (
     Change,
-    ExecutionRow,
     NewExecution,
     NewMessage,
     new_row,
@@ -57,12 +57,14 @@ if TYPE_CHECKING:
 
     from actorflow.engine.execution.live import Ticket
     from actorflow.engine.kind import Kind
-    from actorflow.engine.stores.protocol import SharedStore, Store
+    from actorflow.engine.stores.protocol import ExecutionRow, SharedStore, Store
 
 __all__ = ["LAST_COMMIT", "Core"]
 
 LAST_COMMIT = 5.0
 """Seconds that the last commit of an engine may take, however short its time to close is."""
+
+T = TypeVar("T")
 
 _NEEDED = ("name", "options", "decode", "encode", "run")  # what a kind cannot do without
 _LEAST = 0.1  # seconds that a run has to end, however long the tasks have taken before
@@ -231,10 +233,23 @@ class Core:
             UnknownExecution: there is none of that id.
 
         """
-        row = self.store.execution(check_id(execution, "an execution"))
+        row = self.read(self.store.execution, check_id(execution, "an execution"))
         if row is None:
-            raise unknown_execution(self.store, execution)
+            raise self.read(unknown_execution, self.store, execution)
         return row
+
+    def read(self, look: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Return what is found in the store; who looks while it is being closed hears of that.
+
+        Raises:
+            EngineClosed: instead of `StoreRefused`, because the store is closed.
+
+        """
+        try:
+            return look(*args, **options)
+        except StoreRefused:
+            self.refuse_if_closed()
+            raise
 
     # Messages from outside.
 
@@ -252,7 +267,7 @@ class Core:
         live = self.host.find(execution)
         name = kind if live is None else live.kind.name
         if name is None:
-            row = self.store.execution(execution)
+            row = self.read(self.store.execution, execution)
             name = None if row is None else row.kind
         check = None if name is None else getattr(self.kinds.get(name), "check_message", None)
         if check is not None:
@@ -417,7 +432,11 @@ class Core:
 
     def resolve_existing(self, execution: str, kind: str, done: Any) -> None:
         """Resolve the ticket of a creator who found an execution of that id."""
-        row = self.store.execution(execution)
+        try:
+            row = self.read(self.store.execution, execution)
+        except Exception as error:  # noqa: BLE001 - the creator's, who would wait for ever
+            done.resolve(error)
+            return
         if row is None or row.kind == kind:
             done.resolve(answer=False)
             return
@@ -496,7 +515,7 @@ class Core:
         if change.rows:
             self.host.deliver_rows(change.rows)
         if change.status != Status.ACTIVE:
-            self.watchers.tell(name, None if change.appends else _row_of(change, live))
+            self.watchers.tell(name, None if change.appends else row_of(change, live))
         hook = getattr(live.kind, "committed", None)
         if hook is not None:
             self.in_lane("committed()", lambda: hook(change))
@@ -510,7 +529,7 @@ class Core:
             f"this engine was opened before a fork and belongs to process {os.getppid()}: "
             "open another one in this process"
         )
-        self.store = cast("Store", _AbandonedStore(self.store, self._why_closed))
+        self.store = cast("Store", AbandonedStore(self.store, self._why_closed))
 
     def close(self, timeout: float) -> None:
         """Finish what is running, commit it, and close the store."""
@@ -547,34 +566,6 @@ class Core:
                 "the store has unfinished work, which never began to run: call engine.resume()",
                 **waiting,
             )
-
-
-class _AbandonedStore:
-    """Stands in for the store in the child of a fork: each use raises."""
-
-    def __init__(self, store: Store, why: str) -> None:
-        self._store = store  # kept, because to close it is up to the parent
-        self._why = why
-
-    def __getattr__(self, name: str) -> Any:
-        raise EngineClosed(self._why)
-
-
-def _row_of(change: Change, live: Live) -> ExecutionRow:
-    """Return an execution as a commit of a run has left it: nobody has to read it for that."""
-    return ExecutionRow(
-        change.execution,
-        change.kind,
-        change.revision,
-        str(change.status),
-        change.state,
-        change.version,
-        change.result,
-        change.error,
-        live.parent,
-        live.created,
-        change.at,
-    )
 
 
 class _Created:

@@ -15,7 +15,7 @@ from actorflow.engine.identifiers import check_id, check_task_id, check_wait, un
 from actorflow.engine.kind import Status
 from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import KIND, DurableWorker, Job, WorkerKind, name_of
-from actorflow.engine.lifetime import OPEN
+from actorflow.engine.lifetime import Closing
 from actorflow.engine.operations.dead_letters import Letters
 from actorflow.engine.operations.upkeep import Upkeep
 from actorflow.engine.schedules import Schedules
@@ -106,7 +106,7 @@ class Engine:
         """What happens by the clock."""
         self.upkeep = Upkeep(self.core)
         """Purging and copying the store."""
-        OPEN.add(self)
+        self.closing = Closing(self)
 
     # Beginning.
 
@@ -567,11 +567,11 @@ class Engine:
         `timeout` seconds are left to the tasks and runs that are under way. Those that are not
         done then go on by themselves (coroutines of workflows are cancelled), but their results
         are no longer stored: they begin again with the next engine. An engine that was not closed
-        is closed when the interpreter ends.
+        is closed when the interpreter ends. KeyboardInterrupt is raised at once, and the engine is
+        closed all the same: another call waits for that.
         """
         check_timeout(timeout)
-        OPEN.discard(self)
-        self.core.close(timeout)
+        self.closing.run(timeout)
 
     async def aclose(self, timeout: float = 5.0) -> None:
         """Like `close`, from a task of any event loop."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -324,3 +325,86 @@ def test_a_commit_that_hangs_is_left_behind_and_who_waits_is_told(
     assert not store.closed.is_set()
     store.go.set()
     assert store.closed.wait(PATIENCE)
+
+
+def interrupt_when(condition: Callable[[], bool]) -> None:
+    """Send SIGINT to the main thread once a condition holds."""
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def watch() -> None:
+        end = monotonic() + PATIENCE
+        while not condition():
+            assert monotonic() < end, "it never holds"
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def test_closing_that_is_interrupted_goes_on_and_another_call_waits_for_its_end(
+    reopen: Callable[..., Engine],
+) -> None:
+    job, found = Hanging(), list[BaseException]()
+    engine = reopen()
+    worker = engine.worker("w", job, state=[])
+
+    def wait() -> None:
+        try:
+            engine.wait("w")
+        except EngineClosed as error:
+            found.append(error)
+
+    waits = threading.Thread(target=wait)
+    worker.push_ack(1)
+    assert job.entered.wait(PATIENCE)
+    waits.start()
+    interrupt_when(lambda: engine.closed)
+    with pytest.raises(KeyboardInterrupt):
+        engine.close(timeout=PATIENCE)
+    job.go.set()
+    engine.close()
+    waits.join(PATIENCE)
+    assert len(found) == 1
+    again = reopen().worker("w", collect, state=[])
+    again.push_block(2)
+    assert again.state() == [1, 2]
+
+
+def test_who_closes_what_another_thread_is_closing_waits_for_it(
+    reopen: Callable[..., Engine],
+) -> None:
+    job, ended = Hanging(), list[bool]()
+    engine = reopen()
+    engine.worker("w", job, state=[]).push_ack(1)
+    assert job.entered.wait(PATIENCE)
+
+    def close() -> None:
+        engine.close(timeout=PATIENCE)
+        ended.append(job.go.is_set())
+
+    threads = [threading.Thread(target=close) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until(engine, lambda: engine.closed)
+    for thread in threads:
+        thread.join(0.02)
+    job.go.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert ended == [True] * 3
+
+
+def test_a_job_may_close_an_engine_that_is_being_closed(reopen: Callable[..., Engine]) -> None:
+    engine = reopen()
+    entered = threading.Event()
+
+    def job(batch: list[Any], state: list[Any]) -> list[Any]:
+        entered.set()
+        until(engine, lambda: engine.closed)
+        engine.close()
+        return [*state, *batch]
+
+    engine.worker("w", job, state=[]).push_ack(1)
+    assert entered.wait(PATIENCE)
+    engine.close(timeout=PATIENCE)
+    assert reopen().worker("w", collect, state=[]).state() == [1]

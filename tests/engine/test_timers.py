@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.clock import WALL
+from actorflow.engine.clock import WALL, WallClock
 from actorflow.engine.kind import Outcome, SetTimer
 from actorflow.engine.stores.protocol import Change, NewExecution, TimerRow
 from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of
@@ -118,3 +118,39 @@ def test_a_timer_fires_in_real_time_and_one_far_away_does_no_harm() -> None:
     WALL.call_at(time.time() + 0.01, fired.set)
     assert fired.wait(PATIENCE)
     far.cancel()
+
+
+class Machine:
+    """The two clocks of a machine; something happens when the wall clock is looked at."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = 1_000.0, 10.0
+        self.then: Callable[[], object] = lambda: None
+        self.clock = WallClock(self.look, lambda: self.steady)
+
+    def look(self) -> float:
+        then, self.then = self.then, lambda: None
+        then()
+        return self.wall
+
+    def sleep(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+
+def test_a_process_that_is_stopped_between_two_looks_at_clocks_sees_no_step() -> None:
+    machine = Machine()
+    machine.then = lambda: machine.sleep(3_600.0)
+    machine.clock.now()
+    assert machine.clock.now() == machine.wall == 4_600.0
+
+
+def test_a_step_that_two_threads_see_at_the_same_time_counts_once() -> None:
+    machine = Machine()
+    machine.wall += 3_600.0
+    found: list[float] = []
+    machine.then = lambda: found.append(machine.clock.now())
+    found.append(machine.clock.now())
+    assert found == [machine.wall] * 2
+    machine.sleep(1.0)
+    assert machine.clock.now() == machine.wall

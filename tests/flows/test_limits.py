@@ -68,6 +68,29 @@ def test_a_tree_is_checked_like_a_text() -> None:
             check_tree(stray)
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        ["_att", [], 1],
+        ["_att", 5, 1],
+        ["_ref", [], 1],
+        ["_head", [["i", [], 1], ["_num", 1, 1]], 1],
+        ["_head", [["i", [], 1], ["_num", 1, 1], ["__head", [], 1]], 1],
+        ["sequence", "abc", 1],
+        ["_dqs", {"a": 1}, 1],
+        [["_att", [], 1], [], 1],
+    ],
+)
+def test_a_tree_that_no_text_is_read_into_is_refused(part: Any) -> None:
+    for tree in (part, ["sequence", [["set", [part], 1]], 1]):
+        with pytest.raises(FlowError, match="cannot be in a flow: no text gives"):
+            check_tree(tree)
+    nested: Any = ["a", [], 1]
+    for _ in range(100_000):
+        nested = [nested, [], 1]
+    assert check_tree(nested) is nested
+
+
 # -- payloads from outside -----------------------------------------------------------------------
 
 

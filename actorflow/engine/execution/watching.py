@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.kind import Watch
+from actorflow.engine.stores.protocol import ExecutionRow
 
 if TYPE_CHECKING:
-    from actorflow.engine.stores.protocol import Change, ExecutionRow, Store, WatchRow
+    from actorflow.engine.execution.live import Live
+    from actorflow.engine.stores.protocol import Change, Store, WatchRow
 
-__all__ = ["Waiters", "Watches"]
+__all__ = ["Waiters", "Watches", "row_of"]
 
 
 class Waiters:
@@ -124,3 +126,20 @@ class Watches:
             self._lists.pop(kind, None)
             if not found:
                 del self._found[kind]
+
+
+def row_of(change: Change, live: Live) -> ExecutionRow:
+    """Return an execution as a commit of a run has left it: nobody has to read it for that."""
+    return ExecutionRow(
+        change.execution,
+        change.kind,
+        change.revision,
+        str(change.status),
+        change.state,
+        change.version,
+        change.result,
+        change.error,
+        live.parent,
+        live.created,
+        change.at,
+    )

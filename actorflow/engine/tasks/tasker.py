@@ -475,6 +475,7 @@ class Tasker:
             left = sorted(self.running)
             if self.cancels:
                 LOOP.call_soon(partial(self._cancel_coroutines, *left))
-            log.warning("tasks were left running", tasks=left)
+            if left:  # else none of them had begun
+                log.warning("tasks were left running", tasks=left)
         if self.processes is not None:
             self.processes.close()

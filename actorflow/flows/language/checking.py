@@ -5,7 +5,7 @@ from __future__ import annotations
 from actorflow.flows.errors import FlowError, LimitExceeded
 from actorflow.flows.language.parser import parse
 from actorflow.flows.language.source import FlowSyntaxError
-from actorflow.flows.language.tree import Tree, children, strays
+from actorflow.flows.language.tree import Tree, children, misshapen, strays
 from actorflow.flows.limits import LIMITS, Limits
 
 __all__ = ["EmptyFlow", "check_depth", "check_text", "check_tree"]
@@ -54,6 +54,11 @@ def check_tree(tree: Tree, *, limits: Limits = LIMITS, above: int = 0) -> Tree:
         where = "" if stray is tree else f", in which {stray!r:.100} is not [head, content, line]"
         raise FlowError(
             f"a flow is its text, or a tree [head, content, line], not {tree!r:.100}{where}"
+        )
+    for part in misshapen(tree):
+        raise FlowError(
+            f"{part!r:.100} cannot be in a flow: no text gives {part[0]!r:.40} such a content."
+            " Write the flow as text, or compare with the tree that `parse` makes of one"
         )
     check_depth(tree, limits, above)
     return tree

@@ -39,6 +39,13 @@ RANK: Final = {operator: rank for rank, operators in enumerate(_RANKS) for opera
 """How tightly an operator binds: 0 is the tightest."""
 
 
+_WITH_VALUE: Final = frozenset(
+    ("_num", "_boo", "_sqs", "_nul", "_func", "_proc", "_tasker", "_val")
+)  # fmt: skip
+_LEAST: Final = {"_att": 1, "_ref": 1, "_head": 3}
+"""How many children some trees have at least."""
+
+
 class LongChain(ValueError):
     """A chain of operators changes its operator more than `MAX_SWITCHES` times."""
 
@@ -170,6 +177,33 @@ def strays(tree: object) -> Iterator[object]:
         for place in part[:2]:
             if type(place) is list:
                 left.extend([place] if place is part[0] else place)
+
+
+def misshapen(tree: Tree) -> Iterator[Tree]:
+    """Yield the trees below ``tree``, itself included, whose content does not go with their head.
+
+    No text is read into such a tree, but somebody may write one by hand. Linear time.
+
+    >>> list(misshapen(["sequence", [["_att", [], 1], ["set", 7, 1], ["_num", 7, 1]], 1]))
+    [['set', 7, 1], ['_att', [], 1]]
+    """
+    left = [tree]
+    while left:
+        part = left.pop()
+        head, content = part[:2]
+        if type(head) is list:
+            left.append(head)
+            head = ""
+        if head in _WITH_VALUE:
+            continue
+        if (
+            type(content) is not list
+            or len(content) < _LEAST.get(head, 0)
+            or (head == "_head" and content[0][0] != "_sqs")
+        ):
+            yield part
+        else:
+            left.extend(content)
 
 
 def same(one: Tree, other: Tree, *, lines: bool = False) -> bool:

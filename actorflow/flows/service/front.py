@@ -12,7 +12,6 @@ import msgspec
 
 from actorflow.engine import bodies
 from actorflow.engine.errors import (
-    StoreRefused,
     UnknownExecution,
     WaitTimeout,
 )
@@ -287,12 +286,8 @@ class Flows:
         self.kind.waiters.add(exid, ticket)
         core.watchers.add(exid, ticket)  # it hears of the end, and of the engine's
         core.ownership.follow(exid)
-        try:
-            row = self._row(exid)
-            found = search.look()
-        except StoreRefused:
-            core.refuse_if_closed()
-            raise
+        row = self._row(exid)
+        found = core.read(search.look)
         if found is None and row.status in ENDED:
             raise missed(exid)
         return found

@@ -77,7 +77,10 @@ class Mailbox:
         senders may both submit; the second `take_turn` then finds no token.
         """
         turns = self._turns
-        if self._called != turns:
+        # The token may be gone since the sender saw it: then whoever has it looks at the envelopes
+        # again. Submitted for that turn, the actor would find no token, and count as submitted
+        # after it. So look in this order: a token that is here now is taken in a later turn.
+        if self.idle and self._called != turns:
             lane.submit(actor)
             self._called = turns
 

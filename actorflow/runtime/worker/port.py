@@ -107,7 +107,11 @@ class Port:
         return True
 
     def finish(self) -> None:
-        """Begin to stop after the current batch; what is accumulated is not processed."""
+        """Begin to stop after the current batch; what is accumulated is not processed.
+
+        It is not reported as lost: its owner has it.
+        """
+        self._pair.life.durable = True
         request_stop(self._pair, StopMode.FINISH)
 
     @property

@@ -27,6 +27,7 @@ from behaviours.errors import Displaced
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from actorflow.engine.core import Core
     from actorflow.engine.engine import Engine
     from actorflow.workflows.instance.state import InstanceState
     from actorflow.workflows.service.kind import WorkflowKind
@@ -140,7 +141,7 @@ class WorkflowHandle(Generic[R_co]):
 
         """
         _check_offset(offset, timeout)
-        reader = _Reader(self._core.store, self.id)
+        reader = _Reader(self._core, self.id)
         while True:
             ticket = ThreadTicket()
             try:
@@ -162,7 +163,7 @@ class WorkflowHandle(Generic[R_co]):
     async def afollow(self, offset: int = 0, timeout: float | None = None) -> AsyncIterator[Any]:
         """Like `follow`."""
         _check_offset(offset, timeout)
-        reader = _Reader(self._core.store, self.id)
+        reader = _Reader(self._core, self.id)
         while True:
             ticket = AsyncTicket()
             try:
@@ -187,7 +188,8 @@ class WorkflowHandle(Generic[R_co]):
         Args:
             event: its name, with its data as keyword arguments; or an object (a dataclass, a
                 msgspec struct), whose class names the event.
-            id: only the first event with the same id counts, for a week.
+            id: only the first event with the same id counts, for a week. `ask` with the same id
+                returns the answer to it.
             **data: what `event.data` is then.
 
         Raises:
@@ -197,12 +199,12 @@ class WorkflowHandle(Generic[R_co]):
 
         """
         name, given = written_event(event, data)
-        self._engine.send(self.id, event_body(name, given), key=self._key(id))
+        self._engine.send(self.id, event_body(name, given, id), key=self._key(id))
 
     async def asend(self, event: Any, /, *, id: str | None = None, **data: Any) -> None:  # noqa: A002
         """Like `send`."""
         name, given = written_event(event, data)
-        await self._engine.asend(self.id, event_body(name, given), key=self._key(id))
+        await self._engine.asend(self.id, event_body(name, given, id), key=self._key(id))
 
     def ask(
         self,
@@ -217,7 +219,8 @@ class WorkflowHandle(Generic[R_co]):
 
         Args:
             event: as for `send`.
-            id: the same question with the same id is answered once, and gets the same answer.
+            id: the same question with the same id is answered once, and gets the same answer; also
+                if it was sent before.
             timeout: seconds.
             **data: as for `send`.
 
@@ -279,7 +282,7 @@ class WorkflowHandle(Generic[R_co]):
             check_timeout(timeout)
         name, given = written_event(event, data)
         # A new question is answered after all that was read before; an old one was, perhaps.
-        reader = _Reader(self._core.store, self.id, self._read_to if id is None else None)
+        reader = _Reader(self._core, self.id, self._read_to if id is None else None)
         self._core.ownership.follow(self.id)
         return _Question(name, given, id, timeout, reader)
 
@@ -497,15 +500,16 @@ class WorkflowHandle(Generic[R_co]):
 class _Reader:
     """Reads the history of an execution, on from where it was."""
 
-    def __init__(self, store: Any, execution: str, cursor: Any = None) -> None:
-        self._store = store
+    def __init__(self, core: Core, execution: str, cursor: Any = None) -> None:
+        self._core = core
         self._execution = execution
         self.cursor = cursor
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the entries that are new."""
+        core = self._core
         while True:
-            page = self._store.history(self._execution, after=self.cursor)
+            page = core.read(core.store.history, self._execution, after=self.cursor)
             for row in page.rows:
                 self.cursor = row.id
                 yield from bodies.decode(row.body)["entries"]

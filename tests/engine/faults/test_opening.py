@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
+import signal
+import threading
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import actorflow as af
-from actorflow.engine.errors import StoreBroken
+from actorflow.engine.errors import StoreBroken, StoreBusy
 from actorflow.engine.lifetime import OPEN
+from actorflow.engine.stores.sqlite.lock import FileLock, Note
+from actorflow.engine.stores.sqlite.store import SqliteStore
+from tests.engine.kinds import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,3 +78,64 @@ def test_a_timeout_that_is_no_number_is_refused_before_anything_is_pushed(timeou
 def test_a_schedule_needs_a_durable_worker() -> None:
     with af.Engine(":memory:") as engine, pytest.raises(af.BadOption, match="not a durable worker"):
         engine.every("daily", "0 2 * * *", "worker", 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("where", ["Log", "Readers.open", "StoreFile.remember"])
+@pytest.mark.parametrize("life", ["new", "closed", "killed"])
+def test_a_store_whose_opening_fails_at_its_end_can_be_opened_again(
+    where: str, life: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    if life != "new":
+        with af.Engine(path, durability="off") as engine:
+            engine.worker("w", lambda batch, state: state + len(batch), state=0).push_block(1)
+            if life == "killed":
+                for name in ("store.db", "store.db-wal", "store.db.lock"):
+                    shutil.copy(tmp_path / name, tmp_path / f"copy of {name}")
+        if life == "killed":
+            for name in ("store.db", "store.db-wal", "store.db.lock"):
+                shutil.move(tmp_path / f"copy of {name}", tmp_path / name)
+
+    def fails(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"actorflow.engine.stores.sqlite.store.{where}", fails)
+        with pytest.raises(OSError, match="too many open files"):
+            af.Engine(path)
+    with af.Engine(path, durability="off") as engine:
+        worker = engine.worker("w", lambda batch, state: state + len(batch), state=0)
+        worker.push_block(2)
+        assert worker.state() == (1 if life == "new" else 2)
+
+
+@pytest.mark.parametrize("verb", ["open", "close"])
+def test_an_interrupt_leaves_neither_the_lock_nor_a_wrong_note(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, go = threading.main_thread().ident, threading.Event()
+    assert main is not None
+    path = tmp_path / "store.db"
+    mark = FileLock.mark
+
+    def interrupts(lock: FileLock, note: Note, *, sync: bool = True) -> None:
+        mark(lock, note, sync=sync)
+        signal.pthread_kill(main, signal.SIGINT)
+        assert go.wait(PATIENCE)
+
+    store = SqliteStore(path, durability="off") if verb == "close" else None
+    with monkeypatch.context() as patch:
+        patch.setattr(FileLock, "mark", interrupts)
+        with pytest.raises(KeyboardInterrupt):
+            SqliteStore(path, durability="off") if store is None else store.close()
+    go.set()
+    if store is not None:
+        store.close()  # waits for the first
+    end = monotonic() + PATIENCE
+    while True:
+        try:
+            SqliteStore(path, durability="off").close()
+        except StoreBusy:  # it is being closed
+            assert monotonic() < end
+        else:
+            return

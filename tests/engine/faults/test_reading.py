@@ -10,7 +10,7 @@ from msgspec import DecodeError
 
 from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
-from actorflow.engine.errors import ExecutionFailed, StoreRefused
+from actorflow.engine.errors import EngineClosed, ExecutionFailed, StoreRefused
 from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer, TaskEnded
 from actorflow.engine.stores.protocol import Change, TaskRow, TimerRow
 from behaviours import Queue
@@ -474,3 +474,41 @@ def _keep_answers(state: Any, message: Any) -> Any:
     if isinstance(message, TaskEnded):
         return [*state, message.error.type if message.error else message.value]
     return [*state, message]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_who_starts_what_is_there_is_told_that_the_store_cannot_be_read(*, quick: bool) -> None:
+    store = Forgetful()
+    kind = Script()
+    kind.quick = lambda _execution: quick  # type: ignore[attr-defined]
+    with Engine(store) as engine:
+        engine.register(kind)
+        engine.start("script", "first", id="x")
+        store.fail("execution", 100)
+        with pytest.raises(StoreRefused, match="execution cannot be read"):
+            engine.start("script", "second", id="x")
+        store.fail("")
+        assert engine.start("script", "third", id="x").id == "x"
+
+
+def test_who_looks_while_the_store_is_being_closed_is_told_that_the_engine_is() -> None:
+    class Closes(Kept):
+        """Is closed while somebody looks."""
+
+        armed = False
+
+        def execution(self, execution: str) -> Any:
+            if self.armed:
+                closes = threading.Thread(target=engine.close)
+                closes.start()
+                closes.join(PATIENCE)
+                raise StoreRefused("the store is closed")
+            return super().execution(execution)
+
+    store = Closes()
+    with Engine(store) as engine:
+        engine.register(Script())
+        engine.start("script", "first", id="x")
+        store.armed = True
+        with pytest.raises(EngineClosed):
+            engine.execution("x")

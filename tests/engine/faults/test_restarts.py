@@ -277,6 +277,7 @@ def test_a_push_block_does_not_overtake_what_an_earlier_engine_has_left(
     """It comes just when the worker is awake, and not all of its messages are there."""
     store = Telling()
     with Engine(store) as engine:
+        engine.core.passive = True  # it leaves what it stores
         engine.worker("w", collect, state=[]).push_many(range(4))
     for _ in range(crashes - 1):
         store.commit([Change("w", attempted=[row.id for row in rows(store, "messages")])])

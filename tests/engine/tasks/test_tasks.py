@@ -178,6 +178,7 @@ def test_a_task_that_has_not_begun_when_the_engine_is_closed_begins_with_the_nex
     engine.close(timeout=0.05)
     assert "tasks were left running" in caplog.text
     assert "['a']" in caplog.text
+    assert "discarded" not in caplog.text, "the others are in the store"
     engine = reopen()
     script = Script(asking)
     engine.register(script)

@@ -35,6 +35,7 @@ class MailboxMachine(RuleBasedStateMachine):
         self.number = 0
         self.opened = False
         self.mine = False  # the model of the token: somebody has the turn
+        self.late = 0  # senders that have appended and seen the token, and go on later
 
     def run(self) -> None:
         """Do nothing: the machine takes turns itself."""
@@ -53,6 +54,19 @@ class MailboxMachine(RuleBasedStateMachine):
         self.number += 1
         self.sent.append(self.number)
         self.mailbox.envelopes.append(Envelope(self.number))
+
+    @precondition(lambda self: self.mailbox.idle)
+    @rule()
+    def begin_to_send(self) -> None:
+        """Append, see the token, and be overtaken by others."""
+        self.send_interrupted()
+        self.late += 1
+
+    @precondition(lambda self: self.late)
+    @rule()
+    def go_on_sending(self) -> None:
+        self.late -= 1
+        self.mailbox.wake(self.lane, self)
 
     @precondition(lambda self: not self.opened)
     @rule()
@@ -113,9 +127,18 @@ class MailboxMachine(RuleBasedStateMachine):
 TestMailboxMachine = MailboxMachine.TestCase
 
 
+class Calling(Echo):
+    """Calls the functions that it is sent."""
+
+    def on_receive(self, message: Any) -> Any:
+        if callable(message):
+            return message()
+        return super().on_receive(message)
+
+
 def started(lane: ManualLane) -> Any:
     """Start an actor that waits for the lane to be run by hand."""
-    ref = Echo.start(lane=lane)
+    ref = Calling.start(lane=lane)
     lane.run()
     return ref
 
@@ -187,6 +210,26 @@ def test_a_turn_overtaken_by_a_send_and_another_turn_runs_once() -> None:
     at_every_place(scene)
 
 
+def test_a_send_overtaken_by_a_whole_turn_leaves_the_mailbox_usable() -> None:
+    def scene() -> bool:
+        lane = ManualLane()
+        ref = started(lane)
+        paused = Paused(lambda: ref.tell("a"), pauses.place, opcodes=True)  # type: ignore[attr-defined]
+
+        def in_the_midst_of_the_turn() -> None:
+            paused.finish()
+            lane.run()  # if the sender has submitted the actor for this turn, that is over now
+
+        ref.tell(in_the_midst_of_the_turn)
+        lane.run()
+        ref.tell("c")
+        lane.run()
+        assert without(ref) == ["a", "c"], paused.where
+        return paused.where is not None
+
+    at_every_place(scene)
+
+
 def careless_rest(self: Mailbox) -> bool:
     """Go idle without looking again."""
     self.idle.append(None)
@@ -206,9 +249,18 @@ def hasty_wake(self: Mailbox, lane: Any, actor: Any) -> None:
         lane.submit(actor)
 
 
+def trusting_wake(self: Mailbox, lane: Any, actor: Any) -> None:
+    """Rely on the token that the sender has seen before."""
+    turns = self._turns
+    if self._called != turns:
+        lane.submit(actor)
+        self._called = turns
+
+
 @pytest.mark.parametrize(
     ("name", "mutant", "catches"),
     [
+        ("wake", trusting_wake, test_a_send_overtaken_by_a_whole_turn_leaves_the_mailbox_usable),
         ("rest", careless_rest, test_a_turn_overtaken_by_a_send_loses_nothing),
         ("wake", careless_wake, test_a_send_overtaken_by_another_and_by_the_lane_loses_nothing),
     ],

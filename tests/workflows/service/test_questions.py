@@ -95,6 +95,14 @@ def test_the_same_question_has_the_same_answer_for_a_task(desk: WorkflowHandle[i
     assert desk.ask("ask", id="q", timeout=PATIENCE) == 1
 
 
+def test_what_was_sent_with_an_id_can_be_asked_for_its_answer(desk: WorkflowHandle[int]) -> None:
+    desk.send("ask", id="a")
+    assert desk.ask("ask", id="a", timeout=PATIENCE) == 1
+    asyncio.run(desk.asend("ask", id="b"))
+    assert asyncio.run(desk.aask("ask", id="b", timeout=PATIENCE)) == 2
+    assert desk.ask("ask", id="a", timeout=PATIENCE) == 1
+
+
 def test_a_question_that_is_not_answered_says_why(desk: WorkflowHandle[int]) -> None:
     with pytest.raises(WaitTimeout, match="has not answered 'ask later' within"):
         asyncio.run(desk.aask("ask later", timeout=0.01))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from actorflow.engine.stores.sqlite.schema import CHUNK, ORDER, SELECTED, WRONG_
 from actorflow.engine.stores.sqlite.writing import EPOCH, Writer
 from actorflow.engine.stores.validation import check_durability, validate_ids
 from actorflow.runtime.errors import BadOption
+from actorflow.runtime.lanes.apart import run_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,6 +95,12 @@ class SqliteStore:
         self._log: Log | None = None
         self._unusable = f"{self.path} is closed"
         self._readers = Readers(self._file)
+        self._closing = threading.Lock()  # whoever closes it a second time waits for the first
+        run_apart(self._open, read_only, check, undo=lambda _: self.close())
+
+    # Opening and closing. An interrupt in between would leave a note that is wrong, or the lock.
+
+    def _open(self, read_only: bool, check: bool) -> None:  # noqa: FBT001 - see __init__
         try:
             if read_only:
                 self._open_to_read()
@@ -105,8 +113,6 @@ class SqliteStore:
             self._abandon()
             raise
         _open_stores.add(self)
-
-    # Opening and closing.
 
     def _open_to_write(self, *, check: bool) -> None:
         file = self._file
@@ -153,14 +159,21 @@ class SqliteStore:
         self._readers.close()
         if self._log is not None:
             self._log.close()
-        if self._connection is not None:
-            self._connection.close()
+        if self._connection is not None and self._lock is not None:
+            self._close_connection(self._connection, self._lock)
         if self._lock is not None:
             self._lock.release()
         self._connection = self._lock = self._log = None
 
     def close(self) -> None:
         """Close the file and let others write it. In a forked child it does nothing."""
+        run_apart(self._close)
+
+    def _close(self) -> None:
+        with self._closing:
+            self._close_once()
+
+    def _close_once(self) -> None:
         _open_stores.discard(self)
         self._readers.close()
         writer, self._writer = self._writer, None
@@ -172,11 +185,17 @@ class SqliteStore:
         if writer is None or connection is None or lock is None:
             return
         self._unusable = f"{self.path} is closed"
+        with suppress(sqlite3.Error):  # then the next owner skips the numbers
+            writer.give_back()
+        self._close_connection(connection, lock)
+        lock.release()
+
+    def _close_connection(self, connection: sqlite3.Connection, lock: FileLock) -> None:
+        """Close the connection that writes, and note for the next owner whether there is a log."""
         synced = self._durability != "off"
         closed = False
         pages = moved = 0
-        with suppress(sqlite3.Error):  # then the next owner skips the numbers, and wants the log
-            writer.give_back()
+        with suppress(sqlite3.Error):  # then the next owner wants the log
             _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             # A reader that looks at an older moment keeps the log from being moved. If it leaves
             # before the connection is closed, that moves the log.
@@ -185,10 +204,10 @@ class SqliteStore:
         connection.close()
         if closed and pages != moved:
             lock.mark(Note.LOGGED if self._file.has_log else Note.CLOSED, sync=synced)
-        lock.release()
 
     def _disown(self) -> None:
         """Make a forked child's copy useless: the file, its log and its lock are the parent's."""
+        self._closing = threading.Lock()  # a thread that does not exist here may have the old one
         self._unusable = (
             f"{self.path} was opened before this process was forked from another; "
             "open the store in the process that uses it"

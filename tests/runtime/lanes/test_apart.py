@@ -1,0 +1,115 @@
+"""Calls apart: they run to their end whatever signals do to the main thread."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from _thread import allocate_lock
+from typing import Any
+
+import pytest
+
+from actorflow.runtime.lanes import apart
+from actorflow.runtime.lanes.apart import run_apart
+from actorflow.runtime.lanes.shelter import in_main_thread
+from tests.runtime.worker.probe import PATIENCE
+
+
+def interrupt() -> None:
+    """Send SIGINT to the main thread."""
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+def test_the_main_thread_gets_the_outcome_of_another_thread() -> None:
+    def fails() -> None:
+        raise ValueError("as it is")
+
+    assert not run_apart(in_main_thread)
+    assert run_apart(lambda *args: sum(args), 1, 2, 3) == 6
+    with pytest.raises(ValueError, match="as it is"):
+        run_apart(fails)
+
+
+def test_any_other_thread_calls_it_directly() -> None:
+    found: list[bool] = []
+    thread = threading.Thread(
+        target=lambda: found.append(run_apart(threading.get_ident) == threading.get_ident())
+    )
+    thread.start()
+    thread.join(PATIENCE)
+    assert found == [True]
+
+
+def test_without_a_thread_it_is_called_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(_self: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuses)
+    assert run_apart(in_main_thread)
+
+
+def test_an_interrupted_call_goes_on_and_is_undone_when_it_has_ended() -> None:
+    interrupted, undone = threading.Event(), threading.Event()
+    made: list[str] = []
+
+    def make() -> str:
+        interrupt()
+        assert interrupted.wait(PATIENCE)
+        return "made"
+
+    def undo(what: str) -> None:
+        made.append(what)
+        undone.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_apart(make, undo=undo)
+    assert not made
+    interrupted.set()
+    assert undone.wait(PATIENCE)
+    assert made == ["made"]
+
+
+def test_what_has_ended_when_the_interrupt_comes_is_undone_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    undone, made = threading.Event(), list[str]()
+
+    def undo(what: str) -> None:
+        made.append(what)
+        undone.set()
+
+    class Interrupted(apart._Call):
+        """Its caller is interrupted when it has ended, before it has heard of that."""
+
+        __slots__ = ()
+
+        def execute(self) -> None:
+            done, self.done = self.done, allocate_lock()
+            self.done.acquire()
+            super().execute()
+            self.done = done
+            interrupt()
+
+    monkeypatch.setattr(apart, "_Call", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_apart(lambda: "made", undo=undo)
+    assert undone.wait(PATIENCE)
+    assert made == ["made"]
+
+
+def test_what_has_failed_is_not_undone() -> None:
+    ended = threading.Event()
+
+    def fails() -> None:
+        interrupt()
+        try:
+            assert ended.wait(PATIENCE)
+            raise ValueError
+        finally:
+            ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_apart(fails, undo=lambda _: pytest.fail("there is nothing to undo"))
+    ended.set()
