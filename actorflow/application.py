@@ -98,16 +98,16 @@ class Engine(BareEngine):
             worker=worker,
         )
         try:
-            self.closing.before.append(self._close_controls)
+            self._closing.before.append(self._close_controls)
             self.flows = Flows(self, max_messages=max_messages, history=history)
             """The verbs of flows."""
             self.workflows = Workflows(self)
             """The verbs of workflows."""
-            self.closing.before.insert(0, self.workflows.agent.close)
-            self.closing.after.append(self.workflows.close)
+            self._closing.before.insert(0, self.workflows.agent.close)
+            self._closing.after.append(self.workflows.close)
             self.plans = Plans(self)
             """The verbs of durable plans."""
-            self.closing.after.append(self.plans.close)
+            self._closing.after.append(self.plans.close)
             if control is not False:
                 self._controls = _open_controls(self, control, token)
         except BaseException:

@@ -186,7 +186,7 @@ class Core:
         self.board.resume()
         self.retention.begin()
 
-    def unfinished(self) -> dict[str, Any]:
+    def _unfinished(self) -> dict[str, Any]:
         """Return how many messages, timers and tasks wait in the store, and for which executions.
 
         At most 100 of each are counted, and three executions named.
@@ -558,7 +558,7 @@ class Core:
 
     def _warn_of_unfinished(self) -> None:
         try:
-            waiting = self.unfinished()
+            waiting = self._unfinished()
         except StoreRefused:
             return
         if waiting:

@@ -106,7 +106,7 @@ class Engine:
         """What happens by the clock."""
         self.upkeep = Upkeep(self.core)
         """Purging and copying the store."""
-        self.closing = Closing(self)
+        self._closing = Closing(self)
 
     # Beginning.
 
@@ -571,7 +571,7 @@ class Engine:
         closed all the same: another call waits for that.
         """
         check_timeout(timeout)
-        self.closing.run(timeout)
+        self._closing.run(timeout)
 
     async def aclose(self, timeout: float = 5.0) -> None:
         """Like `close`, from a task of any event loop."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OPEN", "Closing"]
 
-OPEN: set[Engine] = set()
-"""The engines that are open. A worker's handle may be all that a user keeps of one."""
+OPEN: set[Closing] = set()
+"""Those of open engines. A worker's handle may be all that a user keeps of an engine."""
 
 _AT_EXIT = 5.0  # seconds for an engine that nobody has closed
 
@@ -39,7 +39,7 @@ class Closing:
         """What is closed before the engine, in this order."""
         self.after: list[Callable[[], object]] = []
         """What is closed after it."""
-        OPEN.add(engine)
+        OPEN.add(self)
 
     def run(self, timeout: float) -> None:
         """Close the engine; return when it is closed. A job only has it closed, and goes on."""
@@ -65,7 +65,7 @@ class Closing:
                     stack.callback(call)
         finally:
             self._ended.set()
-            OPEN.discard(self._engine)
+            OPEN.discard(self)
 
     def abandon(self) -> None:
         """Leave it to the parent of a fork."""
@@ -76,14 +76,14 @@ class Closing:
 
 
 def _close_all() -> None:
-    for engine in list(OPEN):
-        engine.close(_AT_EXIT)
+    for closing in list(OPEN):
+        closing.run(_AT_EXIT)
 
 
 def _abandon_all() -> None:
     """Abandon what belongs to the parent of a fork."""
-    for engine in list(OPEN):
-        engine.closing.abandon()
+    for closing in list(OPEN):
+        closing.abandon()
     OPEN.clear()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from behaviours.arguments import seconds
 from behaviours.contract import Behaviour, Reason
 from behaviours.errors import BadBehaviour, brief
-from behaviours.timing.waiting import Waiting, accepted_span
+from behaviours.timing.waiting import Arrivals, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,9 +77,9 @@ class Debounce(Waiting):
         >>> Debounce(Queue(), 2.0).extend(["a", "b"])
         ()
         """
-        first = not len(self._inner)
+        first, came = not len(self._inner), len(messages)  # the list may be kept, and change
         refused = self._inner.extend(messages)
-        if sum(len(some) for some, _ in refused) < len(messages):
+        if sum(len(some) for some, _ in refused) < came:
             self._arrived(self._now if first else None, self._now)
         return refused
 
@@ -97,9 +97,10 @@ class Debounce(Waiting):
             # Which of them are refused may depend on the times of the others.
             return Behaviour.extend_at(self, messages, times)
         first = not len(self._inner)
+        came = Arrivals(self._inner, messages, times)
         refused = super().extend_at(messages, times)
-        if span := accepted_span(messages, refused):
-            self._arrived(times[span[0]] if first else None, times[span[1]])
+        if span := came.accepted(refused):
+            self._arrived(span[0] if first else None, span[1])
         return refused
 
     def take(self, limit: int | None = None) -> Any:

@@ -12,7 +12,7 @@ from behaviours.wrapper import Wrapper
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from behaviours.contract import Refusal
+    from behaviours.contract import Behaviour, Refusal
 
 
 class Waiting(Wrapper):
@@ -99,10 +99,12 @@ class WaitingFromFirst(Waiting):
         >>> linger.ready_at(101.0)
         102.0
         """
-        first = not len(self._inner)
+        if len(self._inner):
+            return super().extend_at(messages, times)
+        came = Arrivals(self._inner, messages, times)
         refused = super().extend_at(messages, times)
-        if first and (span := accepted_span(messages, refused)):
-            self._due = times[span[0]] + self._wait
+        if span := came.accepted(refused):
+            self._due = span[0] + self._wait
         return refused
 
 
@@ -117,24 +119,41 @@ def fewest(some: int | None, other: int | None) -> int | None:
     return min(some, other)
 
 
-def accepted_span(messages: list[Any], refusals: Sequence[Refusal]) -> tuple[int, int] | None:
-    """Return the places of the first and the last message that were not refused.
+class Arrivals:
+    """When messages came, as it was before a behaviour kept their lists and changed them.
 
-    Where one object comes several times and only some of them are refused, these are the last:
-    a behaviour that has become full stays so.
-
-    >>> accepted_span(["a", "b", "c", "d"], [(["a"], ValueError()), (["d"], ValueError())])
-    (1, 2)
+    >>> from behaviours import Bounded, Queue
+    >>> came = Arrivals(Bounded(Queue(), 2), ["a", "b", "c", "d"], [1.0, 2.0, 3.0, 4.0])
+    >>> came.accepted(())
+    (1.0, 4.0)
+    >>> came.accepted([(["a"], ValueError()), (["d"], ValueError())])
+    (2.0, 3.0)
     """
-    if not refusals:
-        return (0, len(messages) - 1) if messages else None
-    refused = Counter(id(message) for some, _ in refusals for message in some)
-    came = Counter(map(id, messages))
-    places = [at for at, message in enumerate(messages) if came[id(message)] > refused[id(message)]]
-    if not places:
-        return None
-    last = len(messages) - 1
-    while refused[id(messages[last])]:
-        refused[id(messages[last])] -= 1
-        last -= 1
-    return places[0], last
+
+    __slots__ = ("_messages", "_span", "_times")
+
+    def __init__(self, inner: Behaviour, messages: list[Any], times: list[float]) -> None:
+        self._span = (times[0], times[-1]) if messages else None
+        refuses = not inner.traits.accepts_all
+        self._messages = messages.copy() if refuses else messages
+        self._times = times.copy() if refuses else times
+
+    def accepted(self, refusals: Sequence[Refusal]) -> tuple[float, float] | None:
+        """Return when the first and the last message came that were not refused.
+
+        Where one object comes several times and only some of them are refused, these are the last:
+        a behaviour that has become full stays so.
+        """
+        if not refusals:
+            return self._span
+        messages = self._messages
+        refused = Counter(id(message) for some, _ in refusals for message in some)
+        came = Counter(map(id, messages))
+        places = [at for at, each in enumerate(messages) if came[id(each)] > refused[id(each)]]
+        if not places:
+            return None
+        last = len(messages) - 1
+        while refused[id(messages[last])]:
+            refused[id(messages[last])] -= 1
+            last -= 1
+        return self._times[places[0]], self._times[last]

@@ -367,6 +367,14 @@ def test_debounce_leaves_when_quiet_and_at_most_later() -> None:
     assert debounce.ready_at(4.5) == 6.5
 
 
+def test_debounce_counts_the_last_arrival_although_the_line_keeps_the_list() -> None:
+    line = Throttle(Queue(), 0.0)
+    debounce = Debounce(Bounded(line, 1, when_full="drop_oldest"), 1.0)
+    assert not debounce.extend_at(["dropped", "kept"], [0.0, 0.5])
+    assert debounce.ready_at(0.5) == 1.5
+    assert debounce.take() == ["kept"]
+
+
 def test_merging_keeps_the_tickets_of_both() -> None:
     gone: list[tuple[Item, Fate]] = []
     coalesce = Coalesce(0, lambda old, new: (old[0], old[1] + new[1]))

@@ -16,6 +16,7 @@ from actorflow.engine.execution.trials import Trials
 from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.kind import ENDED
 from actorflow.engine.stores.protocol import Change, NewDead
+from actorflow.runtime.errors import Rejected
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
 
@@ -185,6 +186,8 @@ class Backlog:
     def _drop(self, rows: list[MessageRow]) -> None:
         """Make dead letters of messages to an execution that is gone or has ended."""
         error = "ExecutionEnded: the execution has ended"
+        for waiter in self._host.take_late(rows[0].execution).values():
+            waiter.resolve(Rejected(error))
         dead = [
             NewDead(row.id, row.execution, row.type, row.body, error)
             for row in rows
@@ -212,7 +215,7 @@ class Backlog:
         """Read on in the store, where an execution has more there than in memory."""
         core = self._core
         live.reading = False
-        if core.closed or live.has_ended or not live.behind:
+        if core.closed or live.has_ended or not live.behind or live.creates is not None:
             return
         try:
             rows, more = self._rest(live)

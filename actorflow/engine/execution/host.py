@@ -67,6 +67,7 @@ class Host:
         self._unknown: set[str] = set()
         self._waiting: deque[Ticket] = deque()
         self._told = False
+        self._late: dict[str, dict[Any, Any]] = {}  # like `Live.late`, of those not in memory
         self._paces: dict[str, Pace] = {}
         self.backlog = Backlog(core, self)
         self.refusals: dict[Any, BaseException] = {}
@@ -181,13 +182,15 @@ class Host:
             ended, woken = live is not None, self.wake(execution, arrival.kind, row)
             live = woken or self._live.get(execution)
             if live is None:
+                self._late.setdefault(execution, {}).update(arrival.waiters)
                 return [(each, None) for each, _ in arrival.acks]
             # While one that has ended was here, what is stored may have been left to it.
             if woken is not None and not self.backlog.comes_first(execution) and not ended:
                 told = self.let_in(live, arrival.rows, arrival.waiters, arrival.acks)
                 live.behind = False
                 return told
-        if live.behind or live.held >= WINDOW:
+        # One that is being created gets nothing that is stored: perhaps it is there already.
+        if live.creates is not None or live.behind or live.held >= WINDOW:
             live.behind = True
             live.late.update(arrival.waiters)
             if live.held < LOW:
@@ -252,6 +255,8 @@ class Host:
             if not there.has_ended:
                 return None
             self._live[execution] = live
+        if self._late:
+            live.late.update(self._late.pop(execution, ()))
         return live
 
     def _leave_waiting(self, execution: str, error: UnknownKind) -> None:
@@ -424,7 +429,19 @@ class Host:
         if self._live.get(live.id) is live:
             del self._live[live.id]
             self.backlog.add(live.id)
-            self._core.writer.call(partial(self.backlog.read_again, [live.id]))
+            self._core.writer.call(partial(self._pass_on, live))
+
+    def _pass_on(self, live: Live) -> None:
+        """Hand what is stored to the one that is there. In the writer's thread."""
+        there = self._live.get(live.id)
+        late = self._late.setdefault(live.id, {}) if there is None else there.late
+        late.update(live.late)
+        live.late = {}
+        self.backlog.read_again([live.id])
+
+    def take_late(self, execution: str) -> dict[Any, Any]:
+        """Return the waiters of an execution that is not in memory, and forget them."""
+        return self._late.pop(execution, {})
 
     def keep_waiting(self, ticket: Ticket) -> None:
         """Keep a message that is not processed because the engine is being closed.
@@ -442,8 +459,9 @@ class Host:
         error = EngineClosed("the engine was closed before the message was processed")
         while self._waiting:
             self._waiting.popleft().consume(error)
-        for live in list(self._live.values()):
-            for waiter in live.late.values():
+        late = [live.late for live in self.all()]
+        for waiters in [*late, *self._late.values()]:
+            for waiter in waiters.values():
                 waiter.resolve(error)
 
     def close(self, timeout: float) -> None:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import StoreFull, UnknownExecution
 from actorflow.engine.execution.live import Live
+from actorflow.engine.execution.writing.entries import Append
+from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.kind import Message, NewTask, Outcome, TaskEnded
 from actorflow.engine.stores.protocol import Change, NewMessage
 from actorflow.engine.tasks.tasker import HOLD
 from actorflow.runtime.worker.port import Port
+from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
@@ -83,12 +87,12 @@ def test_two_starts_of_one_id_are_one_although_the_second_is_stored_first(
         return [*state, message]
 
     def offer_later(live: Live, envelope: Any, waiter: Any, task: Any) -> bool:
-        """Let the message of another start be in the inbox first."""
+        """Let the message of another start be stored first."""
         if not others:
             start = partial(engine.start, "script", "other", id="x")
             others.append(threading.Thread(target=start))
             others[0].start()
-            until(engine, lambda: live.held)
+            until(engine, lambda: live.behind)
         try:
             return offer(live, envelope, waiter, task)
         finally:
@@ -197,6 +201,30 @@ def test_one_that_is_woken_does_not_run_beside_one_that_is_being_started(
     assert rows(engine, "dead") == rows(engine, "tasks") == []
 
 
+def test_what_is_stored_is_not_run_by_one_that_is_being_started(
+    there: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for it learns what became of it, not of the other start."""
+    engine, core = there, there.core
+    offer = Live.offer_unstored
+    answers: list[ThreadTicket] = []
+
+    def store_first(live: Live, envelope: Any, waiter: Any, task: Any) -> bool:
+        """Let a message be stored, whose sender waits, before the one of the start is here."""
+        if not answers:
+            answers.append(ThreadTicket())
+            core.writer.append(Append("x", None, (bodies.encode("stored"),), processed=answers[0]))
+            core.in_writer(lambda: None)
+        return offer(live, envelope, waiter, task)
+
+    monkeypatch.setattr(Live, "offer_unstored", store_first)
+    assert engine.start("script", "start", id="x").id == "x"
+    assert answers[0].wait(PATIENCE)
+    assert answers[0].error is None
+    assert state_of(engine, "x") == ["start", "stored"]
+    assert rows(engine, "dead") == []
+
+
 def test_what_is_stored_beside_one_that_was_not_started_is_not_left_behind(
     there: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,3 +277,24 @@ def test_what_is_stored_with_a_start_that_is_refused_is_delivered_once(there: En
     until(engine, lambda: "b" in state_of(engine, "x"))
     quiet(engine)
     assert state_of(engine, "x") == ["start", "a", "b"]
+
+
+def test_who_waits_for_a_message_waits_until_its_execution_can_be_woken(there: Engine) -> None:
+    engine, kind = there, there.core.kinds["script"]
+    options, failures = kind.options, ["no options now"]
+
+    def refuse_once(execution: str) -> Any:
+        if failures:
+            raise ValueError(failures.pop())
+        return options(execution)
+
+    ticket = ThreadTicket()
+    kind.options = refuse_once  # type: ignore[method-assign]
+    engine.core.writer.append(Append("x", None, (bodies.encode("late"),), processed=ticket))
+    quiet(engine)
+    assert not failures
+    assert not ticket.resolved
+    engine.core.clock.advance(AGAIN)
+    assert ticket.wait(PATIENCE)
+    assert ticket.error is None
+    assert state_of(engine, "x") == ["start", "late"]
