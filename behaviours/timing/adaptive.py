@@ -15,6 +15,7 @@ _SPARE = 0.02  # of the target, for what cannot be foreseen
 _FORGET = 0.98  # how much a call still counts when the next one is observed
 _LATE = 0.01  # share of the calls that may take longer than allowed for
 _STEP = 0.05  # how fast the allowance follows, in shares of the typical deviation
+_NOISE = 1e-9  # of the target: a call that takes just what was foreseen does so up to roundings
 _KNOWN = 2.5  # calls before it does: the first ones surprise, as nothing is known yet
 _WORTH = 9.0  # how many times its fixed part a call must work off when there is a backlog
 
@@ -125,7 +126,8 @@ class Adaptive(WaitingFromFirst):
         """
         self._deviation += (abs(by) - self._deviation) * (1 - _FORGET)
         step = self._deviation * _STEP
-        self._late += step * (1 - _LATE) / _LATE if by > self._late else -step
+        above = by - self._late > self._wait * _NOISE
+        self._late += step * (1 - _LATE) / _LATE if above else -step
         # Not more than half of the rest: where calls differ that much, no wait would help.
         self._late = min(max(self._late, 0.0), self._wait * _SHARE / 2)
 

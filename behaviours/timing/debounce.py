@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from behaviours.arguments import seconds
 from behaviours.contract import Behaviour, Reason
 from behaviours.errors import BadBehaviour, brief
-from behaviours.timing.waiting import Arrivals, Waiting
+from behaviours.timing.waiting import Arrivals, Waiting, depends_on_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +77,8 @@ class Debounce(Waiting):
         >>> Debounce(Queue(), 2.0).extend(["a", "b"])
         ()
         """
+        if depends_on_times(self._inner):
+            return Behaviour.extend(self, messages)
         first, came = not len(self._inner), len(messages)  # the list may be kept, and change
         refused = self._inner.extend(messages)
         if sum(len(some) for some, _ in refused) < came:
@@ -92,9 +94,7 @@ class Debounce(Waiting):
         >>> debounce.ready_at(101.0)
         103.0
         """
-        traits = self._inner.traits
-        if traits.stamped and not traits.accepts_all:
-            # Which of them are refused may depend on the times of the others.
+        if depends_on_times(self._inner):
             return Behaviour.extend_at(self, messages, times)
         first = not len(self._inner)
         came = Arrivals(self._inner, messages, times)

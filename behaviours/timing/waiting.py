@@ -6,13 +6,13 @@ from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from behaviours.contract import Reason
+from behaviours.contract import Behaviour, Reason
 from behaviours.wrapper import Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from behaviours.contract import Behaviour, Refusal
+    from behaviours.contract import Refusal
 
 
 class Waiting(Wrapper):
@@ -84,6 +84,8 @@ class WaitingFromFirst(Waiting):
         >>> Linger(Queue(), 2.0).extend(["a", "b"])
         ()
         """
+        if depends_on_times(self._inner):
+            return Behaviour.extend(self, messages)
         first = not len(self._inner)
         refused = self._inner.extend(messages)
         if first:
@@ -99,6 +101,8 @@ class WaitingFromFirst(Waiting):
         >>> linger.ready_at(101.0)
         102.0
         """
+        if depends_on_times(self._inner):
+            return Behaviour.extend_at(self, messages, times)
         if len(self._inner):
             return super().extend_at(messages, times)
         came = Arrivals(self._inner, messages, times)
@@ -117,6 +121,19 @@ def fewest(some: int | None, other: int | None) -> int | None:
     if some is None or other is None:
         return other if some is None else some
     return min(some, other)
+
+
+def depends_on_times(inner: Behaviour) -> bool:
+    """Return whether a message may be refused or not by the times of those before it.
+
+    One that is refused may make room all the same: then the next is the first. So they are added
+    one by one.
+
+    >>> from behaviours import Bounded, Expire, Queue
+    >>> depends_on_times(Bounded(Expire(Queue(), 5.0), 2)), depends_on_times(Bounded(Queue(), 2))
+    (True, False)
+    """
+    return inner.traits.stamped and not inner.traits.accepts_all
 
 
 class Arrivals:

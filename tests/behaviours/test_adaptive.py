@@ -71,7 +71,7 @@ class AdaptiveModel(Around):
             fixed, slope = self.line(self.calls[:at])
             by = took - fixed - slope * size
             deviation += (abs(by) - deviation) * 0.02
-            late += deviation * 0.05 * 99 if by > late else -deviation * 0.05
+            late += deviation * 0.05 * 99 if by > late + 1e-9 * self.target else -deviation * 0.05
             late = min(max(late, 0.0), self.target / 4)
         return late
 
@@ -166,6 +166,16 @@ class Against(RuleBasedStateMachine):
         assert (ready <= now and expected <= now) or ready == pytest.approx(expected)
         assert len(self.real) == self.model.size()
         assert self.real.tally() == self.model.tally()
+
+
+def test_a_call_that_takes_what_was_foreseen_is_no_surprise() -> None:
+    adaptive = Adaptive(Queue(), target=8.0)
+    for size, took in [(4, 3.1), (2, 0.7), (4, 0.0), (4, 0.3)]:
+        adaptive.observe(size, took)
+    adaptive.add("a")
+    before = adaptive.ready_at(0.0)
+    adaptive.observe(2, 0.7)
+    assert adaptive.ready_at(0.0) == pytest.approx(before)
 
 
 def test_adaptive_is_its_model() -> None:

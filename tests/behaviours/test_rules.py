@@ -375,6 +375,14 @@ def test_debounce_counts_the_last_arrival_although_the_line_keeps_the_list() -> 
     assert debounce.take() == ["kept"]
 
 
+def test_linger_waits_from_the_first_that_is_there() -> None:
+    linger = Linger(Bounded(Expire(Unique(key=0), 1.0), 1), 1.0)
+    malformed, kept = (), ("k", 2)
+    [(refused, _)] = linger.extend_at([("k", 1), malformed, kept], [0.0, 3.0, 3.0])
+    assert list(refused) == [malformed]
+    assert linger.ready_at(3.0) == 4.0
+
+
 def test_merging_keeps_the_tickets_of_both() -> None:
     gone: list[tuple[Item, Fate]] = []
     coalesce = Coalesce(0, lambda old, new: (old[0], old[1] + new[1]))
