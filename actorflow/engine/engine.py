@@ -291,7 +291,7 @@ class Engine:
         """Send a message to an execution; return when it is stored.
 
         Args:
-            execution: its id.
+            execution: its id, or the name of a worker of this engine.
             body: plain data.
             kind: create the execution, of this kind, if there is none of that id.
             key: only the first message with the same key counts, for a week.
@@ -307,7 +307,7 @@ class Engine:
 
         """
         if connection is not None:
-            check_id(execution, "an execution")
+            kind = kind or self._workers.kind_of(check_id(execution, "an execution"))
             self.core.joining.send(connection, execution, body, kind, key)
             return
         stored = self.core.writer.wakes.ticket()
@@ -350,8 +350,7 @@ class Engine:
         patience: float = 0.0,
     ) -> None:
         check_id(execution, "an execution")
-        if kind is not None:
-            check_id(kind, "a kind")
+        kind = self._workers.kind_of(execution) if kind is None else check_id(kind, "a kind")
         self.core.refuse_if_closed()
         self.core.check_message(execution, kind, body)
         self.core.append(execution, kind, (body,), stored=stored, key=key, patience=patience)

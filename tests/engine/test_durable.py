@@ -58,6 +58,14 @@ def test_what_is_started_before_its_worker_is_registered_waits_for_it(engine: En
     assert worker.state() == [1, 2]
 
 
+def test_a_worker_that_nobody_has_pushed_to_can_be_sent_to_by_its_name(engine: Engine) -> None:
+    worker = engine.worker("w", collect, state=[])
+    engine.send("w", 1)
+    asyncio.run(engine.asend("w", 2))
+    worker.push_block(3)
+    assert worker.state() == [1, 2, 3]
+
+
 def test_messages_of_one_producer_keep_their_order_by_whatever_road_they_come(
     engine: Engine,
 ) -> None:

@@ -114,6 +114,10 @@ class WorkerKind:
         """Return whether there is a worker of that name, before it has been pushed to."""
         return execution in self._jobs
 
+    def kind_of(self, execution: str) -> str | None:
+        """Return what kind is created by a message to that name, if it is that of a worker."""
+        return KIND if execution in self._jobs else None
+
     def quick(self, execution: str) -> bool:
         """Return whether the behaviour is one that runs no code of a user."""
         job = self._jobs.get(execution)

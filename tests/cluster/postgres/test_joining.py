@@ -82,7 +82,7 @@ def test_c23_a_message_joins_too(engine: af.Engine, connection: psycopg.Connecti
         return state
 
     engine.worker("w", job)
-    engine.send("w", "lost", kind="worker", connection=connection)
+    engine.send("w", "lost", connection=connection)
     connection.rollback()
     engine.send("w", "kept", kind="worker", key="k", connection=connection)
     engine.send("w", "again", kind="worker", key="k", connection=connection)
