@@ -62,7 +62,8 @@ class Letters:
         """Send these again, or all if none is named; return how many. What fails comes back.
 
         One commit takes them from the dead letters and makes messages of them, so that nobody
-        else can send them, too.
+        else can send them, too. They run after that: until then, an execution that has failed for
+        want of one is still `failed`, also for `wait`.
         """
         return self._revive(self._chosen(letters))
 
