@@ -232,6 +232,8 @@ def test_a_watcher_that_raises_keeps_nothing_from_the_others(
     assert ref.actor_stopped.is_set()
     assert pykka.ActorRegistry.get_by_class(Echo) == []
     assert Echo.start().ask("the lane goes on", timeout=PATIENCE) == "the lane goes on"
+    if end != "kill":  # the thread that has called it logs what it has raised
+        until(lambda: ref.actor_urn in caplog.text, "it is logged")
 
 
 # Hostile objects.
