@@ -33,6 +33,7 @@ from actorflow.runtime.registry import ROSTER, forget_name
 from actorflow.runtime.worker.job.dead_letters import DeadLetters
 from actorflow.runtime.worker.job.executor import ExecutorActor
 from actorflow.runtime.worker.pair.machine import (
+    ABANDON,
     ALONE,
     CRASHED,
     DEAD,
@@ -389,6 +390,8 @@ class Life:
         with pair.lock:
             if self.executor_exit is not None or incarnation != self.restarts:
                 return
+            if pair.state is PARKED:  # since it was killed, which parks nobody
+                apply(pair, ABANDON, Effects())
             reason = self.executor_exit = self.executor_reason or Shutdown()
             executor = self._executors.get(incarnation)
             mail: deque[Any] = deque()

@@ -267,3 +267,39 @@ def test_late_answer_of_a_killed_executor_does_not_touch_the_next_one(
             worker.executor.kill()
             assert isinstance(caller.wait().error, af.WorkerStopped)
         go_on["second"].set()
+
+
+def test_executor_that_is_killed_as_its_worker_is_parked_is_restarted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hooked, fail_on = threading.Event(), threading.Event()
+    killing, kill_on, conclude = threading.Event(), threading.Event(), Life.conclude
+
+    class Hangs(af.Executor):
+        def handle(self, batch: Any) -> None:
+            crash(batch, None)
+
+        def on_failure(self, *_error: Any) -> None:
+            hooked.set()
+            assert fail_on.wait(PATIENCE)
+
+    def late(life: Life, effects: Effects) -> None:
+        if effects.executor_gone and hooked.is_set() and not fail_on.is_set():
+            killing.set()
+            assert kill_on.wait(PATIENCE)
+        conclude(life, effects)
+
+    monkeypatch.setattr(Life, "conclude", late)
+    breaker = af.Breaker(failures=1)
+    with af.Supervisor([af.Worker("w", Hangs, breaker=breaker)]) as supervisor:
+        worker = supervisor.worker("w")
+        worker.push("crash")
+        assert hooked.wait(PATIENCE)
+        kill = Caller(worker.executor.kill)
+        assert killing.wait(PATIENCE)
+        fail_on.set()
+        until(lambda: worker.status is af.PairState.PARKED, "it should be parked")
+        kill_on.set()
+        kill.wait()
+        worker.push_block("fine", timeout=PATIENCE)
+        assert supervisor.which_child("w").restarts == 1
