@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
+from actorflow.engine.errors import ExecutionEnded
 from actorflow.engine.execution.run import message_to_parent
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, NewMessage
@@ -30,8 +31,9 @@ class _Said:
         self._done = done
 
     def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
-        """Pass it on."""
-        self._done.resolve(error, error is None)
+        """Pass it on. An execution that has ended meanwhile is not there any more."""
+        ended = isinstance(error, ExecutionEnded)
+        self._done.resolve(None if ended else error, error is None)
 
 
 class Ending:

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import (
-    UnknownExecution,
-    WaitTimeout,
-)
+from actorflow.engine.errors import ExecutionEnded, UnknownExecution, WaitTimeout
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED
 from actorflow.flows.errors import FlowError, MessageRefused, check_payload, pack_payload
@@ -304,12 +301,22 @@ class Flows:
         `engine.cancel(exid, nid)` asks its handlers.
         """
         message = self._kill(exid, nid)
-        return False if message is None else self._put(exid, message)
+        if message is None:
+            return False
+        try:
+            return self._put(exid, message)
+        except ExecutionEnded:
+            return False
 
     async def akill(self, exid: str, nid: str = ROOT) -> bool:
         """Like `kill`, from a task of any event loop."""
         message = self._kill(exid, nid)
-        return False if message is None else await self._aput(exid, message)
+        if message is None:
+            return False
+        try:
+            return await self._aput(exid, message)
+        except ExecutionEnded:
+            return False
 
     def _kill(self, exid: str, nid: str) -> Message | None:
         nodes = self._nodes(exid)

@@ -111,19 +111,19 @@ class Supervisor:
             self.children, self.flags, name=self.name, clock=self.clock, lane=self.lane
         )
         ref = actor._ref = SupervisorRef(actor)  # noqa: SLF001
-        if self.name is not None:
-            take_name(self.name, ref)
         started = ThreadTicket()
-        with actor.being_started():
-            try:
+        try:
+            if self.name is not None:
+                take_name(self.name, ref)
+            with actor.being_started():
                 actor.begin(started)
                 actor.lane.wait(started, None)
-            except BaseException:  # Ctrl-C: without its ref nobody could ever stop it
-                actor.kill()
-                raise
-        if started.error is not None:
-            raise started.error
-        return ref
+            if started.error is None:
+                return ref
+        except BaseException:  # Ctrl-C: without its ref nobody could ever stop it
+            actor.kill()
+            raise
+        raise started.error
 
     __call__ = start
 

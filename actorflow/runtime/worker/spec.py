@@ -81,9 +81,9 @@ def launch(worker: WorkerRef) -> None:
     if simple and (not pair.is_supervised or pair.life.durable):
         pair.open()
         return
-    if settings.name is not None:
-        take_name(settings.name, worker)
     try:
+        if settings.name is not None:
+            take_name(settings.name, worker)
         pair.life.launch()
     except BaseException:
         if settings.name is not None:

@@ -8,6 +8,7 @@ from actorflow.flows.execution.codec import encode
 from actorflow.flows.execution.state import Status
 from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver
+from tests.flows.driving import drive, shown
 
 
 def launch(text: str, **options: object) -> FlowDriver:
@@ -279,3 +280,23 @@ def test_a_closure_that_is_still_in_use_is_kept_however_many_others_go() -> None
 
 def test_numbers_and_booleans_are_never_equal() -> None:
     assert launch("1 == true\n").payload == {"ret": False}
+
+
+@pytest.mark.parametrize("options", ["", " expect: 1", " expect: 1 rem: 'wait'"])
+@pytest.mark.parametrize("branches", ["stall _\n  stall _", "1\n  stall _"])
+def test_a_merge_that_fails_does_not_keep_a_concurrence_from_being_cancelled(
+    options: str, branches: str
+) -> None:
+    text = f"concurrence{options} merge: {{ order: 'nope' }}\n  {branches}"
+    driver = drive(text, ("cancel",))
+    assert driver.state.status is Status.TERMINATED
+    assert shown(driver, "terminated") == ["terminated None 0"]
+
+
+def test_a_handler_replaces_the_reply_of_a_concurrence_whose_merge_fails_as_it_is_cancelled() -> (
+    None
+):
+    text = "concurrence on_cancel: (def msg \\ 7) merge: { order: 'nope' }\n  stall _\n  stall _"
+    driver = drive(text, ("cancel",))
+    assert driver.state.status is Status.TERMINATED
+    assert driver.state.payload == {"ret": 7}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -329,3 +330,28 @@ def test_ten_thousand_that_wait_are_found_again(opened: Callable[[], af.Engine])
 def test_what_is_no_tree_is_refused_at_once(engine: af.Engine, tree: Any, why: str) -> None:
     with pytest.raises(FlowError, match=why):
         engine.launch(tree)
+
+
+@pytest.mark.parametrize("how", ["cancel", "kill", "akill"])
+def test_whoever_ends_a_flow_that_ends_just_now_is_told_so(
+    engine: af.Engine, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    desk = Desk()
+    engine.tasker("alice", desk)
+    exid = engine.launch("alice _")
+    desk.wait_for(1)
+    target, name = (engine.core.ending, "_wish") if how == "cancel" else (engine.flows, "_kill")
+    look: Any = getattr(target, name)
+
+    def late(*arguments: Any) -> Any:
+        message = look(*arguments)
+        monkeypatch.undo()
+        engine.cancel(exid)
+        engine.wait(exid, timeout=PATIENCE)
+        return message
+
+    monkeypatch.setattr(target, name, late)
+    if how == "akill":
+        assert not asyncio.run(engine.flows.akill(exid))
+    else:
+        assert not (engine.cancel if how == "cancel" else engine.flows.kill)(exid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,11 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.registry import forget_name, take_name
-from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended
+from tests.runtime.worker.interrupts.strike import Strike
+from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, until
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
 
 def noop(batch: Any, state: Any) -> None:
@@ -113,3 +115,31 @@ def test_a_message_by_name_before_the_worker_is_ready_is_not_lost() -> None:
     assert waits.wait().error is None
     worker.stop()
     assert [message for batch in seen for message in batch] == [1, 2, 3]
+
+
+class Ready(af.Executor):
+    def on_start(self) -> None:
+        self.state = "ready"
+
+    def handle(self, batch: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("what", ["worker", "executor", "supervisor"])
+def test_m13_an_interrupted_start_leaves_no_name_that_nobody_bears(what: str) -> None:
+    tree = af.Supervisor([af.Worker("w", noop)], name="struck")
+    starts: dict[str, Callable[[], Any]] = {
+        "worker": lambda: af.spawn(noop, name="struck"),
+        "executor": lambda: af.spawn(Ready, name="struck"),
+        "supervisor": tree.start,
+    }
+    for place in itertools.count():
+        strike = Strike(place, opcodes=False)
+        struck = strike.call(starts[what])
+        bearer = af.whereis("struck")
+        if bearer is not None:
+            bearer.stop(timeout=PATIENCE)
+        until(lambda: af.whereis("struck") is None, f"the name should be free: {strike.where}")
+        if not struck:
+            break
+    assert strike.where is None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import suffix_of
-from actorflow.flows.execution.procedure import attribute_count, emit_waiting
+from actorflow.flows.execution.procedure import attribute_count, emit_waiting, reply_cancelled
 from actorflow.flows.procedures.control.gathering import Gathering
 from actorflow.flows.procedures.macros import make_def
 from actorflow.flows.procedures.registry import procedure
@@ -95,13 +96,22 @@ class Concurrence(Gathering):
         return self.receive_merged(self.payload)
 
     def receive_when_closed(self) -> list[Message]:
-        """Wait for the branches as usual; what waits for the last one replaces the reply."""
+        """Wait for the branches as usual; what waits for the last one replaces the reply.
+
+        A merge that fails does not keep the node from ending: its branches end as they would.
+        """
         node = self.node
         if "count" not in node.own:
             return super().receive_when_closed()
-        out = self.receive()
-        if not out and not node.own.get("over") and not self.run.has_live_children(node):
-            out = self.conclude_early()
+        try:
+            out = self.receive()
+            if not out and not node.own.get("over") and not self.run.has_live_children(node):
+                out = self.conclude_early()
+        except FlowError:
+            out = []
+        if not (out or node.own.get("replied") or self.run.has_live_children(node)):
+            self.payload = node.payload
+            out = reply_cancelled(self)
         if not out or not node.on_receive_last:
             return out
         for key in ("merged", "replied"):

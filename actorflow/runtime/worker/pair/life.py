@@ -10,9 +10,12 @@ outside the lock.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
 import uuid
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.actor.answers import refuse
@@ -30,6 +33,7 @@ from actorflow.runtime.registry import ROSTER, forget_name
 from actorflow.runtime.worker.job.dead_letters import DeadLetters
 from actorflow.runtime.worker.job.executor import ExecutorActor
 from actorflow.runtime.worker.pair.machine import (
+    ABANDON,
     ALONE,
     CRASHED,
     DEAD,
@@ -148,10 +152,6 @@ class Life:
             StartFailed: its `on_start` raised or asked to stop; the accumulator is still alone.
 
         """
-        with self._pair.lock:
-            self._executors.clear()
-            self.restarts += 1
-            self.executor_reason = self.executor_exit = None
         self._start(REVIVED)
 
     def _start(self, event: Event) -> None:
@@ -180,6 +180,8 @@ class Life:
             self.starter = None
         if started.error is not None:
             reason = self.executor_reason or Normal()
+            if event is STARTED:  # if the executor alone was killed: nobody has the accumulator yet
+                kill(pair)
             raise StartFailed(repr(pair), reason.describe()) from started.error.__cause__
 
     def _first_state(self) -> Any:
@@ -193,6 +195,10 @@ class Life:
         with pair.lock:
             effects = Effects()
             if event is REVIVED:
+                # With the state, under one lock: an executor that is killed before has ended.
+                self._executors.clear()
+                self.restarts += 1
+                self.executor_reason = self.executor_exit = None
                 apply(pair, event, effects)
             if pair.state is STARTING:
                 if self._started is not None:
@@ -205,8 +211,14 @@ class Life:
 
     def started(self, seat: Any, generation: int) -> Any:
         """Note that `on_start` has returned; return what the seat does next."""
-        task = self._pair.next(seat, generation, STARTED)
-        self._release_starter(None)  # last: the starter finds the pair ready
+        pair = self._pair
+        with pair.lock:
+            if generation != pair.generation:
+                return None  # whoever waits for a start now waits for that of another executor
+            starter, self._started = self._started, None
+        task = pair.next(seat, generation, STARTED)
+        if starter is not None:
+            starter.resolve()  # last: the starter finds the pair ready
         return task
 
     def start_failed(self, generation: int, reason: ExitReason) -> None:
@@ -221,12 +233,9 @@ class Life:
                 pair.exit_reason = reason
             cut_off(pair, effects)
             apply(pair, START_FAILED, effects)
-        failure = StartFailed(repr(pair), reason.describe())
-        failure.__cause__ = reason.exception if isinstance(reason, Crash) else None
         pair.conclude(effects)
-        self._release_starter(failure)
 
-    def _release_starter(self, error: BaseException | None) -> None:
+    def _release_starter(self, error: BaseException) -> None:
         started, self._started = self._started, None
         if started is not None:
             started.resolve(error)
@@ -247,7 +256,6 @@ class Life:
                 return
             effects = Effects()
             effects.error = error
-            effects.incarnation = self.restarts  # by the time that the hook returns, it may be gone
             self.executor_reason = reason
             if not self.supervised or pair.mode is not None:
                 pair.exit_reason = pair.exit_reason or reason
@@ -339,10 +347,8 @@ class Life:
             self._end_executor()
             self._die(reason)
             self._release_starter(self.dead_error())
-        elif effects.executor_gone and self._claim_end(effects.incarnation):
-            self._end_executor()
-            if self.executor_ended is not None:
-                self.executor_ended(self.executor_exit or Shutdown())
+        elif effects.executor_gone:
+            self._executor_gone(effects.incarnation)
         error = effects.error or self.dead_error()
         for batch in effects.cut:
             if batch.tickets is not None:
@@ -374,13 +380,35 @@ class Life:
         """Return why the pair ends, once it does."""
         return self.reason or Normal()
 
-    def _claim_end(self, incarnation: int | None) -> bool:
-        """Note that an executor has ended; return whether this call is the first to do so."""
-        with self._pair.lock:
-            if self.executor_exit is not None or incarnation not in (None, self.restarts):
-                return False
-            self.executor_exit = self.executor_reason or Shutdown()
-        return True
+    def _executor_gone(self, incarnation: int) -> None:
+        """Tell of the end of an executor, unless that has been done.
+
+        As soon as `executor_exit` is set there may be another executor: all that belongs to the
+        one that has ended is taken together with that.
+        """
+        pair = self._pair
+        with pair.lock:
+            if self.executor_exit is not None or incarnation != self.restarts:
+                return
+            if pair.state is PARKED:  # since it was killed, which parks nobody
+                apply(pair, ABANDON, Effects())
+            reason = self.executor_exit = self.executor_reason or Shutdown()
+            executor = self._executors.get(incarnation)
+            mail: deque[Any] = deque()
+            with contextlib.suppress(IndexError):  # of a thread that refuses mail, too
+                mail.extend(pair.mail.popleft() for _ in range(len(pair.mail)))  # type: ignore[union-attr] # fmt: skip
+            starter, self._started = self._started, None
+        error = partial(_error, f"the executor of {pair!r} has ended: {reason.describe()}", reason)
+        if executor is not None:
+            executor.refuse_asked()
+        if mail:
+            refuse(mail, error)
+        if executor is not None:
+            executor.die(reason)
+        if self.executor_ended is not None:
+            self.executor_ended(reason)
+        if starter is not None:
+            starter.resolve(error())
 
     def _end_executor(self) -> None:
         self.refuse_mail()
@@ -435,11 +463,7 @@ class Life:
                 text = f"{pair!r} is parked after too many crashes; resume() starts it again"
         else:
             text = f"{pair!r} is stopping and takes no more messages"
-        if not isinstance(reason, Crash):
-            return WorkerStopped(text)
-        error = WorkerCrashed(text)
-        error.__cause__ = reason.exception
-        return error
+        return _error(text, reason)
 
     # Watchers, and pykka's view of the pair.
 
@@ -498,6 +522,15 @@ class Life:
         return self._stopped
 
 
+def _error(text: str, reason: ExitReason | None) -> WorkerStopped:
+    """Return the error for callers who come too late for what has ended with that reason."""
+    if not isinstance(reason, Crash):
+        return WorkerStopped(text)
+    error = WorkerCrashed(text)
+    error.__cause__ = reason.exception
+    return error
+
+
 # The pair as its supervisor sees it.
 
 
@@ -552,8 +585,8 @@ class WorkerHandle:
             notice(self.ref, reason)
 
     def _executor_ended(self, reason: ExitReason) -> None:
-        notice = self._notice
-        if notice is not None:
+        notice = self._notice  # first: that of the next executor is set after `executor_exit`
+        if notice is not None and self._pair.life.executor_exit is reason:
             notice(self.ref, reason)
 
     def _pair_ended(self, worker: WorkerRef, reason: ExitReason) -> None:

@@ -30,6 +30,7 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actorflow.runtime.worker.job.executor import ExecutorActor
     from actorflow.runtime.worker.pair.accumulator import Accumulator
 
 UNKNOWN = object()
@@ -434,16 +435,20 @@ def _stopped(pair: Accumulator, _seat: Any, generation: int, outcome: Any) -> No
 def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
     """Answer what came by `tell`, `ask` or a proxy, one after the other."""
     while pair.mail and generation == pair.generation:
+        executor = pair.life.executor
         try:
-            envelope = pair.mail.popleft()
+            with pair.lock:  # an executor that is killed takes no mail, and what it took is refused
+                if generation != pair.generation:
+                    break
+                envelope = pair.mail.popleft()
+                if type(envelope.message) is not ActorStop:
+                    executor.asked = envelope.reply_to
         except IndexError:
-            break  # it was killed just now, and those who wait have been told
+            break  # those who wait have been told
         if type(envelope.message) is ActorStop:
             _stop_asked(pair, envelope.reply_to)
             continue
-        executor = pair.life.executor
-        executor.asked = envelope.reply_to
-        after = partial(_served, pair, generation, envelope.reply_to)
+        after = partial(_served, pair, generation, executor, envelope.reply_to)
         task = _call(pair, partial(executor.receive, envelope.message), after, seat, generation)
         if task is not _NEXT:
             return task
@@ -453,9 +458,10 @@ def _serve(pair: Accumulator, seat: Any, generation: int) -> Any:
 _NEXT = object()
 
 
-def _served(pair: Accumulator, generation: int, reply_to: Any, outcome: Any) -> Any:
+def _served(
+    pair: Accumulator, generation: int, executor: ExecutorActor, reply_to: Any, outcome: Any
+) -> Any:
     """Pass an answer on; return what is next: more mail, or nothing after a crash."""
-    executor = pair.life.executor
     executor.asked = None
     reason = _reason(outcome)
     if reason is None:
@@ -469,7 +475,7 @@ def _served(pair: Accumulator, generation: int, reply_to: Any, outcome: Any) -> 
         if reply_to is None or not contained:
             pair.life.crashed(generation, error)
             return None
-    else:
+    elif generation == pair.generation:
         stop_from_within(pair, generation, reason)
         _stop_asked(pair, reply_to)
     return _NEXT

@@ -83,14 +83,19 @@ def abandon_executor(pair: Accumulator) -> None:
     SHELTER.run(_schedule, pair, ABANDON, Killed(abandoned=busy))
 
 
-def _schedule(pair: Accumulator, event: Event, reason: ExitReason) -> None:
+def _schedule(
+    pair: Accumulator, event: Event, reason: ExitReason, generation: int | None = None
+) -> None:
     life, settings = pair.life, pair.settings
     with pair.lock:
+        if generation not in (None, pair.generation):
+            return
         effects = Effects()
         if event is ABANDON and pair.active and settings.owns_lane:
             settings.renew_lane()
         if event is ABANDON and pair.state is ALONE:  # maybe a hook hangs after a crash
             effects.executor_gone = True
+            effects.incarnation = life.restarts
         if pair.state not in (ALONE, DEAD):
             life.executor_reason = life.executor_reason or reason
         if event is ABANDON and pair.state is not DEAD and life.executor_exit is None:
@@ -112,10 +117,8 @@ def stop_from_within(
     """
     if generation != pair.generation:
         return
-    life = pair.life
-    if life.supervised:
-        life.executor_reason = life.executor_reason or reason
-        suspend(pair)
+    if pair.life.supervised:
+        SHELTER.run(_schedule, pair, SUSPEND, reason, generation)
     else:
         request_stop(pair, mode, reason)
 

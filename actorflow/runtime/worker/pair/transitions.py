@@ -130,8 +130,8 @@ class Effects:
         self.error: BaseException | None = None
         """What they are told, if it is not that the pair has ended."""
         self.executor_gone = False
-        self.incarnation: int | None = None
-        """Which executor has gone, counted by restarts, where it may have been replaced since."""
+        self.incarnation = 0
+        """Which executor has gone, counted by restarts: it may have been replaced since."""
         self.dead = False
 
 
@@ -331,6 +331,7 @@ def _perform_rare(pair: Accumulator, step: Step, effects: Effects, seat: Any) ->
         cut_off(pair, effects)
     elif step is TELL_EXECUTOR:
         effects.executor_gone = True
+        effects.incarnation = pair.life.restarts
     elif step is TELL_ALL:
         if pair.exit_reason is None:
             pair.exit_reason = pair.life.final_reason()
