@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import pkgutil
 import sys
-import textwrap
 import threading
 from functools import cache
 from pathlib import Path
@@ -156,16 +154,15 @@ def own_names(kind: type) -> set[str]:
     return names
 
 
-@cache
 def tree_of(kind: type) -> ast.AST:
-    try:
-        source = inspect.getsource(kind)
-    except (OSError, TypeError):
-        return ast.Module(body=[], type_ignores=[])
-    try:
-        return ast.parse(textwrap.dedent(source))
-    except SyntaxError:
-        return ast.Module(body=[], type_ignores=[])
+    return trees(kind.__module__).get(kind.__qualname__) or ast.Module(body=[], type_ignores=[])
+
+
+@cache
+def trees(module: str) -> dict[str, ast.AST]:
+    """Return the classes of a module by their names."""
+    tree = ast.parse(Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8"))
+    return {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}
 
 
 def is_self(node: ast.Attribute) -> bool:
