@@ -79,8 +79,9 @@ class Objects:
         """Delete what killed runs have left half-written before a moment, in seconds since 1970."""
         with os.scandir(self._folder) as entries:
             for entry in entries:
-                if entry.name.startswith(_NEW) and entry.stat().st_mtime < before:
-                    with contextlib.suppress(FileNotFoundError):  # another run sweeps, too
+                # Another run may put it in its place meanwhile, or sweep, too.
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.name.startswith(_NEW) and entry.stat().st_mtime < before:
                         os.unlink(entry.path)  # noqa: PTH108 - see the class
 
     @contextlib.contextmanager

@@ -9,18 +9,21 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from actorflow.plans.cache.cache import FolderCache
+from actorflow.plans.cache.objects import Objects
 from actorflow.plans.errors import BadCache
 from actorflow.plans.lookup import Hit, Input, JobSpec, Miss
 from actorflow.plans.values import Gathered, Inline, Spilled, load
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from actorflow.plans.values import Value
 
@@ -306,14 +309,32 @@ def start(folder: Path, rounds: int) -> subprocess.Popen[str]:
 
 def test_several_processes_share_a_folder(tmp_path: Path) -> None:
     processes = [start(tmp_path / "cache", 150) for _ in range(3)]
-    stored: list[int] = []
-    for process in processes:
-        output, _ = process.communicate()
-        assert process.returncode == 0
-        stored += map(int, output.split())
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    stored = [int(number) for output in outputs for number in output.split()]
     assert set(stored) == set(range(150))
     with start(tmp_path / "cache", 150) as again:
         assert again.communicate()[0] == ""
+
+
+def test_a_result_that_is_complete_while_another_run_looks_for_old_ones_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = Objects(tmp_path)
+    new = tmp_path / ".new-result"
+    new.touch()
+    scan = os.scandir
+
+    @contextmanager
+    def look_then_move(folder: str) -> Iterator[list[os.DirEntry[str]]]:
+        with scan(folder) as entries:
+            found = list(entries)
+        new.rename(tmp_path / "result")
+        yield found
+
+    monkeypatch.setattr(os, "scandir", look_then_move)
+    objects.sweep(inf)
+    assert [each.name for each in tmp_path.iterdir()] == ["result"]
 
 
 @pytest.mark.parametrize("after", [1, 3, 10, 40])
