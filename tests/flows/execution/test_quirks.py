@@ -291,6 +291,8 @@ def test_a_merge_that_fails_does_not_keep_a_concurrence_from_being_cancelled(
     driver = drive(text, ("cancel",))
     assert driver.state.status is Status.TERMINATED
     assert shown(driver, "terminated") == ["terminated None 0"]
+    (error,) = [each.message["error"] for each in driver.seen if "error" in each.message]
+    assert "cannot merge by" in error["msg"]
 
 
 def test_a_handler_replaces_the_reply_of_a_concurrence_whose_merge_fails_as_it_is_cancelled() -> (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.errors import FlowError
+from actorflow.flows.errors import FlowError, error_dict
 from actorflow.flows.execution.node import suffix_of
 from actorflow.flows.execution.procedure import attribute_count, emit_waiting, reply_cancelled
 from actorflow.flows.procedures.control.gathering import Gathering
@@ -98,7 +98,7 @@ class Concurrence(Gathering):
     def receive_when_closed(self) -> list[Message]:
         """Wait for the branches as usual; what waits for the last one replaces the reply.
 
-        A merge that fails does not keep the node from ending: its branches end as they would.
+        A merge that fails does not keep the node from ending; the history shows why it did.
         """
         node = self.node
         if "count" not in node.own:
@@ -107,7 +107,8 @@ class Concurrence(Gathering):
             out = self.receive()
             if not out and not node.own.get("over") and not self.run.has_live_children(node):
                 out = self.conclude_early()
-        except FlowError:
+        except FlowError as error:
+            self.message["error"] = error_dict(error, procedure=node.heat0, line=self.tree[2])
             out = []
         if not (out or node.own.get("replied") or self.run.has_live_children(node)):
             self.payload = node.payload
