@@ -461,7 +461,7 @@ class Run:
         ]
 
     def _give_back(self) -> None:
-        """Tell waiting callers that the execution has ended."""
+        """Refuse the batch, because the execution has ended."""
         live = self.live
         ended = ExecutionEnded(f"execution {live.id!r} has ended ({live.status})")
         for ticket in self.tickets:

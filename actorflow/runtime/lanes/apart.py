@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from _thread import allocate_lock
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.lanes.shelter import in_main_thread
+from actorflow.runtime.lanes.shelter import Call, in_main_thread
 from actorflow.runtime.log import log
 from behaviours.errors import brief
 
@@ -20,12 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["run_apart"]
 
 
-class _Call:
-    """A function that a thread of its own executes while the main thread waits."""
+class _Undoable(Call):
+    """A call whose outcome is undone if the caller does not wait for it any longer."""
 
-    __slots__ = (
-        "_args", "_ended", "_function", "_given_up", "_left", "_undo", "done", "error", "result",
-    )  # fmt: skip
+    __slots__ = ("_ended", "_given_up", "_left", "_undo")
 
     def __init__(
         self,
@@ -33,45 +30,37 @@ class _Call:
         args: tuple[Any, ...],
         undo: Callable[[Any], object] | None,
     ) -> None:
-        self._function = function
-        self._args = args
+        super().__init__(function, args)
         self._undo = undo
         self._ended = self._given_up = False
         self._left = [None]  # atomic flag: the thread that pops it undoes what nobody waits for
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.done = allocate_lock()
-        self.done.acquire()
 
     def execute(self) -> None:
-        """Call the function, keep its outcome, and release the caller. Never raises."""
-        try:
-            self.result = self._function(*self._args)
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread of the caller
-            self.error = error
+        """Call the function and release the caller, or undo what it did. Never raises."""
+        super().execute()
         self._ended = True
-        self.done.release()
         if self._given_up:
             self._undo_once()
 
     def give_up(self) -> None:
-        """Have the outcome undone, by the thread if it has not come to its end yet."""
+        """Arrange that the outcome is undone: by the thread, if it has not come to its end yet."""
         self._given_up = True
         if self._ended:
             threading.Thread(target=self._undo_once, name="actorflow-apart", daemon=True).start()
 
     def _undo_once(self) -> None:
-        if self._undo is None or self.error is not None or not self._left:
-            return
         try:
             self._left.pop()
         except IndexError:
             return
-        try:
-            self._undo(self.result)
-        except BaseException:  # noqa: BLE001 - nobody waits for it
-            what = brief(self._function)
-            log.error("what was interrupted cannot be undone", call=what, exc_info=True)
+        what = brief(self.function)
+        if self._error is not None:
+            log.error("what was interrupted has failed", call=what, exc_info=self._error)
+        elif self._undo is not None:
+            try:
+                self._undo(self._result)
+            except BaseException:  # noqa: BLE001 - nobody waits for it
+                log.error("what was interrupted cannot be undone", call=what, exc_info=True)
 
 
 def run_apart(
@@ -85,7 +74,7 @@ def run_apart(
     """
     if not in_main_thread() or sys.is_finalizing():
         return function(*args)
-    call = _Call(function, args, undo)
+    call = _Undoable(function, args, undo)
     thread = threading.Thread(target=call.execute, name="actorflow-apart", daemon=True)
     try:
         try:
@@ -96,9 +85,4 @@ def run_apart(
     except BaseException:
         call.give_up()
         raise
-    if call.error is None:
-        return call.result
-    try:
-        raise call.error
-    finally:
-        del call  # the traceback refers to this frame, and the call to the error
+    return call.outcome()

@@ -22,7 +22,7 @@ from behaviours.errors import brief
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SHELTER", "Shelter", "attend", "in_main_thread"]
+__all__ = ["SHELTER", "Call", "Shelter", "attend", "in_main_thread"]
 
 _main = threading.main_thread().ident
 
@@ -32,26 +32,38 @@ def in_main_thread() -> bool:
     return get_ident() == _main
 
 
-class _Call:
+class Call:
     """A function that another thread executes while the caller waits."""
 
-    __slots__ = ("args", "done", "error", "function", "result")
+    __slots__ = ("_args", "_error", "_result", "done", "function")
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.function = function
-        self.args = args
-        self.result: Any = None
-        self.error: BaseException | None = None
+        self._args = args
+        self._result: Any = None
+        self._error: BaseException | None = None
         self.done = allocate_lock()
+        """What the caller waits for."""
         self.done.acquire()
 
     def execute(self) -> None:
         """Call the function, keep its outcome, and release the caller. Never raises."""
         try:
-            self.result = self.function(*self.args)
+            self._result = self.function(*self._args)
         except BaseException as error:  # noqa: BLE001 - raised again in the thread of the caller
-            self.error = error
+            self._error = error
         self.done.release()
+
+    def outcome(self) -> Any:
+        """Return or raise what the function did, once it is done."""
+        if self._error is None:
+            return self._result
+        # Its traceback refers to the caller's frame, and that to this call.
+        error, self._error = self._error, None
+        try:
+            raise error
+        finally:
+            del error
 
 
 class Shelter:
@@ -80,15 +92,10 @@ class Shelter:
         """
         if get_ident() != _main or (self._vacant and not self._start()) or sys.is_finalizing():
             return function(*args)
-        call = _Call(function, args)
+        call = Call(function, args)
         self._inbox.put(call.execute)
         call.done.acquire()
-        if call.error is None:
-            return call.result
-        try:
-            raise call.error
-        finally:
-            del call  # the traceback refers to this frame, and the call to the error
+        return call.outcome()
 
     def post(self, function: Callable[[], object]) -> None:
         """Execute `function()` in the shelter's thread, some time after this has returned.

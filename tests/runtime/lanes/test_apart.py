@@ -12,7 +12,7 @@ import pytest
 from actorflow.runtime.lanes import apart
 from actorflow.runtime.lanes.apart import run_apart
 from actorflow.runtime.lanes.shelter import in_main_thread
-from tests.runtime.worker.probe import PATIENCE
+from tests.runtime.worker.probe import PATIENCE, until
 
 
 def interrupt() -> None:
@@ -80,7 +80,7 @@ def test_what_has_ended_when_the_interrupt_comes_is_undone_once(
         made.append(what)
         undone.set()
 
-    class Interrupted(apart._Call):
+    class Interrupted(apart._Undoable):
         """Its caller is interrupted when it has ended, before it has heard of that."""
 
         __slots__ = ()
@@ -92,24 +92,23 @@ def test_what_has_ended_when_the_interrupt_comes_is_undone_once(
             self.done = done
             interrupt()
 
-    monkeypatch.setattr(apart, "_Call", Interrupted)
+    monkeypatch.setattr(apart, "_Undoable", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_apart(lambda: "made", undo=undo)
     assert undone.wait(PATIENCE)
     assert made == ["made"]
 
 
-def test_what_has_failed_is_not_undone() -> None:
-    ended = threading.Event()
+def test_what_has_failed_is_logged_and_not_undone(caplog: pytest.LogCaptureFixture) -> None:
+    interrupted, undone = threading.Event(), list[Any]()
 
     def fails() -> None:
         interrupt()
-        try:
-            assert ended.wait(PATIENCE)
-            raise ValueError
-        finally:
-            ended.set()
+        assert interrupted.wait(PATIENCE)
+        raise ValueError("nobody waits for it")
 
     with pytest.raises(KeyboardInterrupt):
-        run_apart(fails, undo=lambda _: pytest.fail("there is nothing to undo"))
-    ended.set()
+        run_apart(fails, undo=undone.append)
+    interrupted.set()
+    until(lambda: "nobody waits for it" in caplog.text, "it is logged")
+    assert undone == []

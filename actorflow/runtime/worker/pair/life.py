@@ -381,7 +381,7 @@ class Life:
         return self.reason or Normal()
 
     def _executor_gone(self, incarnation: int) -> None:
-        """Tell of the end of an executor, unless that has been done.
+        """Report the end of an executor, unless that has been done.
 
         As soon as `executor_exit` is set there may be another executor: all that belongs to the
         one that has ended is taken together with that.
