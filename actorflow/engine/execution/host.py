@@ -182,7 +182,7 @@ class Host:
             ended, woken = live is not None, self.wake(execution, arrival.kind, row)
             live = woken or self._live.get(execution)
             if live is None:
-                self._late.setdefault(execution, {}).update(arrival.waiters)
+                self._keep_late(execution, arrival.waiters)
                 return [(each, None) for each, _ in arrival.acks]
             # While one that has ended was here, what is stored may have been left to it.
             if woken is not None and not self.backlog.comes_first(execution) and not ended:
@@ -434,10 +434,19 @@ class Host:
     def _pass_on(self, live: Live) -> None:
         """Hand what is stored to the one that is there. In the writer's thread."""
         there = self._live.get(live.id)
-        late = self._late.setdefault(live.id, {}) if there is None else there.late
-        late.update(live.late)
+        if there is None:
+            self._keep_late(live.id, live.late)
+        else:
+            there.late.update(live.late)
         live.late = {}
         self.backlog.read_again([live.id])
+
+    def _keep_late(self, execution: str, waiters: dict[Any, Any]) -> None:
+        """Keep the waiters of an execution that is not in memory, until it is."""
+        if self._core.ownership.shared:  # perhaps it runs elsewhere by then
+            self._core.ownership.await_processed(execution, waiters)
+        elif waiters:
+            self._late.setdefault(execution, {}).update(waiters)
 
     def take_late(self, execution: str) -> dict[Any, Any]:
         """Return the waiters of an execution that is not in memory, and forget them."""
