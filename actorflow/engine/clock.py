@@ -8,6 +8,8 @@ sleeps) is followed; a step back is not, so no wait grows because of it.
 from __future__ import annotations
 
 import time
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from actorflow.runtime.clock import SYSTEM, Timer
@@ -15,7 +17,9 @@ from actorflow.runtime.clock import SYSTEM, Timer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["WALL", "StoreClock", "WallClock"]
+    from actorflow.runtime.clock import Clock
+
+__all__ = ["WALL", "EngineClock", "StoreClock", "WallClock"]
 
 _LOOK = 10.0  # seconds after which the wall clock is looked at again: somebody may have set it
 _AT_ONCE = 0.01  # seconds that two looks at clocks take at most, if nothing comes in between
@@ -82,6 +86,47 @@ class StoreClock(WallClock):
     def now(self) -> float:
         """Return seconds since the epoch, by the store's clock."""
         return self._wall()
+
+
+class EngineClock:
+    """The clock of one engine, on one that others share.
+
+    The shared one refers to no call of the engine, so that it keeps nothing of a closed engine in
+    memory: a call may be days away.
+
+    Args:
+        clock: says the time, and when to make a call.
+
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._calls: dict[int, Callable[[], None]] = {}
+        self._numbers = count()
+        self.now: Callable[[], float] = clock.now
+        """Returns the time of the shared clock."""
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Call `callback` at a moment, unless the engine is closed before. Thread-safe."""
+        number = next(self._numbers)
+        self._calls[number] = callback
+        shared = self._clock.call_at(when, partial(_call, self._calls, number))
+
+        def cancel() -> None:
+            self._calls.pop(number, None)
+            shared.cancel()
+
+        return Timer(when, callback, cancel)
+
+    def close(self) -> None:
+        """Forget all calls."""
+        self._calls.clear()
+
+
+def _call(calls: dict[int, Callable[[], None]], number: int) -> None:
+    callback = calls.pop(number, None)
+    if callback is not None:
+        callback()
 
 
 WALL = WallClock()

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from actorflow.engine import bodies
-from actorflow.engine.clock import WALL, StoreClock
+from actorflow.engine.clock import WALL, EngineClock, StoreClock
 from actorflow.engine.envelopes import Message
 from actorflow.engine.errors import (
     EngineClosed,
@@ -101,7 +101,9 @@ class Core:
     ) -> None:
         self.store = store
         shared = clock is WALL and store.traits.shared
-        self.clock: Any = StoreClock(cast("SharedStore", store).time) if shared else clock
+        self.clock = EngineClock(
+            StoreClock(cast("SharedStore", store).time) if shared else clock
+        )
         self.worker_clock = SYSTEM if clock is WALL else clock
         self.kinds: dict[str, Kind] = {}
         self._reserving: list[Any] = []  # those of them that reserve ids
@@ -555,6 +557,7 @@ class Core:
             late = partial(self.writer.when_idle, self.store.close)
             threading.Thread(target=late, name="actorflow-closing", daemon=True).start()
         self.watchers.close(EngineClosed("the engine was closed before the execution ended"))
+        self.clock.close()
 
     def _warn_of_unfinished(self) -> None:
         try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -15,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.engine import bodies, core
+from actorflow.engine.clock import WALL
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed
 from actorflow.engine.execution.writing.entries import Append
-from actorflow.engine.kind import NewTask, Outcome
+from actorflow.engine.kind import NewTask, Outcome, SetTimer
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
 from tests.engine.kinds import PATIENCE, Kept, Script, collect, inbox, rows, until
@@ -218,6 +221,7 @@ def test_all_taskers_together_have_the_time_of_one(reopen: Callable[..., Engine]
 EXIT = """
 import sys, threading
 from actorflow.engine import bodies, core
+from actorflow.engine.clock import WALL
 from actorflow.engine.engine import Engine
 
 entered = threading.Event()
@@ -408,3 +412,24 @@ def test_a_job_may_close_an_engine_that_is_being_closed(reopen: Callable[..., En
     assert entered.wait(PATIENCE)
     engine.close(timeout=PATIENCE)
     assert reopen().worker("w", collect, state=[]).state() == [1]
+
+
+def test_nothing_keeps_a_closed_engine_in_memory(store: Store | Path) -> None:
+    """Neither a purge in an hour, nor a task or a timer that is due in years."""
+    far = WALL.now() + 1e9
+    plan = Outcome(
+        state=[], tasks=[NewTask("t", "late", None, due=far)], timers=[SetTimer("s", far)]
+    )
+    engine = Engine(store)
+    engine.register(Script(lambda _state, _message: plan))
+    engine.tasker("late", lambda _task: None)
+    engine.send("e", "go", kind="script")
+    engine.worker("w", collect, state=[]).push_block("m", timeout=PATIENCE)
+    until(engine, lambda: rows(engine, "tasks"))
+    engine.close()
+    gone = weakref.ref(engine.core)
+    del engine
+    end = monotonic() + PATIENCE
+    while gone() is not None:  # a thread may just be at the end of what it did for the engine
+        assert monotonic() < end, "somebody refers to it"
+        gc.collect()

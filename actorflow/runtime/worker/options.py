@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
+from weakref import ref
 
 from actorflow.runtime.clock import SYSTEM, Clock
 from actorflow.runtime.errors import BadJob, BadOption, near, refuse_unhashable
@@ -90,6 +91,8 @@ DEFAULTS: WorkerOptions = {
     "verbose": False,
     "clock": SYSTEM,
 }
+_UNSETTLED = {"state", "behaviour"}
+"""Options that are no part of the settings."""
 
 
 def check_known(options: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
@@ -128,13 +131,15 @@ class Settings:
     """
 
     __slots__ = (
-        "asynchronous", "breaker", "checks", "clock", "concurrency", "executor", "handle",
-        "has_on_start", "has_on_stop", "help", "idle_timeout", "is_real", "job", "lane", "name",
-        "now", "policy", "remote", "reruns", "title", "verbose",
+        "__weakref__", "asynchronous", "breaker", "checks", "clock", "concurrency", "executor",
+        "given", "handle", "has_on_start", "has_on_stop", "help", "idle_timeout", "is_real", "job",
+        "lane", "name", "now", "policy", "remote", "reruns", "title", "verbose",
     )  # fmt: skip
 
     def __init__(self, job: Any, given: WorkerOptions, what: str = "spawn") -> None:
         check_known(given, DEFAULTS, what)
+        self.given = {name: None if name in _UNSETTLED else value for name, value in given.items()}
+        """What they were made of. A state is not kept longer than its worker."""
         options: Any = {**DEFAULTS, **given}
         kind = kind_of(job)
         call = {"Worker": "Worker(id, job, ", "batched": "batched("}.get(what, f"{what}(job, ")
@@ -304,20 +309,19 @@ def _lane(executor: Any, kind: Kind, name: object) -> Lane:
     return POOL if executor == "pool" else ThreadLane(str(name or "worker"))
 
 
-_last: tuple[Any, WorkerOptions, Settings] | None = None
-_UNSETTLED = {"state", "behaviour"}
-"""Options that are no part of the settings."""
+_last: Callable[[], Settings | None] = lambda: None
+"""Refers to the settings that were made last, as long as a worker has them."""
 
 
 def settings_of(job: Any, options: WorkerOptions) -> Settings:
     """Return the settings for these options; those of the last call if they are the same."""
     global _last  # noqa: PLW0603 - a cache
-    last = _last
-    if last is not None and last[0] is job and _same(last[1], options):
-        return last[2]
+    last = _last()
+    if last is not None and last.job is job and _same(last.given, options):
+        return last
     settings = Settings(job, options)
     if settings.name is None and not settings.owns_lane:
-        _last = (job, options, settings)
+        _last = ref(settings)
     return settings
 
 

@@ -24,6 +24,8 @@ from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, un
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actorflow.testing.clock import VirtualClock
+
 
 class Quick(Script):
     """Its executions run before they are stored."""
@@ -279,7 +281,9 @@ def test_what_is_stored_with_a_start_that_is_refused_is_delivered_once(there: En
     assert state_of(engine, "x") == ["start", "a", "b"]
 
 
-def test_who_waits_for_a_message_waits_until_its_execution_can_be_woken(there: Engine) -> None:
+def test_who_waits_for_a_message_waits_until_its_execution_can_be_woken(
+    there: Engine, clock: VirtualClock
+) -> None:
     engine, kind = there, there.core.kinds["script"]
     options, failures = kind.options, ["no options now"]
 
@@ -294,7 +298,7 @@ def test_who_waits_for_a_message_waits_until_its_execution_can_be_woken(there: E
     quiet(engine)
     assert not failures
     assert not ticket.resolved
-    engine.core.clock.advance(AGAIN)
+    clock.advance(AGAIN)
     assert ticket.wait(PATIENCE)
     assert ticket.error is None
     assert state_of(engine, "x") == ["start", "late"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -411,3 +413,22 @@ def test_every_way_of_sending_to_an_ended_worker_raises(behaviour: Any, *, crash
             call()
         assert raised.type is expected
     assert len(worker) == 0
+
+
+class _Large:
+    """A state that takes much memory."""
+
+
+def test_nothing_keeps_the_state_of_a_worker_that_has_ended() -> None:
+    state = _Large()
+    gone = weakref.ref(state)
+    worker = af.spawn(lambda _batch, state: state, state=state)
+    worker.push_block(1, timeout=PATIENCE)
+    worker.stop()
+    del worker, state
+
+    def is_gone() -> bool:
+        gc.collect()
+        return gone() is None
+
+    until(is_gone, "the state is released")
