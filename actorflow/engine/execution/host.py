@@ -38,7 +38,7 @@ __all__ = ["Host"]
 
 _SWEEP = 0.1  # seconds between looking for executions that can retire
 _SLOW = 0.005  # seconds that a run takes during which others had better run
-_SWEPT = 2_000  # executions that are looked at each time
+_SWEPT = 500  # executions that are looked at each time
 
 
 class _Arrival:
@@ -359,8 +359,9 @@ class Host:
         return True
 
     def _on_sweep(self) -> None:
-        """Retire executions that are idle."""
+        """Retire executions that are idle, a few at a time: commits come in between."""
         self._sweep = None
+        count = len(self._live)
         for _ in range(min(len(self._noted), _SWEPT)):
             live = self._noted.popleft()
             live.noted = False
@@ -373,7 +374,9 @@ class Host:
                 continue
             if (live.status in ENDED or self.is_crowded) and not self._retire(live):
                 self.note(live)
-        if self._noted:
+        if len(self._noted) > _SWEPT and count - len(self._live) > _SWEPT // 2:
+            self._core.writer.call(self._on_sweep)  # or more would come than go
+        elif self._noted:
             self._set_sweep()
 
     # Any thread.
