@@ -19,6 +19,7 @@ from actorflow.engine.errors import (
     UnknownExecution,
     WaitTimeout,
 )
+from actorflow.engine.execution import host
 from actorflow.engine.kind import Outcome, Outgoing, SetTimer, Status
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.errors import BadOption
@@ -182,6 +183,20 @@ def test_executions_retire_when_idle_and_come_back(clock: VirtualClock) -> None:
                 quiet(engine)
                 clock.advance(1.0)
         assert all(state_of(engine, f"x{number}") == [1, 2, 3] for number in range(100))
+
+
+def test_executions_retire_as_fast_as_others_come(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any time passing in between."""
+    monkeypatch.setattr(host, "_SWEPT", 5)
+    with Engine(clock=clock, max_live=10) as engine:
+        engine.register(Script())
+        for number in range(100):
+            engine.send(f"x{number}", 1, kind="script")
+            quiet(engine)
+        assert len(engine.core.host) < 25
+        assert all(state_of(engine, f"x{number}") == [1] for number in range(100))
 
 
 def test_nothing_is_lost_while_executions_retire_and_come_back(clock: VirtualClock) -> None:

@@ -347,6 +347,8 @@ class Host:
             return
         if over or self.is_crowded:
             self.note(live)
+            if len(self._noted) > _SWEPT:  # or more would come than go
+                self._sweep_some(2)
 
     def _retire(self, live: Live) -> bool:
         """Release an execution that has nothing to do; return whether that was so."""
@@ -359,10 +361,15 @@ class Host:
         return True
 
     def _on_sweep(self) -> None:
-        """Retire executions that are idle, a few at a time: commits come in between."""
+        """Look at executions that may be able to retire; not at all, as commits have to wait."""
         self._sweep = None
-        count = len(self._live)
-        for _ in range(min(len(self._noted), _SWEPT)):
+        self._sweep_some(min(len(self._noted), _SWEPT))
+        if self._noted:
+            self._set_sweep()
+
+    def _sweep_some(self, count: int) -> None:
+        """Retire those that are idle among the ones that were noted first."""
+        for _ in range(count):
             live = self._noted.popleft()
             live.noted = False
             if live.has_ended:
@@ -374,10 +381,6 @@ class Host:
                 continue
             if (live.status in ENDED or self.is_crowded) and not self._retire(live):
                 self.note(live)
-        if len(self._noted) > _SWEPT and count - len(self._live) > _SWEPT // 2:
-            self._core.writer.call(self._on_sweep)  # or more would come than go
-        elif self._noted:
-            self._set_sweep()
 
     # Any thread.
 
