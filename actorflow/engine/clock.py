@@ -101,29 +101,30 @@ class EngineClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._calls: dict[int, Callable[[], None]] = {}
+        self._calls: dict[int, Callable[[], object]] = {}
         self._numbers = count()
         self.now: Callable[[], float] = clock.now
         """Returns the time of the shared clock."""
 
-    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
         """Call `callback` at a moment, unless the engine is closed before. Thread-safe."""
         number = next(self._numbers)
         self._calls[number] = callback
-        shared = self._clock.call_at(when, partial(_call, self._calls, number))
+        call = partial(_call, self._calls, number)
+        shared = self._clock.call_at(when, call)
 
         def cancel() -> None:
             self._calls.pop(number, None)
             shared.cancel()
 
-        return Timer(when, callback, cancel)
+        return Timer(when, call, cancel)
 
     def close(self) -> None:
         """Forget all calls."""
         self._calls.clear()
 
 
-def _call(calls: dict[int, Callable[[], None]], number: int) -> None:
+def _call(calls: dict[int, Callable[[], object]], number: int) -> None:
     callback = calls.pop(number, None)
     if callback is not None:
         callback()

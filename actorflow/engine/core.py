@@ -101,9 +101,7 @@ class Core:
     ) -> None:
         self.store = store
         shared = clock is WALL and store.traits.shared
-        self.clock = EngineClock(
-            StoreClock(cast("SharedStore", store).time) if shared else clock
-        )
+        self.clock = EngineClock(StoreClock(cast("SharedStore", store).time) if shared else clock)
         self.worker_clock = SYSTEM if clock is WALL else clock
         self.kinds: dict[str, Kind] = {}
         self._reserving: list[Any] = []  # those of them that reserve ids

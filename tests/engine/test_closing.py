@@ -420,15 +420,17 @@ def test_nothing_keeps_a_closed_engine_in_memory(store: Store | Path) -> None:
     plan = Outcome(
         state=[], tasks=[NewTask("t", "late", None, due=far)], timers=[SetTimer("s", far)]
     )
-    engine = Engine(store)
-    engine.register(Script(lambda _state, _message: plan))
-    engine.tasker("late", lambda _task: None)
-    engine.send("e", "go", kind="script")
-    engine.worker("w", collect, state=[]).push_block("m", timeout=PATIENCE)
-    until(engine, lambda: rows(engine, "tasks"))
-    engine.close()
-    gone = weakref.ref(engine.core)
-    del engine
+
+    def use() -> weakref.ref[Any]:
+        with Engine(store) as engine:
+            engine.register(Script(lambda _state, _message: plan))
+            engine.tasker("late", lambda _task: None)
+            engine.send("e", "go", kind="script")
+            engine.worker("w", collect, state=[]).push_block("m", timeout=PATIENCE)
+            until(engine, lambda: rows(engine, "tasks"))
+            return weakref.ref(engine.core)
+
+    gone = use()
     end = monotonic() + PATIENCE
     while gone() is not None:  # a thread may just be at the end of what it did for the engine
         assert monotonic() < end, "somebody refers to it"

@@ -135,11 +135,11 @@ class Settings:
         "given", "handle", "has_on_start", "has_on_stop", "help", "idle_timeout", "is_real", "job",
         "lane", "name", "now", "policy", "remote", "reruns", "title", "verbose",
     )  # fmt: skip
+    given: Mapping[str, Any]
+    """The options that they are for, without the state: that goes with its worker."""
 
     def __init__(self, job: Any, given: WorkerOptions, what: str = "spawn") -> None:
         check_known(given, DEFAULTS, what)
-        self.given = {name: None if name in _UNSETTLED else value for name, value in given.items()}
-        """What they were made of. A state is not kept longer than its worker."""
         options: Any = {**DEFAULTS, **given}
         kind = kind_of(job)
         call = {"Worker": "Worker(id, job, ", "batched": "batched("}.get(what, f"{what}(job, ")
@@ -309,18 +309,21 @@ def _lane(executor: Any, kind: Kind, name: object) -> Lane:
     return POOL if executor == "pool" else ThreadLane(str(name or "worker"))
 
 
-_last: Callable[[], Settings | None] = lambda: None
-"""Refers to the settings that were made last, as long as a worker has them."""
+_last: ref[Settings] | None = None
+"""The settings that were made last, as long as a worker has them."""
 
 
 def settings_of(job: Any, options: WorkerOptions) -> Settings:
     """Return the settings for these options; those of the last call if they are the same."""
     global _last  # noqa: PLW0603 - a cache
-    last = _last()
+    last = None if _last is None else _last()
     if last is not None and last.job is job and _same(last.given, options):
         return last
     settings = Settings(job, options)
     if settings.name is None and not settings.owns_lane:
+        settings.given = {
+            name: None if name in _UNSETTLED else value for name, value in options.items()
+        }
         _last = ref(settings)
     return settings
 
@@ -332,7 +335,10 @@ def _same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     if some.get("concurrency", 1) != 1:
         return False  # the state is looked at, too
     if some.keys() == others.keys():
-        return all(some[name] is others[name] for name in some if name not in _UNSETTLED)
+        for name, value in some.items():
+            if value is not others[name] and name not in _UNSETTLED:
+                return False
+        return True
     if not others.keys() <= DEFAULTS.keys():
         return False  # there are options to refuse
     return all(
