@@ -44,7 +44,7 @@ _WINDOW = 10_000  # tasks of one tasker that are in memory at the same time, abo
 class _Open:
     """A task that waits for its result."""
 
-    __slots__ = ("begun", "expired", "lease", "recovered", "row")
+    __slots__ = ("begun", "expired", "lease", "recovered", "row", "start")
 
     def __init__(self, row: TaskRow, *, recovered: bool = False) -> None:
         self.row = row
@@ -52,8 +52,14 @@ class _Open:
         """Its attempt may be the next of one that nobody has counted: note it before it begins."""
         self.begun = False
         """Its tasker has called the function. Set under the lock of the board."""
+        self.start: Timer | None = None
         self.lease: Timer | None = None
         self.expired: Callable[[Exception], None] | None = None
+
+    def cancel_timers(self) -> None:
+        for timer in (self.start, self.lease):
+            if timer is not None:
+                timer.cancel()
 
 
 class Board:
@@ -183,10 +189,13 @@ class Board:
     def _pass_on(self, tasker: Tasker, row: TaskRow) -> None:
         """Hand a task to its tasker, now or when it is due."""
         clock = self._core.clock
-        if row.due > clock.now():
-            clock.call_at(row.due, lambda: self._on_due(tasker, row))
-        else:
+        if row.due <= clock.now():
             tasker.take(row)
+            return
+        with self._lock:
+            found = self._open.get(row.id)
+            if found is not None and found.row.attempts == row.attempts:
+                found.start = clock.call_at(row.due, lambda: self._on_due(tasker, row))
 
     def _on_due(self, tasker: Tasker, row: TaskRow) -> None:
         if self.is_current(row):
@@ -385,8 +394,7 @@ class Board:
                 return None
             del self._open[task]
             self._ended.add(task)
-            if found.lease is not None:
-                found.lease.cancel()
+            found.cancel_timers()
             row = found.row
             mine = self._of[row.execution]
             mine.discard(task)
@@ -522,8 +530,7 @@ class Board:
             found = self._open.get(row.id)
             if found is None or found.row.attempts != row.attempts:
                 return False
-            if found.lease is not None:
-                found.lease.cancel()
+            found.cancel_timers()
             self._open[row.id] = _Open(again)
         self.retried += 1
         log.warning("task failed; it is tried again", task=row.id, error=brief(error))
@@ -569,8 +576,7 @@ class Board:
         """Stop the taskers within `timeout` seconds; unfinished tasks stay in the store."""
         with self._lock:
             for each in self._open.values():
-                if each.lease is not None:
-                    each.lease.cancel()
+                each.cancel_timers()
         end = monotonic() + timeout
         taskers = list(self._taskers.values())
         for tasker in taskers:

@@ -308,3 +308,29 @@ def test_a_task_that_is_taken_back_with_its_own_commit_never_begins() -> None:
         quiet(engine)
         assert done == ["b"]
         assert rows(engine, "tasks") == []
+
+
+def test_a_cancelled_task_that_is_due_in_years_is_not_kept_in_memory(
+    engine: Engine, script: Script, clock: VirtualClock
+) -> None:
+    """Neither one that was never tried, nor one that waits for its next attempt."""
+    failed = threading.Event()
+
+    def do(task: Task) -> Any:
+        failed.set()
+        raise ValueError(task.id)
+
+    far = clock.now() + 1e9
+    plan = Outcome(state=[], tasks=[NewTask("b", "t", None, due=far)])
+    engine.register(Script(lambda _state, _message: plan, "late"))
+    engine.tasker("t", do, retries=1, backoff=Backoff(initial=1e9, maximum=1e9))
+    ask(engine, "a")
+    engine.send("y", "go", kind="late")
+    assert failed.wait(PATIENCE)
+    until(engine, lambda: [row.due for row in rows(engine, "tasks")] == [far, far])
+    quiet(engine)
+    assert engine.cancel("x")
+    assert engine.cancel("y")
+    quiet(engine)
+    clock.advance(1e6)  # what is kept for a while is not meant
+    until(engine, lambda: clock.next_time() is None)
