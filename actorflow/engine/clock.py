@@ -26,6 +26,20 @@ _AT_ONCE = 0.01  # seconds that two looks at clocks take at most, if nothing com
 _STEP = 0.5  # seconds that the machine's clock may be ahead before that counts as a step
 
 
+class _WallTimer(Timer):
+    """A call at a moment of wall time."""
+
+    __slots__ = ("look",)
+
+    def __init__(self, when: float, callback: Callable[[], None]) -> None:
+        super().__init__(when, callback, self._forget)
+        self.look: Timer | None = None  # when it is looked at next
+
+    def _forget(self) -> None:
+        if self.look is not None:
+            self.look.cancel()
+
+
 class WallClock:
     """Wall time that never goes back; calls are made by the runtime's clock thread.
 
@@ -54,15 +68,15 @@ class WallClock:
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` at a moment of wall time, however far away. O(log n)."""
-        timer = Timer(when, callback)
+        timer = _WallTimer(when, callback)
         self._arm(timer)
         return timer
 
-    def _arm(self, timer: Timer) -> None:
+    def _arm(self, timer: _WallTimer) -> None:
         delay = min(timer.when - self.now(), _LOOK)
-        SYSTEM.call_at(SYSTEM.now() + delay, lambda: self._look(timer))
+        timer.look = SYSTEM.call_at(SYSTEM.now() + delay, lambda: self._look(timer))
 
-    def _look(self, timer: Timer) -> None:
+    def _look(self, timer: _WallTimer) -> None:
         """Make the call if its time has come. In the clock's thread."""
         if timer.callback is None:
             return
@@ -91,8 +105,8 @@ class StoreClock(WallClock):
 class EngineClock:
     """The clock of one engine, on one that others share.
 
-    The shared one refers to no call of the engine, so that it keeps nothing of a closed engine in
-    memory: a call may be days away.
+    Calls of a closed engine are cancelled, so that the shared one keeps nothing of it in memory: a
+    call may be days away.
 
     Args:
         clock: says the time, and when to make a call.
@@ -101,7 +115,7 @@ class EngineClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._calls: dict[int, Callable[[], object]] = {}
+        self._timers: dict[int, Timer] = {}
         self._numbers = count()
         self.now: Callable[[], float] = clock.now
         """Returns the time of the shared clock."""
@@ -109,25 +123,31 @@ class EngineClock:
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
         """Call `callback` at a moment, unless the engine is closed before. Thread-safe."""
         number = next(self._numbers)
-        self._calls[number] = callback
-        call = partial(_call, self._calls, number)
-        shared = self._clock.call_at(when, call)
+        shared: Timer | None = None
 
         def cancel() -> None:
-            self._calls.pop(number, None)
-            shared.cancel()
+            self._timers.pop(number, None)
+            if shared is not None:
+                shared.cancel()
 
-        return Timer(when, call, cancel)
+        timer = self._timers[number] = Timer(when, callback, cancel)
+        shared = self._clock.call_at(when, partial(_call, self._timers, number))
+        if timer.callback is None:  # the engine was closed meanwhile, or the call was made
+            shared.cancel()
+        return timer
 
     def close(self) -> None:
-        """Forget all calls."""
-        self._calls.clear()
+        """Cancel all calls."""
+        for timer in list(self._timers.values()):
+            timer.cancel()
 
 
-def _call(calls: dict[int, Callable[[], object]], number: int) -> None:
-    callback = calls.pop(number, None)
-    if callback is not None:
-        callback()
+def _call(timers: dict[int, Timer], number: int) -> None:
+    timer = timers.pop(number, None)
+    if timer is not None:
+        callback, timer.callback = timer.callback, None
+        if callback is not None:
+            callback()
 
 
 WALL = WallClock()

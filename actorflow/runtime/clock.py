@@ -38,11 +38,11 @@ class Timer:
     def __init__(
         self,
         when: float,
-        callback: Callable[[], None],
+        callback: Callable[[], object],
         on_cancel: Callable[[], None] | None = None,
     ) -> None:
         self.when = when
-        self.callback: Callable[[], None] | None = callback
+        self.callback: Callable[[], object] | None = callback
         self._on_cancel = on_cancel
 
     def cancel(self) -> None:
@@ -97,7 +97,7 @@ class TimerHeap:
             self._cancelled -= 1
         return math.inf
 
-    def pop_due(self, now: float) -> Callable[[], None] | None:
+    def pop_due(self, now: float) -> Callable[[], object] | None:
         """Remove the first timer that is due and return its callback; `None` without one."""
         while self.next_time() <= now and self._entries:
             timer = heapq.heappop(self._entries)[2]
@@ -198,7 +198,7 @@ class SystemClock:
             self._bell.ring()
 
     @staticmethod
-    def _call(callback: Callable[[], None]) -> None:
+    def _call(callback: Callable[[], object]) -> None:
         try:
             callback()
         except BaseException:  # noqa: BLE001 - one bad call must not stop the clock

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.engine.stores.protocol import Store
+    from actorflow.runtime.clock import Timer
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -435,3 +436,22 @@ def test_nothing_keeps_a_closed_engine_in_memory(store: Store | Path) -> None:
     while gone() is not None:  # a thread may just be at the end of what it did for the engine
         assert monotonic() < end, "somebody refers to it"
         gc.collect()
+
+
+def test_no_timer_of_a_closed_engine_is_looked_at_any_more(
+    store: Store | Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A far one would be set again every few seconds, for as long as the program runs."""
+    looking: list[Timer] = []
+    arm = WALL._arm
+
+    def look(timer: Any) -> None:
+        looking.append(timer)
+        arm(timer)
+
+    monkeypatch.setattr(WALL, "_arm", look)
+    engine = Engine(store)
+    engine.worker("w", collect, state=[]).push_block("m", timeout=PATIENCE)
+    assert any(timer.callback is not None for timer in looking)  # the purge
+    engine.close()
+    assert [timer.when for timer in looking if timer.callback is not None] == []

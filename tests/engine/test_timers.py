@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.clock import WALL, WallClock
+from actorflow.engine.clock import WALL, EngineClock, StoreClock, WallClock
 from actorflow.engine.kind import Outcome, SetTimer
 from actorflow.engine.stores.protocol import Change, NewExecution, TimerRow
 from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of
@@ -154,3 +156,20 @@ def test_a_step_that_two_threads_see_at_the_same_time_counts_once() -> None:
     assert found == [machine.wall] * 2
     machine.sleep(1.0)
     assert machine.clock.now() == machine.wall
+
+
+def test_the_clock_of_a_closed_engine_does_not_keep_its_store_in_memory() -> None:
+    """A call that is far away would read the time of the store again and again."""
+
+    class Shared:
+        def time(self) -> float:
+            return 1_000.0
+
+    store = Shared()
+    clock = EngineClock(StoreClock(store.time))
+    timer = clock.call_at(1e9, lambda: None)
+    clock.close()
+    gone = weakref.ref(store)
+    del store, clock, timer
+    gc.collect()
+    assert gone() is None
