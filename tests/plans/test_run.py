@@ -19,7 +19,7 @@ from actorflow.plans.plan import Plan
 from actorflow.plans.record import JobStatus
 from actorflow.plans.run.options import RunOptions
 from actorflow.plans.run.run import PlanRun
-from actorflow.runtime.errors import BadOption
+from actorflow.runtime.errors import BadOption, LaunchFailed
 from actorflow.runtime.lanes.process.call import Call, Ended
 from actorflow.runtime.lanes.process.crew import Crew
 from actorflow.runtime.lanes.process.launcher import Spawn
@@ -120,6 +120,19 @@ def test_t4_t12_t28_workers_are_transient_and_renewal_loses_and_repeats_nothing(
     result = plan.run(workers=1, renew_after=10)
     assert all((tmp_path / f"n{place}").read_bytes() == b"x" for place in range(25))
     assert len({result[job] for job in pids}) >= 3
+
+
+def test_a_plan_whose_processes_are_refused_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: Any, **_options: Any) -> Crew:
+        raise LaunchFailed("as in a script without a guard, which a worker process imports")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("actorflow.plans.run.run.Crew", refuse)
+    with pytest.raises(LaunchFailed):
+        Plan.from_mapping({"x": one}).run(workers=1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_t5_t6_a11_a_launcher_of_your_own_starts_the_processes() -> None:

@@ -100,16 +100,16 @@ class PlanRun:
 
         """
         options = self._options
-        crew = self._crew = Crew(
-            (1, options.workers),
-            launcher=options.launcher,
-            renew_after=options.renew_after,
-            renew_after_seconds=options.renew_after_seconds,
-            max_rss=options.max_rss,
-            setup=options.setup,
-            name="plan",
-        )
         try:
+            crew = self._crew = Crew(
+                (1, options.workers),
+                launcher=options.launcher,
+                renew_after=options.renew_after,
+                renew_after_seconds=options.renew_after_seconds,
+                max_rss=options.max_rss,
+                setup=options.setup,
+                name="plan",
+            )
             try:
                 with spawn(self._round, behaviour=Queue) as master:
                     self._push = master.push
