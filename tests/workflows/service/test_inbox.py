@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 import actorflow as af
 from actorflow.engine.kind import Message
+from actorflow.engine.stores.protocol import new_row
 from actorflow.runtime.errors import Rejected
 from actorflow.testing.behaviours import check_behaviour
+from actorflow.workflows.service.holding import Holding
 from actorflow.workflows.service.inbox import EventInbox
 from behaviours import (
     Base,
@@ -300,6 +302,44 @@ def test_a_task_that_has_failed_holds_nothing_back(engine: af.Engine) -> None:
 @af.task
 def fails() -> None:
     raise ValueError("no")
+
+
+@pytest.mark.parametrize("stopped", ["paused", "failed"])
+def test_what_comes_while_no_decisions_are_taken_is_one_turn_after_another(
+    engine: af.Engine, stopped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = engine.start(Thinker(), inbox=af.Turns(Queue, when=lambda e: e.name == "message"))
+    wait_for_event(agent)
+    if stopped == "paused":
+        agent.pause()
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(Thinker, "on_event", lambda _self, _event: 1 / 0)
+            agent.send("other")
+            until(engine, lambda: agent.status == "failed")
+    for text in ("hold", "a", "b"):
+        agent.send("message", text=text)
+    flush(engine)
+    agent.resume()
+    assert ENTERED.wait(PATIENCE)
+    flush(engine)
+    assert [each.input["text"] for each in agent.query().running] == ["hold"]
+    GATE.set()
+    said = ["hold answered", "a answered", "b answered"]
+    until(engine, lambda: agent.query().properties["said"] == said)
+
+
+def test_turns_begin_after_the_first_one_of_handle() -> None:
+    row = new_row("a", "workflow:Thinker", 0.0)
+    holding = Holding(elsewhere=False, look=lambda _: row)
+    inbox = holding.inbox("a", lambda: af.Turns(Queue()))
+    start = Message(1, 1.0, {"start": {}})
+    event = Message(2, 1.0, {"event": "message"})
+    inbox.extend_at([start, event], [1.0, 1.0])
+    assert inbox.ready_at(1.0) == 1.0
+    assert inbox.take() == [start]
+    assert inbox.ready_at(1.0) > 1.0
+    assert len(inbox) == 1
 
 
 def test_turns_are_taken_after_a_restart_as_before(reopen: Callable[..., Any]) -> None:
