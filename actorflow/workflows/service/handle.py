@@ -9,15 +9,17 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import ExecutionEnded, WaitTimeout
+from actorflow.engine.errors import ExecutionEnded, ExecutionFailed, WaitTimeout
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Status
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
+from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.rewinding import forked
 from actorflow.workflows.instance.state import WorkType
 from actorflow.workflows.service.incoming import control_body, event_body, fork_body
 from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.service.outgoing import unanswerable
 from actorflow.workflows.service.recording import record_of
 from actorflow.workflows.service.stored import read_row
 from actorflow.workflows.wait import written_event
@@ -225,7 +227,8 @@ class WorkflowHandle(Generic[R_co]):
             **data: as for `send`.
 
         Raises:
-            ExecutionFailed: the code raised.
+            ExecutionFailed: the code raised, or `on_event` waits for a work that failed. After
+                `resume` or `retry`, ask again with the same id.
             ExecutionEnded: it has ended without an answer.
             Displaced: its inbox has replaced, dropped or merged the event, or let it expire.
             WaitTimeout: not in time; it may be answered yet.
@@ -302,7 +305,7 @@ class WorkflowHandle(Generic[R_co]):
         if question.find_answer():
             self._read_to = question.reader.cursor
             return True
-        self._refuse_if_over(ended=ended)
+        self._refuse_if_over(question, ended=ended)
         if question.handed_over:
             question.handed_over = False  # one look is enough
             if not _has_event(self.query().state, question.id):
@@ -314,14 +317,21 @@ class WorkflowHandle(Generic[R_co]):
     def _key(self, id_: str | None) -> str | None:
         return None if id_ is None else f"{self.id}/{check_id(id_, 'an event')}"
 
-    def _refuse_if_over(self, *, ended: bool) -> None:
+    def _refuse_if_over(self, question: _Question, *, ended: bool) -> None:
         if ended:
             raise ExecutionEnded(f"{self!r} has ended without an answer")
         found = self._engine.execution(self.id)
         if found.status == Status.FAILED and found.failure is not None:
-            view = found.view
-            if view is not None and view.error is not None:
+            view: WorkflowView | None = found.view
+            if view is None:
+                return
+            if view.error is not None:
                 _ = found.result  # raises
+            failure = unanswerable(Instance(view.state), question.id)
+            if failure is not None:
+                raise ExecutionFailed(
+                    f"{self!r} cannot answer {question.name!r}: {failure}", failure
+                )
 
     # Steering.
 
