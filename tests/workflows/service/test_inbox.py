@@ -259,6 +259,37 @@ def test_who_asks_hears_that_the_inbox_has_displaced_the_question(
         caller.value()
 
 
+@pytest.mark.parametrize(
+    "inbox",
+    [
+        lambda: Unique(key=lambda event: event.name),
+        lambda: Coalesce(key=lambda event: event.name, merge=merged),
+    ],
+    ids=["newest only", "merge"],
+)
+def test_a_displaced_question_is_displaced_when_it_is_asked_again(
+    engine: af.Engine, inbox: Any
+) -> None:
+    agent = engine.start(Thinker(), inbox=af.Turns(inbox, when=lambda e: e.name == "message"))
+    wait_for_event(agent)
+    send_while_it_thinks(agent)
+
+    def ask() -> Any:
+        return agent.ask("message", text="a", id="q-1", timeout=PATIENCE)
+
+    callers = [Caller(ask)]
+    until(engine, lambda: len(rows(engine, "messages")) == 1)
+    callers.append(Caller(ask))  # still in the inbox
+    flush(engine)
+    agent.send("message", text="b")
+    GATE.set()
+    until(engine, lambda: len(agent.query().properties["said"]) == 2)
+    callers.append(Caller(ask))
+    for caller in callers:
+        with pytest.raises(af.Displaced):
+            caller.value()
+
+
 def test_one_turn_begins_when_the_other_has_ended(engine: af.Engine) -> None:
     agent = engine.start(Thinker(), inbox=af.Turns(Queue, when=lambda e: e.name == "message"))
     wait_for_event(agent)
