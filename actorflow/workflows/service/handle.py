@@ -378,8 +378,8 @@ class WorkflowHandle(Generic[R_co]):
         """Start another instance with the past of this one before a work; return its handle.
 
         It goes on from there with the code that is there now. It knows nothing of what has happened
-        since; works that were under way then are begun again, under ids of its own. This instance
-        is left alone, and may have ended.
+        since; works that were under way then are begun again, under ids of its own. It has the
+        same inbox, unless this instance has ended. This instance is left alone.
 
         Args:
             work: as for `rewind`.
@@ -392,7 +392,9 @@ class WorkflowHandle(Generic[R_co]):
         """
         view = self._find(work)
         name = f"{self.id}-{uuid.uuid4().hex}" if id is None else check_id(id, "a workflow")
-        body = fork_body(self.id, work, forked(view.state, work, name), view.tags)
+        state = forked(view.state, work, name)
+        body = fork_body(self.id, work, state, view.tags, inbox=view.has_inbox)
+        self._kind.share_inbox(self.id, name)
         done = ThreadTicket()
         self._core.create(name, self._kind.name, body, done)
         self._core.wait_for(done, None, body)

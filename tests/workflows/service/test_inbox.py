@@ -460,6 +460,33 @@ def test_it_cannot_make_senders_wait(engine: af.Engine) -> None:
         engine.start(Agent(), inbox=42)
 
 
+def test_a_fork_has_the_inbox_of_the_one_it_was_made_of(
+    engine: af.Engine, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    GATE.set()
+    turns = af.Turns(Unique(key=lambda e: e.name), when=lambda e: e.name == "message")
+    agent = engine.start(Thinker(), inbox=turns)
+    wait_for_event(agent)
+    agent.ask("message", text="one", timeout=PATIENCE)
+    work = next(each.work for each in agent.query().state.statuses if each.type == "task")
+    fork = agent.fork(work)
+    until(engine, lambda: fork.query().properties["said"] == ["one answered"])
+    ENTERED.clear()
+    GATE.clear()
+    send_while_it_thinks(fork, "a", "b", "c")
+    GATE.set()
+    said = ["one answered", "hold answered", "c answered"]
+    until(engine, lambda: fork.query().properties["said"] == said)
+    clock.advance(1.0)
+    agent.send("end")
+    agent.result(PATIENCE)
+    fork = agent.fork(work)  # of one that has ended, and whose inbox is forgotten
+    until(engine, lambda: fork.query().properties["said"] == ["one answered"])
+    fork.send("end")
+    assert fork.result(PATIENCE) == ["one answered"]
+    assert caplog.text.count("started with inbox=") == 1
+
+
 def test_it_is_not_stored_and_says_so(
     reopen: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
