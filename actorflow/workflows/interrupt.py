@@ -49,7 +49,9 @@ class Interrupt(Wrapper):
     def take(self, limit: int | None = None) -> Any:
         """Hand over a batch, whose events are marked. O(batch) more."""
         batch = super().take(limit)
-        return [self._marked(each) for each in batch] if type(batch) is list else batch
+        if type(batch) is not list:
+            return self._marked(batch)
+        return [self._marked(each) for each in batch]
 
     def _marked(self, each: Any) -> Any:
         if type(each) is Item:

@@ -209,6 +209,16 @@ def test_it_marks_the_events_that_it_hands_over() -> None:
     assert repr(inbox) == "Interrupt(Queue())"
 
 
+def test_it_marks_a_single_event_that_is_no_list() -> None:
+    class Newest(Base):
+        def transform(self, messages: Any) -> Any:
+            return messages[0]
+
+    inbox = Interrupt(Newest)
+    inbox.add(Event("message"))
+    assert inbox.take().interrupts
+
+
 class Own(Base):
     """A behaviour of the seed."""
 

@@ -339,3 +339,55 @@ def test_a_failure_is_undone_or_kept_as_it_was(decider: Decider) -> None:
     status = driver.instance.status("0/0.0")
     assert status is not None
     assert (status.status, status.attempt) == ("scheduled", 3)
+
+
+class Talks(Workflow[Any]):
+    """Emails for each event, while it charges."""
+
+    def handle(self) -> Any:
+        return self.execute(charge("o-1"))
+
+    def on_event(self, event: Event) -> None:
+        self.execute(email(event.name))
+
+
+def asked_at(driver: Driver) -> str:
+    return next(each.work for each in driver.state.statuses if each.name == "email")
+
+
+def test_a_failure_that_was_retried_since_does_not_happen_again(decider: Decider) -> None:
+    driver = Driver(Talks(), decider).settle().event("ask").fail("0/0.0")
+    driver.receive(m.Retry(driver.tick(), "0/0.0"))
+    driver.receive(m.Rewind(driver.tick(), asked_at(driver)))
+    assert driver.settle().instance.stuck_on() is None
+    driver.succeed(asked_at(driver))
+    driver.receive(m.Succeeded(driver.tick(), "0/0.0", "charged", attempt=2))
+    assert driver.settle().output == "charged"
+
+
+def test_a_work_that_failed_after_it_was_undone_can_be_retried(decider: Decider) -> None:
+    driver = Driver(Talks(), decider).settle()
+    driver.receive(m.Rewind(driver.tick(), "0/0.0"))
+    driver.settle().fail("0/0.0").event("ask")
+    driver.receive(m.Rewind(driver.tick(), asked_at(driver)))
+    driver.settle().succeed(asked_at(driver))
+    stuck = driver.instance.stuck_on()
+    assert stuck is not None
+    assert (stuck.work, stuck.status, stuck.attempt) == ("0/0.0", "failed", 2)
+    driver.receive(m.Retry(driver.tick(), "0/0.0"))
+    assert driver.succeed("0/0.0", "charged").output == "charged"
+
+
+def test_a_sub_workflow_that_waits_for_a_fix_still_does(decider: Decider) -> None:
+    class Parent(Talks):
+        def handle(self) -> Any:
+            return self.execute(Order())
+
+    driver = Driver(Parent(), decider).settle()
+    driver.receive(m.Stalled(driver.tick(), "0/0.0", {"name": "Bug", "message": "no"}))
+    driver.event("ask")
+    driver.receive(m.Rewind(driver.tick(), asked_at(driver)))
+    driver.settle().succeed(asked_at(driver))
+    stuck = driver.instance.stuck_on()
+    assert stuck is not None
+    assert (stuck.work, stuck.error) == ("0/0.0", {"name": "Bug", "message": "no"})

@@ -143,15 +143,15 @@ class Instance:
         """Whether a branch waits for a task or a sub-workflow that goes on."""
         return self._works.going_on
 
-    def stuck_on(self) -> WorkStatus | None:
+    def stuck_on(self, branch_key: int | None = None) -> WorkStatus | None:
         """Return a work that keeps a branch from going on until somebody acts, if there is one.
 
         That is one that has failed, or a sub-workflow that has and waits for a fix. `None` while
-        something else is planned.
+        something else is planned. Any branch counts if none is given.
         """
         if self.state.decision_ongoing or self.state.buffer:
             return None
-        return self._works.stuck()
+        return self._works.stuck(branch_key)
 
     def decision_data(self) -> dict[str, Any]:
         """Return what a decider elsewhere needs for the ongoing decision: plain data."""

@@ -85,6 +85,9 @@ class _Past:
             if status.index < index or (status.index == index and _call(status) < self._call)
         ]
         self._names = {status.work for status in self._statuses}
+        self._failures = Counter(
+            branch.work for branch in state.branches if branch.type is BranchType.FAILURE
+        )
 
     def _moment(self) -> float:
         """Return when the last thing of the past happened: time goes back to it as well."""
@@ -95,7 +98,10 @@ class _Past:
     def later(self) -> Iterator[BufferedAction]:
         """Yield what has happened since and does not concern works that are undone, in order."""
         state = self._state
+        retried = {each.work for each in self._statuses if each.status is WorkState.SCHEDULED}
         for branch in state.branches[len(self._branches) :]:
+            if branch.type is BranchType.FAILURE and branch.work in retried:
+                continue  # the attempt that is under way counts, and its end is still to come
             if branch.work is UNSET or branch.work in self._names:
                 yield _action(branch)
         for action in state.buffer:
@@ -197,6 +203,8 @@ class _Past:
         index = self._index
         counts = Counter(branch.type for branch in self._branches if branch.work == status.work)
         failures = counts[BranchType.FAILURE]
+        # Attempts cannot tell: those that were undone before have left no branches.
+        failed = status.status is WorkState.FAILED and failures == self._failures[status.work]
         left = isinstance(status.left_index, int)
         was_left = left and status.left_index < index  # type: ignore[operator] # a number then
         made = replace(status, sync=(status.sync or left) and not was_left)
@@ -206,8 +214,10 @@ class _Past:
             made.released_index = UNSET
         complete = isinstance(status.completion_index, int) and status.completion_index <= index
         cancelled = status.status is WorkState.CANCELLED
-        if complete or (cancelled and was_left) or 0 < status.attempt <= failures:
+        if complete or (cancelled and was_left) or failed:
             return made
+        if status.status is WorkState.SCHEDULED and not alone:
+            return made  # as it still is; a sub-workflow may wait for a fix
         made.status = WorkState.SCHEDULED
         made.completion_index = made.output = made.error = UNSET
         if alone:

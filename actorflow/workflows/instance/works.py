@@ -89,10 +89,14 @@ class Works:
         """Return whether a branch waits for one of its works."""
         return any(status.work in self._blocking for status in self.of_branch(key))
 
-    def stuck(self) -> WorkStatus | None:
+    def stuck(self, key: int | None = None) -> WorkStatus | None:
         """Return a failed work of a branch that waits for failed works only.
 
         A sub-workflow with an error counts: it waits for a fix.
+
+        Args:
+            key: of the branch; any by default.
+
         """
         for work in self._blocking:
             if self._by_name[work].error is not UNSET:
@@ -103,8 +107,8 @@ class Works:
         for work in self._blocking:
             status = self._by_name[work]
             awaited.setdefault(status.branch_key, []).append(status)
-        for _, statuses in sorted(awaited.items()):
-            if all(status.error is not UNSET for status in statuses):
+        for branch, statuses in sorted(awaited.items()):
+            if key in (None, branch) and all(status.error is not UNSET for status in statuses):
                 return min(statuses, key=lambda status: status.position)
         return None
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import uuid
 from math import inf
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from actorflow.engine import bodies
-from actorflow.engine.errors import ExecutionEnded, WaitTimeout
+from actorflow.engine.errors import ExecutionEnded, ExecutionFailed, WaitTimeout
 from actorflow.engine.identifiers import check_id
 from actorflow.engine.kind import ENDED, Status
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
+from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.rewinding import forked
 from actorflow.workflows.instance.state import WorkType
 from actorflow.workflows.service.incoming import control_body, event_body, fork_body
 from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.service.outgoing import unanswerable
+from actorflow.workflows.service.questions import Question, Reader, has_event
 from actorflow.workflows.service.recording import record_of
 from actorflow.workflows.service.stored import read_row
 from actorflow.workflows.wait import written_event
@@ -27,9 +28,7 @@ from behaviours.errors import Displaced
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from actorflow.engine.core import Core
     from actorflow.engine.engine import Engine
-    from actorflow.workflows.instance.state import InstanceState
     from actorflow.workflows.service.kind import WorkflowKind
     from actorflow.workflows.service.view import WorkflowView
 
@@ -141,7 +140,7 @@ class WorkflowHandle(Generic[R_co]):
 
         """
         _check_offset(offset, timeout)
-        reader = _Reader(self._core, self.id)
+        reader = Reader(self._core, self.id)
         while True:
             ticket = ThreadTicket()
             try:
@@ -163,7 +162,7 @@ class WorkflowHandle(Generic[R_co]):
     async def afollow(self, offset: int = 0, timeout: float | None = None) -> AsyncIterator[Any]:
         """Like `follow`."""
         _check_offset(offset, timeout)
-        reader = _Reader(self._core, self.id)
+        reader = Reader(self._core, self.id)
         while True:
             ticket = AsyncTicket()
             try:
@@ -225,7 +224,8 @@ class WorkflowHandle(Generic[R_co]):
             **data: as for `send`.
 
         Raises:
-            ExecutionFailed: the code raised.
+            ExecutionFailed: the code raised, or `on_event` waits for a work that failed. After
+                `resume` or `retry`, ask again with the same id.
             ExecutionEnded: it has ended without an answer.
             Displaced: its inbox has replaced, dropped or merged the event, or let it expire.
             WaitTimeout: not in time; it may be answered yet.
@@ -277,16 +277,16 @@ class WorkflowHandle(Generic[R_co]):
         data: dict[str, Any],
         id: str | None,  # noqa: A002 - as for send
         timeout: float | None,
-    ) -> _Question:
+    ) -> Question:
         if timeout is not None:
             check_timeout(timeout)
         name, given = written_event(event, data)
         # A new question is answered after all that was read before; an old one was, perhaps.
-        reader = _Reader(self._core, self.id, self._read_to if id is None else None)
+        reader = Reader(self._core, self.id, self._read_to if id is None else None)
         self._core.ownership.follow(self.id)
-        return _Question(name, given, id, timeout, reader)
+        return Question(name, given, id, timeout, reader)
 
-    def _put(self, question: _Question, stored: Any, patience: float = 0.0) -> None:
+    def _put(self, question: Question, stored: Any, patience: float = 0.0) -> None:
         """Send a question, which hears what becomes of it in the inbox."""
         core, key = self._core, self._key(question.id)
         core.refuse_if_closed()
@@ -296,17 +296,19 @@ class WorkflowHandle(Generic[R_co]):
             patience=patience,
         )  # fmt: skip
 
-    def _is_answered(self, question: _Question, ticket: Any) -> bool:
+    def _is_answered(self, question: Question, ticket: Any) -> bool:
         """Look for an answer; if there is none, the ticket is resolved after the next commit."""
         ended = self._watch(ticket)
         if question.find_answer():
             self._read_to = question.reader.cursor
             return True
-        self._refuse_if_over(ended=ended)
-        if question.handed_over:
+        self._refuse_if_over(question, ended=ended)
+        if question.handed_over and not question.is_pending():
             question.handed_over = False  # one look is enough
-            if not _has_event(self.query().state, question.id):
-                question.displaced = Displaced(f"{question.name!r} was merged into another event")
+            if not has_event(self.query().state, question.id):
+                question.displaced = Displaced(
+                    f"{question.name!r} was merged into another event, replaced or dropped"
+                )
         if question.displaced is not None:
             raise question.displaced
         return False
@@ -314,14 +316,21 @@ class WorkflowHandle(Generic[R_co]):
     def _key(self, id_: str | None) -> str | None:
         return None if id_ is None else f"{self.id}/{check_id(id_, 'an event')}"
 
-    def _refuse_if_over(self, *, ended: bool) -> None:
+    def _refuse_if_over(self, question: Question, *, ended: bool) -> None:
         if ended:
             raise ExecutionEnded(f"{self!r} has ended without an answer")
         found = self._engine.execution(self.id)
         if found.status == Status.FAILED and found.failure is not None:
-            view = found.view
-            if view is not None and view.error is not None:
+            view: WorkflowView | None = found.view
+            if view is None:
+                return
+            if view.error is not None:
                 _ = found.result  # raises
+            failure = unanswerable(Instance(view.state), question.id)
+            if failure is not None:
+                raise ExecutionFailed(
+                    f"{self!r} cannot answer {question.name!r}: {failure}", failure
+                )
 
     # Steering.
 
@@ -369,8 +378,8 @@ class WorkflowHandle(Generic[R_co]):
         """Start another instance with the past of this one before a work; return its handle.
 
         It goes on from there with the code that is there now. It knows nothing of what has happened
-        since; works that were under way then are begun again, under ids of its own. This instance
-        is left alone, and may have ended.
+        since; works that were under way then are begun again, under ids of its own. It has the
+        same inbox, unless this instance has ended. This instance is left alone.
 
         Args:
             work: as for `rewind`.
@@ -383,7 +392,9 @@ class WorkflowHandle(Generic[R_co]):
         """
         view = self._find(work)
         name = f"{self.id}-{uuid.uuid4().hex}" if id is None else check_id(id, "a workflow")
-        body = fork_body(self.id, work, forked(view.state, work, name), view.tags)
+        state = forked(view.state, work, name)
+        body = fork_body(self.id, work, state, view.tags, inbox=view.has_inbox)
+        self._kind.share_inbox(self.id, name)
         done = ThreadTicket()
         self._core.create(name, self._kind.name, body, done)
         self._core.wait_for(done, None, body)
@@ -495,82 +506,6 @@ class WorkflowHandle(Generic[R_co]):
     def _forget(self, ticket: Any) -> None:
         self._kind.waiters.remove(self.id, ticket)
         self._core.watchers.remove(self.id, ticket)
-
-
-class _Reader:
-    """Reads the history of an execution, on from where it was."""
-
-    def __init__(self, core: Core, execution: str, cursor: Any = None) -> None:
-        self._core = core
-        self._execution = execution
-        self.cursor = cursor
-
-    def read(self) -> Iterator[dict[str, Any]]:
-        """Yield the entries that are new."""
-        core = self._core
-        while True:
-            page = core.read(core.store.history, self._execution, after=self.cursor)
-            for row in page.rows:
-                self.cursor = row.id
-                yield from bodies.decode(row.body)["entries"]
-            if page.after is None:
-                return
-
-
-class _Question:
-    """An event whose sender waits for the answer, which is an entry of the history."""
-
-    def __init__(
-        self, name: str, data: Any, given: str | None, timeout: float | None, reader: _Reader
-    ) -> None:
-        self._is_new = given is None
-        self.id = uuid.uuid4().hex if given is None else check_id(given, "an event")
-        self.body = event_body(name, data, self.id)
-        self.reader = reader
-        self.answer: Any = None
-        self.displaced: Displaced | None = None
-        """Why the inbox never hands it over."""
-        self.handed_over = False
-        """Whether it has left the inbox, alone or merged with others."""
-        self.waiting: Any = None
-        """The ticket of the caller."""
-        self.name = name
-        self._timeout = timeout
-        self._end = None if timeout is None else monotonic() + timeout
-
-    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
-        """Note what became of the event in the inbox. Thread-safe."""
-        if isinstance(error, Displaced):
-            self.displaced = error
-        elif error is None and self._is_new:
-            self.handed_over = True
-        else:
-            return  # an older one of the same id counts; or the caller hears of it otherwise
-        if self.waiting is not None:  # else the caller has not looked yet
-            self.waiting.resolve()
-
-    def find_answer(self) -> bool:
-        """Read on; return whether the answer is there."""
-        for entry in self.reader.read():
-            if entry.get("type") == "answer" and entry["id"] == self.id:
-                self.answer = entry["output"]
-                return True
-        return False
-
-    def left(self) -> float | None:
-        """Return how many seconds the answer may still take."""
-        return None if self._end is None else max(self._end - monotonic(), 0.0)
-
-    def late(self, handle: WorkflowHandle[Any]) -> str:
-        """Return what to say when it has not come in time."""
-        return f"{handle!r} has not answered {self.name!r} within {self._timeout} s"
-
-
-def _has_event(state: InstanceState, event: str) -> bool:
-    """Return whether an instance has received an event: its code has it, or will get it."""
-    return any(branch.event_id == event for branch in state.branches) or any(
-        action.data.get("event_id") == event for action in state.buffer
-    )
 
 
 def _check_offset(offset: Any, timeout: Any) -> None:

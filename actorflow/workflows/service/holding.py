@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actorflow.workflows.instance.instance import Instance
+from actorflow.workflows.instance.state import DecisionMode
 from actorflow.workflows.service.inbox import EventInbox
 from actorflow.workflows.service.stored import read_row
 
@@ -42,6 +43,8 @@ class Holding:
             row = None if self._look is None else self._look(execution)
             if row is not None and row.state is not None:
                 self.note(execution, Instance(read_row(row).instance))
+            elif self._look is not None:
+                self._busy.add(execution)  # until `handle` has begun, and may be at work
             made.hold_while(partial(self._busy.__contains__, execution))
         return made
 
@@ -50,7 +53,10 @@ class Holding:
         takes_turns = self._takes_turns.get(execution)
         if takes_turns is None:
             return
-        if instance.state.decision_ongoing or (takes_turns and instance.at_work):
+        state = instance.state
+        # While no decisions are taken, each turn would begin behind the back of the others.
+        stopped = state.decision_mode is not DecisionMode.RUN
+        if state.decision_ongoing or (takes_turns and (stopped or instance.at_work)):
             self._busy.add(execution)
         else:
             self._busy.discard(execution)

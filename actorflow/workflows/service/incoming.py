@@ -67,10 +67,12 @@ def start_body(
     return {"start": start}
 
 
-def fork_body(of: str, work: str, state: InstanceState, tags: dict[str, Any]) -> dict[str, Any]:
+def fork_body(
+    of: str, work: str, state: InstanceState, tags: dict[str, Any], *, inbox: bool = False
+) -> dict[str, Any]:
     """Return the first message to an execution that goes on from the past of another."""
     fork = {"of": of, "work": work, "state": encode(state)}
-    return {"start": {"properties": {}, "tags": tags, "fork": fork}}
+    return {"start": {**start_body({}, inbox=inbox, tags=tags)["start"], "fork": fork}}
 
 
 def event_body(name: str, data: Any, asked: str | None = None) -> dict[str, Any]:

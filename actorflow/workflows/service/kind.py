@@ -157,6 +157,12 @@ class WorkflowKind:
         """Put a behaviour in front of the events of one instance."""
         self._inboxes[execution] = inbox
 
+    def share_inbox(self, of: str, execution: str) -> None:
+        """Give an instance the inbox of another one, if that has one of its own."""
+        inbox = self._inboxes.get(of)
+        if inbox is not None:
+            self._inboxes.setdefault(execution, inbox)
+
     def quick(self, execution: str) -> bool:
         """Return whether no code of a user runs in its inbox."""
         return self._inbox is None and execution not in self._inboxes
@@ -332,7 +338,7 @@ class _Run:
             )
         self.tags = dict(start.tags)
         if start.fork is not None:
-            return self._begin_fork(start.at, start.fork)
+            return self._begin_fork(start, start.fork)
         self.instance, sent = Instance.start(
             self._context.id, workflow, start.properties, at=start.at, language=language
         )
@@ -340,13 +346,13 @@ class _Run:
         self._note(sent)
         return StoredInstance(self.instance.state, inbox=start.inbox)
 
-    def _begin_fork(self, at: float, fork: dict[str, Any]) -> StoredInstance:
-        state = decode(fork["state"])
+    def _begin_fork(self, start: Start, fork: dict[str, Any]) -> StoredInstance:
+        state, at = decode(fork["state"]), start.at
         state.decision_triggered_at = at
         self.go_on(Instance(state))
         self.history.append({"type": "fork", "at": at, "of": fork["of"], "work": fork["work"]})
         self._receive([m.Restore(at)])
-        return StoredInstance(state)
+        return StoredInstance(state, inbox=start.inbox)
 
     def note_version(self, stored: StoredInstance, version: str) -> None:
         """Record which code runs, if it is another than before."""

@@ -12,6 +12,7 @@ from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.state import (
     BROKEN_MODES,
     DecisionMode,
+    InstanceState,
     WorkState,
     WorkStatus,
     WorkType,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from actorflow.workflows.instance.instance import Instance
 
-__all__ = ["outcome_of", "task_body"]
+__all__ = ["outcome_of", "task_body", "unanswerable"]
 
 _encode = Encoder().encode
 
@@ -170,6 +171,21 @@ def _failure(instance: Instance) -> Failure | None:
     failed = instance.stuck_on()
     if failed is None or state.decision_mode is not DecisionMode.RUN:
         return None
+    return _failure_of(state, failed)
+
+
+def unanswerable(instance: Instance, event: str) -> Failure | None:
+    """Return why the branch of an event cannot go on until somebody acts, if that is so."""
+    state = instance.state
+    for key, branch in enumerate(state.branches):
+        if branch.event_id == event:
+            failed = instance.stuck_on(key)
+            return None if failed is None else _failure_of(state, failed)
+    return None
+
+
+def _failure_of(state: InstanceState, failed: WorkStatus) -> Failure:
+    """Return what to say of an instance that waits for a work that has failed."""
     error = failed.error or {}
     if failed.status is WorkState.SCHEDULED:
         child = work_id(state.id, failed.work, failed.attempt)

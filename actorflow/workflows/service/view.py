@@ -18,7 +18,7 @@ __all__ = ["WorkflowView"]
 class WorkflowView:
     """An instance at one moment, as it is stored."""
 
-    __slots__ = ("_killed", "state", "tags", "versions")
+    __slots__ = ("_killed", "has_inbox", "state", "tags", "versions")
 
     def __init__(self, stored: StoredInstance, *, killed: bool = False) -> None:
         self.state: InstanceState = stored.instance
@@ -27,6 +27,8 @@ class WorkflowView:
         """What it can be found by."""
         self.versions: list[CodeVersion] = stored.versions
         """Which code has run it, since when; the last is the one that runs it now."""
+        self.has_inbox = stored.inbox
+        """Whether it was started with an inbox of its own."""
         self._killed = killed
 
     def __repr__(self) -> str:

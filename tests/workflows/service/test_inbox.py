@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 import actorflow as af
 from actorflow.engine.kind import Message
+from actorflow.engine.stores.protocol import new_row
 from actorflow.runtime.errors import Rejected
 from actorflow.testing.behaviours import check_behaviour
+from actorflow.workflows.service.holding import Holding
 from actorflow.workflows.service.inbox import EventInbox
 from behaviours import (
     Base,
@@ -257,6 +259,37 @@ def test_who_asks_hears_that_the_inbox_has_displaced_the_question(
         caller.value()
 
 
+@pytest.mark.parametrize(
+    "inbox",
+    [
+        lambda: Unique(key=lambda event: event.name),
+        lambda: Coalesce(key=lambda event: event.name, merge=merged),
+    ],
+    ids=["newest only", "merge"],
+)
+def test_a_displaced_question_is_displaced_when_it_is_asked_again(
+    engine: af.Engine, inbox: Any
+) -> None:
+    agent = engine.start(Thinker(), inbox=af.Turns(inbox, when=lambda e: e.name == "message"))
+    wait_for_event(agent)
+    send_while_it_thinks(agent)
+
+    def ask() -> Any:
+        return agent.ask("message", text="a", id="q-1", timeout=PATIENCE)
+
+    callers = [Caller(ask)]
+    until(engine, lambda: len(rows(engine, "messages")) == 1)
+    callers.append(Caller(ask))  # still in the inbox
+    flush(engine)
+    agent.send("message", text="b")
+    GATE.set()
+    until(engine, lambda: len(agent.query().properties["said"]) == 2)
+    callers.append(Caller(ask))
+    for caller in callers:
+        with pytest.raises(af.Displaced):
+            caller.value()
+
+
 def test_one_turn_begins_when_the_other_has_ended(engine: af.Engine) -> None:
     agent = engine.start(Thinker(), inbox=af.Turns(Queue, when=lambda e: e.name == "message"))
     wait_for_event(agent)
@@ -300,6 +333,44 @@ def test_a_task_that_has_failed_holds_nothing_back(engine: af.Engine) -> None:
 @af.task
 def fails() -> None:
     raise ValueError("no")
+
+
+@pytest.mark.parametrize("stopped", ["paused", "failed"])
+def test_what_comes_while_no_decisions_are_taken_is_one_turn_after_another(
+    engine: af.Engine, stopped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = engine.start(Thinker(), inbox=af.Turns(Queue, when=lambda e: e.name == "message"))
+    wait_for_event(agent)
+    if stopped == "paused":
+        agent.pause()
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(Thinker, "on_event", lambda _self, _event: 1 / 0)
+            agent.send("other")
+            until(engine, lambda: agent.status == "failed")
+    for text in ("hold", "a", "b"):
+        agent.send("message", text=text)
+    flush(engine)
+    agent.resume()
+    assert ENTERED.wait(PATIENCE)
+    flush(engine)
+    assert [each.input["text"] for each in agent.query().running] == ["hold"]
+    GATE.set()
+    said = ["hold answered", "a answered", "b answered"]
+    until(engine, lambda: agent.query().properties["said"] == said)
+
+
+def test_turns_begin_after_the_first_one_of_handle() -> None:
+    row = new_row("a", "workflow:Thinker", 0.0)
+    holding = Holding(elsewhere=False, look=lambda _: row)
+    inbox = holding.inbox("a", lambda: af.Turns(Queue()))
+    start = Message(1, 1.0, {"start": {}})
+    event = Message(2, 1.0, {"event": "message"})
+    inbox.extend_at([start, event], [1.0, 1.0])
+    assert inbox.ready_at(1.0) == 1.0
+    assert inbox.take() == [start]
+    assert inbox.ready_at(1.0) > 1.0
+    assert len(inbox) == 1
 
 
 def test_turns_are_taken_after_a_restart_as_before(reopen: Callable[..., Any]) -> None:
@@ -387,6 +458,33 @@ def test_it_cannot_make_senders_wait(engine: af.Engine) -> None:
         engine.start(Agent(), inbox=Bounded(Queue(), 1, when_full="block"))
     with pytest.raises(af.BadBehaviour):
         engine.start(Agent(), inbox=42)
+
+
+def test_a_fork_has_the_inbox_of_the_one_it_was_made_of(
+    engine: af.Engine, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    GATE.set()
+    turns = af.Turns(Unique(key=lambda e: e.name), when=lambda e: e.name == "message")
+    agent = engine.start(Thinker(), inbox=turns)
+    wait_for_event(agent)
+    agent.ask("message", text="one", timeout=PATIENCE)
+    work = next(each.work for each in agent.query().state.statuses if each.type == "task")
+    fork = agent.fork(work)
+    until(engine, lambda: fork.query().properties["said"] == ["one answered"])
+    ENTERED.clear()
+    GATE.clear()
+    send_while_it_thinks(fork, "a", "b", "c")
+    GATE.set()
+    said = ["one answered", "hold answered", "c answered"]
+    until(engine, lambda: fork.query().properties["said"] == said)
+    clock.advance(1.0)
+    agent.send("end")
+    agent.result(PATIENCE)
+    fork = agent.fork(work)  # of one that has ended, and whose inbox is forgotten
+    until(engine, lambda: fork.query().properties["said"] == ["one answered"])
+    fork.send("end")
+    assert fork.result(PATIENCE) == ["one answered"]
+    assert caplog.text.count("started with inbox=") == 1
 
 
 def test_it_is_not_stored_and_says_so(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.engine.errors import ExecutionEnded, WaitTimeout
+from actorflow.engine.errors import ExecutionEnded, ExecutionFailed, WaitTimeout
 from tests.engine.kinds import until
 from tests.workflows.service.orders import PATIENCE, Order, wait_for_event
 
@@ -109,6 +109,45 @@ def test_a_question_that_is_not_answered_says_why(desk: WorkflowHandle[int]) -> 
     desk.cancel()
     with pytest.raises(ExecutionEnded):
         asyncio.run(desk.aask("ask", timeout=PATIENCE))
+
+
+BOOKS: dict[str, str] = {}
+
+
+@af.task
+def look_up() -> str:
+    if not BOOKS:
+        raise ValueError("no such book")
+    return BOOKS["found"]
+
+
+class Library(af.Workflow[str]):
+    def handle(self) -> str:
+        return self.execute(look_up())
+
+    def on_event(self, event: af.Event) -> str | None:
+        return self.execute(look_up()) if event.name == "look up" else event.name
+
+
+@pytest.mark.parametrize("way", ["thread", "asyncio"])
+def test_a_question_whose_task_fails_for_good_says_so(
+    engine: af.Engine, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = engine.start(Library())
+
+    def ask(name: str, **options: Any) -> Any:
+        if way == "asyncio":
+            return asyncio.run(library.aask(name, timeout=PATIENCE, **options))
+        return library.ask(name, timeout=PATIENCE, **options)
+
+    until(engine, lambda: library.status == "failed")
+    assert ask("hello") == "hello", "the failure of handle is no concern of it"
+    with pytest.raises(ExecutionFailed, match=r"cannot answer 'look up'.*no such book") as raised:
+        ask("look up", id="q-1")
+    assert raised.value.failure.type == "ValueError"
+    monkeypatch.setitem(BOOKS, "found", "found")
+    library.retry(next(each.work for each in library.query().failed if each.branch_key))
+    assert ask("look up", id="q-1") == "found"
 
 
 def test_a_long_history_is_not_read_for_each_question(

@@ -1,0 +1,116 @@
+"""Questions: events whose sender waits for the answer."""
+
+from __future__ import annotations
+
+import uuid
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from actorflow.engine import bodies
+from actorflow.engine.identifiers import check_id
+from actorflow.workflows.service.incoming import event_body
+from behaviours.errors import Displaced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actorflow.engine.core import Core
+    from actorflow.workflows.instance.state import InstanceState
+    from actorflow.workflows.service.handle import WorkflowHandle
+
+__all__ = ["Question", "Reader", "has_event"]
+
+
+class Reader:
+    """Reads the history of an execution, on from where it was."""
+
+    def __init__(self, core: Core, execution: str, cursor: Any = None) -> None:
+        self._core = core
+        self._execution = execution
+        self.cursor = cursor
+
+    def pending(self) -> Iterator[Any]:
+        """Yield the messages that wait to be handed over."""
+        core, after = self._core, None
+        while True:
+            page = core.read(core.store.pending, execution=self._execution, after=after)
+            for row in page.rows:
+                yield bodies.decode(row.body)
+            after = page.after
+            if after is None:
+                return
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Yield the entries that are new."""
+        core = self._core
+        while True:
+            page = core.read(core.store.history, self._execution, after=self.cursor)
+            for row in page.rows:
+                self.cursor = row.id
+                yield from bodies.decode(row.body)["entries"]
+            if page.after is None:
+                return
+
+
+class Question:
+    """An event whose sender waits for the answer, which is an entry of the history."""
+
+    def __init__(
+        self, name: str, data: Any, given: str | None, timeout: float | None, reader: Reader
+    ) -> None:
+        self._is_new = given is None
+        self.id = uuid.uuid4().hex if given is None else check_id(given, "an event")
+        self.body = event_body(name, data, self.id)
+        self.reader = reader
+        self.answer: Any = None
+        self.displaced: Displaced | None = None
+        """Why the inbox never hands it over."""
+        self.handed_over = False
+        """Whether it has left the inbox, alone or merged with others, unless it is pending."""
+        self.waiting: Any = None
+        """The ticket of the caller."""
+        self.name = name
+        self._timeout = timeout
+        self._end = None if timeout is None else monotonic() + timeout
+
+    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
+        """Note what became of the event in the inbox. Thread-safe."""
+        if isinstance(error, Displaced):
+            self.displaced = error
+        elif error is None:
+            self.handed_over = True
+        else:
+            return  # the caller hears of it otherwise
+        if self.waiting is not None:  # else the caller has not looked yet
+            self.waiting.resolve()
+
+    def find_answer(self) -> bool:
+        """Read on; return whether the answer is there."""
+        for entry in self.reader.read():
+            if entry.get("type") == "answer" and entry["id"] == self.id:
+                self.answer = entry["output"]
+                return True
+        return False
+
+    def is_pending(self) -> bool:
+        """Return whether an older one of the same id still waits in the inbox."""
+        if self._is_new:
+            return False
+        return any(
+            type(body) is dict and body.get("id") == self.id for body in self.reader.pending()
+        )
+
+    def left(self) -> float | None:
+        """Return how many seconds the answer may still take."""
+        return None if self._end is None else max(self._end - monotonic(), 0.0)
+
+    def late(self, handle: WorkflowHandle[Any]) -> str:
+        """Return what to say when it has not come in time."""
+        return f"{handle!r} has not answered {self.name!r} within {self._timeout} s"
+
+
+def has_event(state: InstanceState, event: str) -> bool:
+    """Return whether an instance has received an event: its code has it, or will get it."""
+    return any(branch.event_id == event for branch in state.branches) or any(
+        action.data.get("event_id") == event for action in state.buffer
+    )
