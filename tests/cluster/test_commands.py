@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -18,7 +19,7 @@ import actorflow as af
 from tests.cluster.processes import PATIENCE, ROOT, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 APP = "tests.cluster.app:setup"
 SERVERS = {
@@ -38,12 +39,16 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, group: tuple[str, ...] = ("cluster",)) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "actorflow.cli", "cluster", *arguments], check=False, text=True,
+        [sys.executable, "-m", "actorflow.cli", *group, *arguments], check=False, text=True,
         capture_output=True, timeout=PATIENCE, env=environment(),
     )  # fmt: skip
+
+
+def wait(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return run("wait", *arguments, group=())
 
 
 @contextmanager
@@ -150,6 +155,24 @@ def test_nothing_is_left_of_a_dev_that_is_killed() -> None:
         assert len(left) == 5, "a server, its guardian, two workers, their guardian"
         dev.kill()
         until(lambda: all(map(is_gone, left)), "something runs on")
+
+
+@pytest.mark.timeout(180)
+def test_wait_waits_for_what_runs_on_another_engine(store_url: Callable[..., str]) -> None:
+    url = store_url()
+    with af.Engine(url) as engine:
+        engine.tasker("desk", lambda _: af.HOLD)
+        exid = engine.launch("desk 'look'")
+        engine.flows.wait_for(exid, "task", timeout=PATIENCE)
+        late = wait(url, exid, "--timeout", "0.2")
+        assert late.returncode == 1
+        assert "did not end within 0.2 s" in late.stderr
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(wait, url, exid, "--json")
+            engine.flows.return_task(exid, "0", {"seen": True})
+            done = waiting.result(PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"] == {"seen": True}
 
 
 @pytest.mark.timeout(180)
