@@ -21,6 +21,8 @@ from tests.cluster.processes import PATIENCE, ROOT, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.servers import Postgres
+
 APP = "tests.cluster.app:setup"
 SERVERS = {
     "postgres": "from actorflow.cluster.postgres.server import PostgresServer as Server",
@@ -173,6 +175,33 @@ def test_wait_waits_for_what_runs_on_another_engine(store_url: Callable[..., str
             done = waiting.result(PATIENCE)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["result"] == {"seen": True}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "command",
+    [("backup", "copy.db"), ("workflows", "export", "x"), ("flow", "trace", "x")],
+    ids=lambda command: command[0],
+)
+def test_no_command_prints_the_password_of_a_store(
+    command: tuple[str, ...], postgres: Postgres, tmp_path: Path
+) -> None:
+    url = postgres.empty_url("commands").replace("//postgres@", "//postgres:secret@")
+    *names, last = command
+    last = str(tmp_path / last) if command[0] == "backup" else last
+    done = run(url, last, group=tuple(names))
+    assert done.returncode == 1
+    assert "postgresql://postgres@127.0.0.1" in done.stderr
+    assert "secret" not in done.stdout + done.stderr
+
+
+@pytest.mark.timeout(180)
+def test_an_agent_does_not_print_the_password_of_its_store(postgres: Postgres) -> None:
+    url = postgres.empty_url("commands").replace("//postgres@", "//postgres:secret@")
+    with started("-m", "actorflow.cli", "agent", url, "--port", "0") as agent:
+        assert "secret" not in line_of(agent, "serving")
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(PATIENCE) == 0
 
 
 @pytest.mark.timeout(180)
