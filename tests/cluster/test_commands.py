@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -18,7 +19,9 @@ import actorflow as af
 from tests.cluster.processes import PATIENCE, ROOT, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from tests.servers import Postgres
 
 APP = "tests.cluster.app:setup"
 SERVERS = {
@@ -38,12 +41,16 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, group: tuple[str, ...] = ("cluster",)) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "actorflow.cli", "cluster", *arguments], check=False, text=True,
+        [sys.executable, "-m", "actorflow.cli", *group, *arguments], check=False, text=True,
         capture_output=True, timeout=PATIENCE, env=environment(),
     )  # fmt: skip
+
+
+def wait(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return run("wait", *arguments, group=())
 
 
 @contextmanager
@@ -150,6 +157,51 @@ def test_nothing_is_left_of_a_dev_that_is_killed() -> None:
         assert len(left) == 5, "a server, its guardian, two workers, their guardian"
         dev.kill()
         until(lambda: all(map(is_gone, left)), "something runs on")
+
+
+@pytest.mark.timeout(180)
+def test_wait_waits_for_what_runs_on_another_engine(store_url: Callable[..., str]) -> None:
+    url = store_url()
+    with af.Engine(url) as engine:
+        engine.tasker("desk", lambda _: af.HOLD)
+        exid = engine.launch("desk 'look'")
+        engine.flows.wait_for(exid, "task", timeout=PATIENCE)
+        late = wait(url, exid, "--timeout", "0.2")
+        assert late.returncode == 1
+        assert "did not end within 0.2 s" in late.stderr
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(wait, url, exid, "--json")
+            engine.flows.return_task(exid, "0", {"seen": True})
+            done = waiting.result(PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"] == {"seen": True}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "command",
+    [("backup", "copy.db"), ("workflows", "export", "x"), ("flow", "trace", "x")],
+    ids=lambda command: command[0],
+)
+def test_no_command_prints_the_password_of_a_store(
+    command: tuple[str, ...], postgres: Postgres, tmp_path: Path
+) -> None:
+    url = postgres.empty_url("commands").replace("//postgres@", "//postgres:secret@")
+    *names, last = command
+    last = str(tmp_path / last) if command[0] == "backup" else last
+    done = run(url, last, group=tuple(names))
+    assert done.returncode == 1
+    assert "postgresql://postgres@127.0.0.1" in done.stderr
+    assert "secret" not in done.stdout + done.stderr
+
+
+@pytest.mark.timeout(180)
+def test_an_agent_does_not_print_the_password_of_its_store(postgres: Postgres) -> None:
+    url = postgres.empty_url("commands").replace("//postgres@", "//postgres:secret@")
+    with started("-m", "actorflow.cli", "agent", url, "--port", "0") as agent:
+        assert "secret" not in line_of(agent, "serving")
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(PATIENCE) == 0
 
 
 @pytest.mark.timeout(180)

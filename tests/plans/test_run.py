@@ -506,3 +506,9 @@ def test_random_plans_with_failures_crashes_and_renewals_run_each_job_as_often_a
         else:
             assert begun == (crashes_max if crashes >= crashes_max else crashes + retries + 1)
             assert result.record(jobs[place]).status is JobStatus.FAILED
+
+
+def test_a_result_of_one_job_says_job() -> None:
+    plan = Plan()
+    plan.job(abs, -1)
+    assert str(plan.run(workers=1, progress=False)).startswith("1 job in ")

@@ -326,6 +326,14 @@ def test_wait_says_that_no_engine_runs(tmp_path: Path) -> None:
     assert "no engine runs" in run("wait", path, "order-1", code=1)
 
 
+def test_wait_says_that_the_engine_cannot_be_asked(tmp_path: Path) -> None:
+    path = tmp_path / "orders.db"
+    with af.Engine(path, durability="off") as engine:
+        fill(engine)
+        refused = run("wait", path, "order-1", code=1)
+    assert "with a control socket" in refused
+
+
 def test_export_and_import_give_the_same_store(store: Path, tmp_path: Path) -> None:
     text = run("export", store)
     copy = tmp_path / "copy.db"

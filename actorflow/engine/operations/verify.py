@@ -36,7 +36,8 @@ _ROWS: dict[str, Any] = {
     "history": HistoryRow,
     "dead": DeadRow,
 }
-_OF_ACTIVE = {"messages", "timers", "tasks", "watches"}
+_OF_ACTIVE = {"timers", "tasks", "watches"}
+"""Removed by the commit that ends their execution; its messages are removed by the next engine."""
 
 
 class Problem(NamedTuple):
@@ -56,9 +57,9 @@ class Problem(NamedTuple):
 def verify_store(store: Store) -> Iterator[Problem]:
     """Yield what is wrong with a store, also while its engine runs. O(n log n).
 
-    Executions whose status is unknown; messages, timers, tasks and watches of executions that are
-    not there or have ended; bodies that cannot be decoded. A store with a method `verify` is asked
-    first what is wrong below its rows.
+    Executions whose status is unknown; rows of executions that are not there; timers, tasks and
+    watches of executions that have ended; bodies that cannot be decoded. A store with a method
+    `verify` is asked first what is wrong below its rows.
     """
     verify = getattr(store, "verify", None)
     if verify is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.stores.protocol import Store
 
-__all__ = ["GROUP", "open_store", "scheme_of"]
+__all__ = ["GROUP", "open_store", "scheme_of", "without_password"]
 
 GROUP = "actorflow.stores"
 """Entry points `scheme = "module:function"`, called as `function(url, **options)`.
@@ -40,6 +40,20 @@ def scheme_of(where: Any) -> str | None:
     """
     found = _URL.match(where) if isinstance(where, str) else None
     return None if found is None else found[1].lower()
+
+
+def without_password(where: str) -> str:
+    """Return the name of a store as messages may show it.
+
+    >>> without_password("postgresql://me:secret@db/orders?password=secret&lease=2")
+    'postgresql://me@db/orders?password=...&lease=2'
+    >>> without_password("orders.db")
+    'orders.db'
+    """
+    if scheme_of(where) is None:
+        return where
+    hidden = re.sub(r"://([^/:@]*):[^/]*@", r"://\1@", where, count=1)
+    return re.sub(r"([?&]password=)[^&]*", r"\1...", hidden)
 
 
 def open_store(

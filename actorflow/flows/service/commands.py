@@ -107,7 +107,7 @@ def trace(
     exid: Annotated[str, typer.Argument(metavar="EXECUTION", help="Its id.")],
 ) -> None:
     """Print every message of an execution, run by run."""
-    from actorflow.engine.stores.opening import open_store  # noqa: PLC0415
+    from actorflow.engine.stores.opening import open_store, without_password  # noqa: PLC0415
     from actorflow.flows.service.trace import trace_lines  # noqa: PLC0415
     from actorflow.flows.service.view import FlowExecution  # noqa: PLC0415
 
@@ -116,7 +116,7 @@ def trace(
         try:
             row = opened.execution(exid)
             if row is None:
-                _fail(f"there is no execution {exid!r} in {store}")
+                _fail(f"there is no execution {exid!r} in {without_password(store)}")
             for line in trace_lines(exid, FlowExecution(row, opened).runs()):
                 typer.echo(line)
         finally:

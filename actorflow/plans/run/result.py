@@ -155,7 +155,8 @@ class PlanResult:
         for record in self.records:
             counts[record.status] = counts.get(record.status, 0) + 1
         parts = [f"{counts[status]:,} {status}" for status in JobStatus if status in counts]
-        return f"{len(self):,} jobs in {self.seconds:.2f} s: {', '.join(parts) or 'nothing to do'}"
+        jobs = f"{len(self):,} job{'' if len(self) == 1 else 's'}"
+        return f"{jobs} in {self.seconds:.2f} s: {', '.join(parts) or 'nothing to do'}"
 
     def __repr__(self) -> str:
         return f"<PlanResult: {self}>"

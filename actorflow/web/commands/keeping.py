@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from actorflow.engine.errors import StoreBroken, UnknownLetter
-from actorflow.engine.stores.opening import open_store, scheme_of
+from actorflow.engine.stores.opening import open_store, scheme_of, without_password
 from actorflow.runtime.errors import BadOption
 from actorflow.web.commands.arguments import AsJson, StoreItself, StoreName
 from actorflow.web.commands.printing import counted, note, say, say_json
@@ -40,7 +40,8 @@ def retry(
     missing = 0 if letter is None else len(set(letter)) - found["retried"]
     if missing:
         of = "" if execution is None else f" of {execution!r}"
-        msg = f"{counted(missing, 'dead letter')}{of} not found: see actorflow dead {store}"
+        where = without_password(store)
+        msg = f"{counted(missing, 'dead letter')}{of} not found: see actorflow dead {where}"
         raise UnknownLetter(msg)
 
 
@@ -101,7 +102,7 @@ def import_(
 
     is_file = scheme_of(store) is None
     if is_file and Path(store).exists():
-        msg = f"{store} is there already: an import makes a new store"
+        msg = f"{without_password(store)} is there already: an import makes a new store"
         raise StoreBroken(msg)
     made = open_store(store)
     try:
@@ -123,7 +124,7 @@ def backup(
     """Copy a store to a new file, also while its engine runs."""
     with looking(store) as found:
         if not found.traits.backup:
-            msg = f"{store} has no backup; export it instead"
+            msg = f"{without_password(store)} has no backup; export it instead"
             raise BadOption(msg)
         found.backup(target)  # type: ignore[attr-defined] # its trait says so
     say(f"{target}: {target.stat().st_size:,} bytes")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from actorflow.engine.stores.opening import without_password
 from actorflow.web.addresses import is_loopback, socket_beside
 from actorflow.web.commands.printing import note, say
 from actorflow.web.commands.reaching import TOKEN
@@ -59,7 +60,7 @@ def serve(
 
     def begin(engine: Engine) -> str:
         set_up(app, setup, engine)
-        return f"serving {store}"
+        return f"serving {without_password(store)}"
 
     _run(store, begin, timeout, control=control, token=token)
 
@@ -111,7 +112,7 @@ def agent(
         for name, lang in tasks:
             engine.workflows.remote_tasks(name, lang=lang, env=env, lease=lease)
         url = engine.serve_agent(host=host, port=port, token=token)
-        return f"serving {store} at {url}"
+        return f"serving {without_password(store)} at {url}"
 
     _run(store, begin, timeout, control=socket_beside(store) is not None)
 
@@ -141,7 +142,7 @@ def _run(store: str, begin: Callable[[Engine], str], timeout: float, **options: 
             asked.wait()
         finally:
             engine.close(timeout)
-    note(f"closed {store}")
+    note(f"closed {without_password(store)}")
 
 
 def _control(tcp: str | None, token_env: str | None) -> tuple[Any, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -146,10 +147,15 @@ def wait(
     with reach(store) as verbs:
         if isinstance(verbs, Client):
             found = verbs.wait(execution, timeout)
+        elif verbs.engine.core.store.traits.shared:
+            found = asyncio.run(verbs.wait(execution, timeout))  # for what runs anywhere
         else:
             found = verbs.execution(execution)
             if found["status"] == Status.ACTIVE:
-                msg = f"no engine runs on {store}, so {execution!r} will not end by itself"
+                msg = (
+                    f"no engine runs on {store} with a control socket, so nobody can say when"
+                    f" {execution!r} ends: open it with control=True, or with actorflow serve"
+                )
                 raise ControlUnreachable(msg)
     if json:
         say_json(found)

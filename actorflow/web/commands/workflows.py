@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from actorflow.engine.errors import KindMismatch, UnknownExecution
+from actorflow.engine.stores.opening import without_password
 from actorflow.runtime.errors import BadOption
 from actorflow.web.commands.arguments import ExecutionId, StoreItself
 from actorflow.web.commands.printing import note, say, say_json
@@ -35,7 +36,7 @@ def export(store: StoreItself, execution: ExecutionId) -> None:
     with looking(store) as rows:
         row = rows.execution(execution)
     if row is None:
-        msg = f"there is no execution {execution!r} in {store}"
+        msg = f"there is no execution {execution!r} in {without_password(store)}"
         raise UnknownExecution(msg)
     if not row.kind.startswith(kind_name("")) or row.state is None:
         msg = f"execution {execution!r} is of kind {row.kind!r}, not a workflow that has begun"
