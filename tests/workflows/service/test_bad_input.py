@@ -66,7 +66,9 @@ def test_a_result_that_cannot_be_stored(engine: af.Engine) -> None:
 
 
 @pytest.mark.parametrize("value", [2**70, "\ud800"], ids=["huge", "surrogate"])
-@pytest.mark.parametrize("place", ["property", "argument", "published", "result", "answer"])
+@pytest.mark.parametrize(
+    "place", ["property", "argument", "published", "result", "answer", "tag", "patch"]
+)
 def test_a_number_or_text_that_cannot_be_stored(engine: af.Engine, value: Any, place: str) -> None:
     class Odd(af.Workflow[Any]):
         def handle(self) -> Any:
@@ -80,6 +82,10 @@ def test_a_number_or_text_that_cannot_be_stored(engine: af.Engine, value: Any, p
                     self.publish(value)
                 case "result":
                     return value
+                case "tag":
+                    self.tag(odd=value)
+                case "patch":
+                    self.patched(value)
             return None
 
         def on_event(self, _event: af.Event) -> Any:
