@@ -307,19 +307,20 @@ class Workflow(Generic[R_co]):
 
         Raises:
             BadOption: a value is not a short text, a number, a boolean or `None`.
+            NotStorable: a text has a lone surrogate, or a number more than 64 bits.
 
         """
         for name, value in values.items():
             if value is not None:
                 tag_text(name, value)
-        frame_of(self).tag(values)
+        frame_of(self).tag(freeze(values, Any, "a tag"))
 
     def patched(self, name: str) -> bool:
         """Return whether this branch takes the new code: instances that are past it do not.
 
         `if self.patched("check fraud first"): self.execute(check(self.id))`
         """
-        return frame_of(self).patched(name)
+        return frame_of(self).patched(freeze(name, Any, "the name of a patch"))
 
     def now(self) -> datetime:
         """Return the time, the same in every replay."""

@@ -39,7 +39,7 @@ def freeze(value: Any, hint: Any, what: str, *names: str) -> Any:
         NotStorable: the value, or a part of it, is no plain data.
 
     """
-    if type(value) in _SCALARS:
+    if type(value) in _SCALARS and _fits(value):
         return value
     try:
         plain = value if hint is Any else msgspec.to_builtins(value, builtin_types=(bytes,))
@@ -50,6 +50,14 @@ def freeze(value: Any, hint: Any, what: str, *names: str) -> Any:
         named = what.format(*names) if names else what
         advice = "use plain data, dataclasses or msgspec structs"
         raise NotStorable(f"{named} cannot be stored: {error}: {advice}") from None
+
+
+def _fits(value: Any) -> bool:
+    """Return whether a scalar can be stored as it is."""
+    if type(value) is int:
+        return -(2**63) <= value < 2**64
+    # The rest of Unicode is left to the encoder, which refuses lone surrogates.
+    return type(value) is not str or value.isascii()
 
 
 def thaw(value: Any, hint: Any, what: str, *names: str) -> Any:

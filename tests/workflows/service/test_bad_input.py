@@ -65,6 +65,40 @@ def test_a_result_that_cannot_be_stored(engine: af.Engine) -> None:
         engine.start(Returns()).result(PATIENCE)
 
 
+@pytest.mark.parametrize("value", [2**70, "\ud800"], ids=["huge", "surrogate"])
+@pytest.mark.parametrize(
+    "place", ["property", "argument", "published", "result", "answer", "tag", "patch"]
+)
+def test_a_number_or_text_that_cannot_be_stored(engine: af.Engine, value: Any, place: str) -> None:
+    class Odd(af.Workflow[Any]):
+        def handle(self) -> Any:
+            self.wait("go")
+            match place:
+                case "property":
+                    self.odd = value
+                case "argument":
+                    self.execute(charge(value))
+                case "published":
+                    self.publish(value)
+                case "result":
+                    return value
+                case "tag":
+                    self.tag(odd=value)
+                case "patch":
+                    self.patched(value)
+            return None
+
+        def on_event(self, _event: af.Event) -> Any:
+            return value if place == "answer" else None
+
+    odd = engine.start(Odd())
+    wait_for_event(odd)
+    odd.send("go")
+    until(engine, lambda: odd.status == "failed")
+    assert odd.query().error["name"] == "NotStorable", "its code has failed, and can be resumed"
+    assert rows(engine, "dead") == []
+
+
 def test_an_exception_in_handle_fails_the_instance_until_the_code_is_fixed(
     reopen: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
