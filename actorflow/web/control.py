@@ -17,6 +17,7 @@ from actorflow.web.guards import BodyLimit, LocalGuard, TokenGuard
 from actorflow.web.routes import agent, executions, operations, tasks
 from actorflow.web.routes.answers import Answer
 from actorflow.web.steering import Steering
+from actorflow.web.waiting import Waits
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -44,6 +45,7 @@ def create_app(engine: Engine, token: str | None = None, *, local: bool = False)
     app = FastAPI(title="actorflow", docs_url=None, redoc_url=None)
     app.state.steering = Steering(engine)
     app.state.registry = _registry(engine)
+    app.state.waits = Waits()
     for module in (executions, tasks, operations):
         app.include_router(module.router, prefix="/api")
     app.include_router(operations.health)

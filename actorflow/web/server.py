@@ -135,8 +135,10 @@ class ControlServer:
             address = TcpAddress(address.host, self._socket.getsockname()[1])
         self.address = address
         self._mark = _mark_of(address)
+        app = create_app(engine, token, local=token is None and isinstance(address, TcpAddress))
+        self._waits = app.state.waits
         config = uvicorn.Config(
-            create_app(engine, token, local=token is None and isinstance(address, TcpAddress)),
+            app,
             http="h11",
             ws="none",
             lifespan="off",
@@ -165,6 +167,7 @@ class ControlServer:
         if self not in _open_servers:
             return
         _open_servers.discard(self)
+        self._waits.close()
         self._server.should_exit = True
         self._thread.join(_GRACE + _PATIENCE)
         self._socket.close()

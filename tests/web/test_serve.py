@@ -299,3 +299,24 @@ def test_the_commands_do_without_output(tmp_path: Path, closed: str) -> None:
         assert (done.returncode, done.stderr) == (0, "")
     with af.Engine(tmp_path / "s.db") as engine:
         assert engine.result("x", timeout=PATIENCE) == {"ret": 1}
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("launch s.db -", "the flow is empty"),
+        ("import new.db", "the first line must be"),
+        ("flow check -", ""),
+    ],
+)
+def test_input_that_is_closed_is_empty(tmp_path: Path, command: str, told: str) -> None:
+    with af.Engine(tmp_path / "s.db"):
+        pass
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m actorflow.cli {command} <&-"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == (1 if told else 0)
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "new.db").exists()

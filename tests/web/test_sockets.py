@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import actorflow as af
-from actorflow.engine.errors import StoreBusy
+from actorflow.engine.errors import EngineClosed, StoreBusy
 from actorflow.runtime.errors import BadOption
 from actorflow.web.addresses import address_of, bindable, socket_beside
 from actorflow.web.client import Client
@@ -235,8 +235,9 @@ def test_whoever_waits_when_the_engine_is_closed_hears_of_it(tmp_path: Path) -> 
         pass
     engine.close()
     thread.join(PATIENCE)
-    assert len(outcome) == 1
-    assert isinstance(outcome[0], af.ActorflowError)
+    (error,) = outcome
+    assert isinstance(error, EngineClosed)
+    assert "is being closed" in str(error)
 
 
 FORKING = """\

@@ -151,7 +151,9 @@ def _misuse(text: str) -> NoReturn:
 
 def _text(file: Path) -> str:
     try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        if str(file) != "-":
+            return file.read_text(encoding="utf-8")
+        return "" if sys.stdin is None else sys.stdin.read()  # None: it was closed by the caller
     except (OSError, UnicodeDecodeError) as error:
         _misuse(f"{file} cannot be read: {error}")
 

@@ -106,7 +106,7 @@ def import_(
         raise StoreBroken(msg)
     made = open_store(store)
     try:
-        count = import_lines(made, sys.stdin)
+        count = import_lines(made, sys.stdin or ())  # None if the caller has closed it
     except BaseException:
         made.close()
         if is_file:

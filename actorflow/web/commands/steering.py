@@ -201,7 +201,9 @@ def _tell(found: dict[str, Any], *, json: bool) -> None:
 
 def _text(file: Path) -> str:
     try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        if str(file) != "-":
+            return file.read_text(encoding="utf-8")
+        return "" if sys.stdin is None else sys.stdin.read()  # None: it was closed by the caller
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{file} cannot be read: {error}"
         raise typer.BadParameter(msg) from None

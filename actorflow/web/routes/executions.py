@@ -5,14 +5,17 @@ Ids go into the query or the body, never into the path: they may hold slashes.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from actorflow.web.routes.answers import Answer, Body, Limit, Steered, refusals
 from actorflow.web.routes.reading import JsonRoute
 from actorflow.web.steering import LIMIT
+
+if TYPE_CHECKING:
+    from actorflow.web.waiting import Waits
 
 __all__ = ["router"]
 
@@ -100,12 +103,14 @@ def execution(steering: Steered, id: str, limit: Limit = LIMIT) -> Answer:  # no
 
 @router.get("/wait", responses=refusals(404, 408))
 async def wait(
+    request: Request,
     steering: Steered,
     id: str,  # noqa: A002
     timeout: Annotated[float, Query(ge=0, le=_LONGEST)] = 30.0,
 ) -> Answer:
     """Answer when an execution has ended, or failed."""
-    return Answer(await steering.wait(id, timeout))
+    waits: Waits = request.app.state.waits
+    return Answer(await waits.wait(steering.wait(id, timeout)))
 
 
 @router.post("/start", responses=refusals(404, 409))
