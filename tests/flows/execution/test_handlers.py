@@ -172,16 +172,3 @@ def test_a_node_that_is_applied_again_waits_for_a_handler_below_it() -> None:
     driver.drive()
     assert driver.status() is Status.TERMINATED
     assert (driver.payload or {})["ret"] == 7
-
-
-@pytest.mark.parametrize("handler", ["", " on_cancel: (def msg \\ 7)"])
-def test_a_task_that_fails_while_it_is_being_cancelled_has_ended(handler: str) -> None:
-    text = f"sequence\n  task 'bob'{handler}\n  2"
-    driver = drive(text, ("cancel", "0_0"), taskers={"bob": "stubborn"})
-    (task,) = driver.held
-    error = {"kla": "TaskFailed", "msg": "no"}
-    fields = {"from": "0_0", "tasker": "bob", "payload": {}, "fm": task["m"], "error": error}
-    driver.put("failed", nid="0_0", fpoint="task", **fields)
-    driver.drive()
-    assert driver.status() is Status.TERMINATED
-    assert (driver.payload or {})["ret"] == 2

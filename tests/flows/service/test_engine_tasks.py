@@ -238,16 +238,6 @@ def test_a_tasker_may_insist_on_answering(engine: af.Engine) -> None:
     assert engine.wait(exid, PATIENCE).view.payload == {"done": True}
 
 
-def test_a_tasker_that_insists_may_fail(engine: af.Engine) -> None:
-    desk = Desk()
-    engine.tasker("desk", desk, cancellable=False)
-    exid = engine.launch("desk 'x'")
-    (task,) = desk.wait_for(1)
-    assert engine.cancel(exid) is True
-    assert engine.fail_task(task.id, ValueError("no")) is True
-    assert engine.wait(exid, PATIENCE).status == "cancelled"
-
-
 def test_a_killed_flow_leaves_no_task(engine: af.Engine) -> None:
     desk = Desk()
     engine.tasker("desk", desk)

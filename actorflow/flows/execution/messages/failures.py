@@ -61,16 +61,11 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
     """Close the node with the handler, cancel its children, then apply the handler.
 
     Without a handler nothing is emitted; the branch waits for a repair (cancel, kill, re-apply).
-    Only a task that is being cancelled does not: that it has failed is the answer it waits for.
     """
     error = message["error"]
     found = find_handler(run, node, error)
     if found is None:
-        if not (node.is_cancelled and message.get("fpoint") == "task"):
-            return []
-        if node.own.get("cause"):
-            message["cause"] = node.own["cause"]
-        return procedure_for(run, node, message).receive_when_closed()
+        return []
     message["on_error"] = True
     catcher = run.touch(found[0].nid)
     if catcher.heap is None:
