@@ -159,36 +159,14 @@ class Procedure:
         self.run.close(node, message, handled=bool(waiting) and "on_receive_last" not in message)
         return self.cancel(waiting)
 
-    def cancels_of_handlers(self, nid: str | None) -> list[Message]:
-        """Return cancels for the handlers in which this node is, up to node ``nid`` or the top.
-
-        A node that is being cancelled does not pass on another cancel. So whoever cancels from
-        inside its handler what is around it has to end that handler, too, or all would wait.
-        """
-        nodes, node = self.run.nodes, self.node
-        found = []
-        while node.nid != nid and (above := nodes.get(node.parent or "")) is not None:
-            replies = above.nid == nid and above.status and self._leads_here(above.status[-1])
-            if above.is_cancelled and not replies:
-                found.append(self.wrap("cancel", node.nid))
-            node = above
-        return found
-
     def _leads_here(self, status: dict[str, Any]) -> bool:
-        """Return whether the message that closed a node is a cause of the current one."""
+        """Return whether the message that closed this node is a cause of the current one."""
         closed_by = status.get("m")
         return any(cause["m"] == closed_by for cause in (self.message.get("cause") or [])[1:])
 
     def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
-        """Take a cancel for a node that is already closed: it ends a running on_error handler.
-
-        Otherwise what the cancel brings waits, too.
-        """
+        """Take a cancel for a node that is already closed; what the cancel brings waits, too."""
         waiting = messages_after_children(self)
-        if status.get("flavour") == "on-error":
-            handled = bool(waiting) and "on_receive_last" not in self.message
-            self.run.close(self.node, self.message, handled=handled)
-            return self.clear(waiting)
         if waiting:
             self.node.on_receive_last = waiting
         return []
@@ -205,7 +183,7 @@ class Procedure:
         node = self.node
         node.on_receive_last = waiting or None
         cancels = cancels_of_children(self)
-        if self.run.has_live_children(node):
+        if cancels and self.run.has_live_children(node):
             return cancels
         if node.on_receive_last:
             return cancels + emit_waiting(self)

@@ -30,14 +30,13 @@ class Cancel(Procedure):
 
     def receive_last(self) -> list[Message]:
         """Cancel, and reply unless this node is cancelled, too."""
-        targets, flavour = self._targets(), self.node.heap
-        out = [self.wrap("cancel", nid, flavour=flavour) for nid in targets]
-        around = [nid for nid in targets if is_inside(self.run, self.node, nid)]
-        if not around:
-            return out + self.reply()
-        if flavour == "kill":
-            return out
-        return out + max((self.cancels_of_handlers(nid) for nid in around), key=len)
+        targets = self._targets()
+        out = [self.wrap("cancel", nid, flavour=self.node.heap) for nid in targets]
+        return (
+            out
+            if any(is_inside(self.run, self.node, nid) for nid in targets)
+            else out + self.reply()
+        )
 
     def _targets(self) -> list[str]:
         """Return the nids to cancel: first those given, then those of nodes with a given tag."""
@@ -71,7 +70,7 @@ class Abort(Procedure):
         ]
         for message in out:
             message["from"] = _NOBODY
-        return out if flavour == "kill" else out + self.cancels_of_handlers(None)
+        return out
 
 
 @procedure("fail", "error")

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
-from actorflow.flows.execution.procedure import (
-    Procedure,
-    attribute_count,
-    procedure_for,
-    reply_cancelled,
-)
+from actorflow.flows.execution.procedure import Procedure, attribute_count
 from actorflow.flows.execution.run import is_inside
 from actorflow.flows.procedures.control.sequences import Taggable
 from actorflow.flows.procedures.registry import procedure
@@ -57,15 +52,12 @@ class _Steerable(Taggable):
         if status is not None:
             if status["status"] != "ended" and self._leads_here(status):
                 return self.reply()
-            in_handler = status.get("flavour") == "on-error"
-            if status["status"] == "ended" or not (flavour == "break" or in_handler):
+            if status["status"] == "ended" or flavour != "break":
                 return []
         if flavour == "break":
             self.run.close(node, self.message)
-            out = self.cancel(None)
-            return out if out or status is None else reply_cancelled(self)  # it waits no longer
+            return self.cancel(None)
         waiting = self.steer(flavour)
-        node.failure = None  # what an on_error handler has repaired
         self.run.close(node, self.message)
         return self.cancel(waiting)
 
@@ -246,9 +238,7 @@ class Break(_Steer):
         if values:
             self.set_ret(values[0])
         out = [self.wrap("cancel", nid, flavour=self.node.heap)]
-        if is_inside(self.run, self.node, nid):
-            return out + self.cancels_of_handlers(nid)
-        return out + self.reply(ret=self.ret0)
+        return out if is_inside(self.run, self.node, nid) else out + self.reply(ret=self.ret0)
 
 
 @procedure("move")
@@ -264,11 +254,4 @@ class Move(_Steer):
         if nid is None:
             return self.reply()
         out = [self.wrap("cancel", nid, flavour="move", to=self.att("to"))]
-        if not is_inside(self.run, self.node, nid):
-            return out + self.reply()
-        handlers = self.cancels_of_handlers(nid)
-        if handlers:  # the cursor will be answered: a wrong target has to fail here
-            cursor = procedure_for(self.run, self.run.nodes[nid], out[0])
-            if isinstance(cursor, _Steerable):
-                cursor.entry("move")
-        return out + handlers
+        return out if is_inside(self.run, self.node, nid) else out + self.reply()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.execution.node import child_nid
-from actorflow.flows.execution.procedure import Procedure, attribute_count
+from actorflow.flows.execution.procedure import Procedure, attribute_count, messages_after_children
 from actorflow.flows.procedures.attributes import add_tags
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import Value, to_text
@@ -30,6 +30,15 @@ class Taggable(Procedure):
         """Return the value of attribute ``index`` if it can be a tag: a string without a key."""
         ret = self.payload.get("ret")
         return ret if type(ret) is str and len(self.tree[1][index][1]) == 1 else None
+
+    def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
+        """Let a cancel end a running on_error handler."""
+        if status.get("flavour") != "on-error":
+            return super().cancel_when_closed(status)
+        waiting = messages_after_children(self)
+        handled = bool(waiting) and "on_receive_last" not in self.message
+        self.run.close(self.node, self.message, handled=handled)
+        return self.cancel(waiting)
 
 
 @procedure("sequence", "begin")
