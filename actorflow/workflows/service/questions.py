@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from actorflow.engine.core import Core
     from actorflow.workflows.instance.state import InstanceState
-    from actorflow.workflows.service.handle import WorkflowHandle
 
 __all__ = ["Question", "Reader", "has_event"]
 
@@ -104,7 +103,7 @@ class Question:
         """Return how many seconds the answer may still take."""
         return None if self._end is None else max(self._end - monotonic(), 0.0)
 
-    def late(self, handle: WorkflowHandle[Any]) -> str:
+    def late(self, handle: object) -> str:
         """Return what to say when it has not come in time."""
         return f"{handle!r} has not answered {self.name!r} within {self._timeout} s"
 
