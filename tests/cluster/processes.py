@@ -37,7 +37,13 @@ class Worker:
         assert self.process.stdout.readline() == "ready\n"
 
     def send(self, number: signal.Signals) -> None:
+        """Send a signal. A process that is stopped by it stands still when this returns.
+
+        It does so only once one of its threads has had a processor; until then the others go on.
+        """
         self.process.send_signal(number)
+        if number is signal.SIGSTOP:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def kill(self) -> None:
         self.process.kill()
