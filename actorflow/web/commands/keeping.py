@@ -102,7 +102,7 @@ def import_(
 
     is_file = scheme_of(store) is None
     if is_file and Path(store).exists():
-        msg = f"{without_password(store)} is there already: an import makes a new store"
+        msg = f"{store} is there already: an import makes a new store"
         raise StoreBroken(msg)
     made = open_store(store)
     try:
