@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,10 +20,11 @@ from actorflow.engine.errors import (
     UnknownExecution,
     WaitTimeout,
 )
-from actorflow.engine.execution import host
+from actorflow.engine.execution import backlog, host
 from actorflow.engine.kind import Outcome, Outgoing, SetTimer, Status
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.errors import BadOption
+from actorflow.runtime.lanes.pool import POOL
 from tests.engine.kinds import PATIENCE, Kept, Script, collect, flush, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
@@ -410,13 +412,18 @@ def test_many_executions_are_recovered_page_by_page_in_order(
         return [*state, message]
 
     script = Script(step)
+    kept: list[Any] = []  # what reads the second page
     with Engine(tmp_path / "e.db") as engine:
         engine.register(script)
-        engine.resume()
+        with monkeypatch.context() as patch:
+            patch.setattr(backlog, "POOL", SimpleNamespace(submit=kept.append))
+            engine.resume()
+            until(engine, lambda: kept)
         assert entered.wait(PATIENCE)
         assert len(engine.core.host) < len(names)
         for name in reversed(names):  # the last ones have not been woken yet
             engine.send(name, "third")
+        POOL.submit(kept.pop())
         go.set()
         script.wait(3 * len(names))
     with Engine(tmp_path / "e.db") as engine:
