@@ -361,7 +361,7 @@ class Host:
         return True
 
     def _on_sweep(self) -> None:
-        """Look at executions that may be able to retire; not at all, as commits have to wait."""
+        """Retire idle executions, a limited number at a time, because commits wait meanwhile."""
         self._sweep = None
         self._sweep_some(min(len(self._noted), _SWEPT))
         if self._noted:

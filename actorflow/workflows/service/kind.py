@@ -158,7 +158,7 @@ class WorkflowKind:
         self._inboxes[execution] = inbox
 
     def share_inbox(self, of: str, execution: str) -> None:
-        """Give an instance the inbox of another one, if that has one of its own."""
+        """Use the inbox of one instance for another as well, if it has one of its own."""
         inbox = self._inboxes.get(of)
         if inbox is not None:
             self._inboxes.setdefault(execution, inbox)
