@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.testing import ManualLane
+    from behaviours.base import Behaviour
 
 
 def noop(batch: Any, state: Any) -> None:
@@ -263,17 +264,24 @@ def test_any_object_is_a_message(pool_probe: Probe) -> None:
     assert all(a is b for a, b in zip(pool_probe.begun(), messages, strict=True))
 
 
-def test_folding_refs_fold_long_inboxes_in_the_producer(pool_probe: Probe) -> None:
-    worker = pool_probe.spawn(behaviour=Unique)
+@pytest.mark.parametrize(
+    ("behaviour", "fold_at"),
+    [(Unique, 4 * FOLD_AT), (lambda: Bounded(Unique(), 10), FOLD_AT)],
+    ids=["shrinks", "bounded"],
+)
+def test_folding_refs_fold_long_inboxes_in_the_producer(
+    pool_probe: Probe, behaviour: Callable[[], Behaviour], fold_at: int
+) -> None:
+    worker = pool_probe.spawn(behaviour=behaviour())
     worker.push((0, 0))
     pool_probe.begun()
     longest = 0
-    for number in range(5 * FOLD_AT):
+    for number in range(5 * fold_at):
         worker.push((number % 3, number))
         longest = max(longest, len(worker))
-    assert FOLD_AT <= longest < 4 * FOLD_AT
+    assert fold_at <= longest < 4 * fold_at
     worker.push_many((number % 3, number) for number in range(50_000))
-    assert len(worker) < 4 * FOLD_AT
+    assert len(worker) < 4 * fold_at
     pool_probe.let_end()
     assert sorted(pool_probe.begun()) == [(0, 49_998), (1, 49_999), (2, 49_997)]
 

@@ -32,13 +32,25 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.pair.batch import Ticket
     from behaviours.base import Refusal
 
-__all__ = ["FOLD_AT", "LONG", "NEVER", "QUEUE", "STACK", "Accumulation", "Counts", "Shape"]
+__all__ = [
+    "FOLD_AT",
+    "LONG",
+    "NEVER",
+    "QUEUE",
+    "STACK",
+    "Accumulation",
+    "Counts",
+    "Shape",
+    "fold_at",
+]
 
 FOLD_AT = 2_048
-"""Raw messages at which a producer has them folded, for behaviours that shrink or have a bound.
+"""Raw messages at which a producer has them folded, for behaviours with a bound.
 
 A bound can be exceeded by what is raw: at most `4 * FOLD_AT` messages, and for each producer what
 it pushes in one call. What is handed to the job, and what `push_ack` accepts, is within the bound.
+Without a bound there is nothing to exceed, so behaviours that only shrink let four times as many
+lie before they are folded: each fold on behalf of a main thread is handed to another thread.
 """
 
 NEVER = 2**30 - 1
@@ -78,6 +90,7 @@ class Shape:
     """It takes messages wrapped in `Item`."""
     accepts_all: bool
     """Nothing is ever refused or displaced, so whoever waits need not wait for a verdict."""
+    bounded: bool
     folds: bool
     """It holds fewer messages than arrive, so producers fold a long `raw`."""
     divides: bool
@@ -109,12 +122,18 @@ def _shape(behaviour: Behaviour) -> Shape:
             explains=kind.reason is not Behaviour.reason,
             tracks=traits.trackable,
             accepts_all=traits.accepts_all and traits.trackable and not displaces,
+            bounded=traits.bounded,
             folds=traits.shrinks or traits.bounded,
             divides=kind is Chunk,
             turns=_TURNS.get(kind),
         )
     _LATEST[kind] = traits, found
     return found
+
+
+def fold_at(shape: Shape) -> int:
+    """Return how many raw messages make a producer fold, for a shape that folds."""
+    return FOLD_AT if shape.bounded else 4 * FOLD_AT
 
 
 class Counts(NamedTuple):

@@ -28,7 +28,7 @@ from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.registry import ROSTER
 from actorflow.runtime.worker.metrics import Backlog, Timing
 from actorflow.runtime.worker.pair import runner
-from actorflow.runtime.worker.pair.accumulation import FOLD_AT, LONG, NEVER, QUEUE, Accumulation
+from actorflow.runtime.worker.pair.accumulation import LONG, NEVER, QUEUE, Accumulation, fold_at
 from actorflow.runtime.worker.pair.batch import Batch
 from actorflow.runtime.worker.pair.idleness import Idleness
 from actorflow.runtime.worker.pair.intake import Intake, refuse_late, take_back
@@ -128,7 +128,8 @@ class Accumulator:
         """Whether what is held may always leave."""
         self._timer: Timer | None = None
         self._timing: Timing | None = None
-        self._ring_at = FOLD_AT * self.core.shape.width if self.core.shape.folds else NEVER
+        shape = self.core.shape
+        self._ring_at = fold_at(shape) * shape.width if shape.folds else NEVER
         """The length of `raw` at which a push makes the accumulator look, or fold."""
         if self.core.shape.timed:  # not empty while pushes have to compare that length at all
             self._counting = [None] * self.core.shape.folds

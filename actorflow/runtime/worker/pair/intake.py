@@ -23,7 +23,7 @@ from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
 from actorflow.runtime.lanes.token import in_one_go
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.pair import runner
-from actorflow.runtime.worker.pair.accumulation import FOLD_AT, NEVER
+from actorflow.runtime.worker.pair.accumulation import NEVER, fold_at
 from actorflow.runtime.worker.pair.machine import DUE, IDLE, PUSHED, WAITING
 from actorflow.runtime.worker.pair.stopping import SPARE
 from actorflow.runtime.worker.pair.transitions import (
@@ -221,16 +221,18 @@ class Intake:
         """
         pair = self._pair
         pair._refuse_own_functions()
+        shape = pair.core.shape
+        long = 3 * fold_at(shape)
         if in_main_thread():
             put = SHELTER.door()
-            if put is None or pair.core.raw_count() >= 3 * FOLD_AT:
+            if put is None or pair.core.raw_count() >= long:
                 SHELTER.run(self._fold_blocking)
             else:  # one look for all who push meanwhile; both or neither, wherever a signal strikes
-                later = partial(setattr, pair, "_ring_at", 3 * FOLD_AT * pair.core.shape.width)
+                later = partial(setattr, pair, "_ring_at", long * shape.width)
                 in_one_go(later, partial(put, self._fold_blocking))
             return
         self._fold_now()
-        while pair.core.raw_count() > 3 * FOLD_AT and pair.exit_reason is None:
+        while pair.core.raw_count() > long and pair.exit_reason is None:
             runner.pause()
             self._fold_now()
 
@@ -247,7 +249,8 @@ class Intake:
         """Fold, and release the lock. Others only append meanwhile."""
         pair = self._pair
         effects = None
-        pair._ring_at = 3 * FOLD_AT * pair.core.shape.width
+        shape = pair.core.shape
+        pair._ring_at = 3 * fold_at(shape) * shape.width
         try:
             if pair.mode is None and pair.exit_reason is None:
                 effects = catch_up(pair)

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.runtime.worker.metrics import Backlog
-from actorflow.runtime.worker.pair.accumulation import FOLD_AT, LONG, NEVER, QUEUE
+from actorflow.runtime.worker.pair.accumulation import LONG, NEVER, QUEUE, fold_at
 from actorflow.runtime.worker.pair.batch import Batch
 from actorflow.runtime.worker.pair.machine import (
     BROKEN,
@@ -469,7 +469,7 @@ def _set_timer(pair: Accumulator) -> None:
 def calm(pair: Accumulator) -> None:
     """Let pushes ring when there is much to fold, or not at all."""
     shape = pair.core.shape
-    pair._ring_at = FOLD_AT * shape.width if shape.folds else NEVER
+    pair._ring_at = fold_at(shape) * shape.width if shape.folds else NEVER
     if shape.timed:
         pair._counting[:] = (None,) * shape.folds
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
 from actorflow.runtime.lanes.shelter import SHELTER
-from actorflow.runtime.worker.pair import accumulator, intake, transitions
+from actorflow.runtime.worker.pair import accumulation, intake
 from behaviours import (
     Bounded,
     Coalesce,
@@ -255,8 +255,7 @@ def fold_unsheltered() -> None:
             return self.run
 
     vars(intake)["SHELTER"] = Unsheltered()
-    for module in (intake, accumulator, transitions):  # folds are short, so let there be many
-        vars(module)["FOLD_AT"] = 32
+    vars(accumulation)["FOLD_AT"] = 8  # folds are short, so let there be many
 
 
 MUTATIONS: dict[str, Callable[[], None]] = {

@@ -273,7 +273,7 @@ SCENES: dict[str, Scene] = {
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make producers fold after a few messages."""
     for module in (accumulator_module, intake, transitions):
-        monkeypatch.setattr(module, "FOLD_AT", 2)
+        monkeypatch.setattr(module, "fold_at", lambda _shape: 2)
 
 
 def places(scene: Scene, kind: str, *, opcodes: bool, lane: str = "used pool") -> int:

@@ -22,7 +22,7 @@ from pytest import MonkeyPatch  # noqa: PT013 - the class alone
 
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
-from actorflow.runtime.worker.pair import accumulator, intake, transitions
+from actorflow.runtime.worker.pair import accumulation
 from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.runtime.worker.storms.weather import (
     BEHAVIOURS,
@@ -362,7 +362,7 @@ class Storm:
             return
         if counts.processed != len(self.processed):
             self.wrong.append(f"{counts.processed} counted, {len(self.processed)} processed")
-        slack = 4 * vars(intake)["FOLD_AT"] + 5 * self.weather.producers
+        slack = 4 * vars(accumulation)["FOLD_AT"] + 5 * self.weather.producers
         if "Bounded" in repr(self.worker.actor.core.behaviour):
             if self.largest > BOUND:
                 self.wrong.append(f"a batch of {self.largest} with a bound of {BOUND}")
@@ -397,9 +397,8 @@ def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
 @contextmanager
 def _fold_at(limit: int | None) -> Iterator[None]:
     with MonkeyPatch.context() as patch:
-        for module in (accumulator, intake, transitions):
-            if limit is not None:
-                patch.setattr(module, "FOLD_AT", limit)
+        if limit is not None:
+            patch.setattr(accumulation, "FOLD_AT", limit)
         yield
 
 
