@@ -14,14 +14,18 @@ import pytest
 
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed
+from actorflow.engine.execution.writing import writer as writer_module
 from actorflow.engine.execution.writing.entries import Request
+from actorflow.engine.execution.writing.starters import Starters
 from actorflow.engine.execution.writing.unawaited import Unawaited
+from actorflow.engine.kind import Outcome, Status
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.errors import PushTimeout
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.relay import RELAY
-from tests.engine.kinds import PATIENCE, Script, collect, quiet, state_of, until
+from actorflow.runtime.worker.tickets import ThreadTicket
+from tests.engine.kinds import PATIENCE, Kept, Script, collect, quiet, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,7 +134,7 @@ def test_only_the_states_of_durable_workers_wait_for_company(
         assert sent.wait(PATIENCE)  # the sender knows that it is stored, and may have more
         return [*state, message]
 
-    monkeypatch.setattr(Unawaited, "add", lambda _, request: kept.append(request))
+    monkeypatch.setattr(Unawaited, "add", lambda _, request, _patience: kept.append(request))
     with Engine(":memory:") as engine:
         engine.register(Quick(step))
         engine.send("x", "message", kind="script")
@@ -149,16 +153,137 @@ def test_what_nobody_waits_for_is_committed_with_others_or_alone_once_nothing_el
 
     kept = Unawaited(is_busy, alone.set)
     request = Request(Change("x"), None, insist=True)
-    kept.add(request)
+    kept.add(request, 0.006)
     assert looked.wait(PATIENCE)
     assert kept.take(all_of_them=False) == [request]  # it is old enough
     assert kept.take(all_of_them=True) == []
     assert not alone.is_set()
-    kept.add(request)
+    kept.add(request, 0.006)
     busy[0] = False
     assert alone.wait(PATIENCE)
     assert len(kept) == 1
     assert kept.take(all_of_them=True) == [request]
+
+
+def test_what_has_little_patience_does_not_wait_as_long_as_what_was_there_before() -> None:
+    alone = threading.Event()
+    kept = Unawaited(lambda: False, alone.set)
+    requests = [Request(Change(name), None, insist=True) for name in "xy"]
+    kept.add(requests[0], 10 * PATIENCE)
+    kept.add(requests[1], 0.001)
+    assert alone.wait(PATIENCE)
+    assert kept.take(all_of_them=True) == requests
+
+
+# Runs that go with the next start.
+
+
+class Grouped(MemoryStore):
+    """Notes which executions were committed together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[list[str]] = []
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        self.groups.append([change.execution for change in changes])
+        super().commit(changes)
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Make every change expect another start, however long it takes; say when one waits for it."""
+    kept = threading.Event()
+    add = Unawaited.add
+
+    def noted(unawaited: Unawaited, request: Request, patience: float) -> None:
+        add(unawaited, request, patience)
+        kept.set()
+
+    monkeypatch.setattr(Unawaited, "add", noted)
+    monkeypatch.setattr(Starters, "expected", lambda _, _now: True)
+    monkeypatch.setattr(writer_module, "_UNSTARTED", 10 * PATIENCE)
+    return kept
+
+
+def test_what_nobody_waits_for_goes_with_the_next_start(kept: threading.Event) -> None:
+    store = Grouped()
+    with Engine(store) as engine:
+        engine.register(Quick())
+        engine.start("script", "a", id="x")
+        engine.send("x", "b")
+        assert kept.wait(PATIENCE)
+        assert state_of(engine, "x") == ["a"]
+        engine.start("script", "c", id="y")
+        assert state_of(engine, "x") == ["a", "b"]
+        assert sorted(store.groups[-1]) == ["x", "y"]
+
+
+def test_what_waits_for_a_start_is_committed_when_the_engine_is_closed(
+    kept: threading.Event,
+) -> None:
+    store = Kept()
+    with Engine(store) as engine:
+        engine.register(Quick())
+        engine.start("script", "a", id="x")
+        engine.send("x", "b")
+        assert kept.wait(PATIENCE)
+        assert state_of(engine, "x") == ["a"]
+    with Engine(store) as engine:
+        assert state_of(engine, "x") == ["a", "b"]
+
+
+def test_what_somebody_waits_for_does_not_wait_for_a_start(kept: threading.Event) -> None:
+    with Engine(MemoryStore()) as engine:
+        engine.register(Quick(lambda _, body: Outcome(state=[], status=Status(body))))
+        engine.start("script", "active", id="x")
+        waiting = threading.Event()
+        found: list[Any] = []
+
+        def wait() -> None:
+            ticket = ThreadTicket()
+            engine.core.watchers.add("x", ticket)
+            waiting.set()
+            found.append(ticket.wait(PATIENCE))
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert waiting.wait(PATIENCE)
+        engine.send("x", "done")
+        thread.join(2 * PATIENCE)
+        assert found == [True]
+        engine.worker("w", collect, state=[]).push_block(1, timeout=PATIENCE)
+        assert not kept.is_set()
+
+
+def test_what_waits_for_a_start_that_does_not_come_is_committed_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    missed = threading.Event()
+    monkeypatch.setattr(Starters, "expected", lambda _, _now: True)
+    monkeypatch.setattr(Starters, "miss", lambda _: missed.set())
+    with Engine(MemoryStore()) as engine:
+        engine.register(Quick())
+        engine.start("script", "a", id="x")
+        engine.send("x", "b")
+        assert missed.wait(PATIENCE)
+        until(engine, lambda: state_of(engine, "x") == ["a", "b"])
+
+
+def test_starts_are_expected_after_some_that_came_soon() -> None:
+    starters = Starters()
+    found = []
+    for now in range(6):
+        starters.come(now, 1.5)
+        found.append(starters.expected(now))
+    assert found == [False, False, False, True, True, True]
+    starters.miss()
+    assert not starters.expected(5.0)
+    for now in range(6, 10):
+        starters.come(now, 1.5)
+    assert starters.expected(9.0)
+    starters.come(19.0, 1.5)  # late
+    assert not starters.expected(19.0)
 
 
 # Runs that wait for each other.

@@ -363,22 +363,29 @@ class Run:
         change.epoch = live.epoch
         writer = live.core.writer
         if live.creates is not None:  # whoever starts it is told if there is no room
-            writer.submit(change, self._committed, may_block=may_block)
+            writer.submit_start(change, self._committed, may_block=may_block)
             return
-        unhurried = getattr(live.kind, "unhurried", False)
-        if unhurried and writer.expects_more and not self._is_awaited(change):
-            writer.submit_unawaited(change, self._committed)
-        else:
+        if self._is_awaited() or not self._waits_for_company(change):
             writer.submit(change, self._committed, insist=True, may_block=may_block)
 
-    def _is_awaited(self, change: Change) -> bool:
-        """Return whether a caller, or anything to be dispatched, waits for this commit."""
-        if change.messages or change.timers or change.tasks or change.status != Status.ACTIVE:
+    def _waits_for_company(self, change: Change) -> bool:
+        """Let a change go with a commit of others, if one is about to come; return whether so."""
+        live = self.live
+        writer = live.core.writer
+        if getattr(live.kind, "unhurried", False):
+            if not writer.expects_more or _leads_on(change):
+                return False
+            writer.submit_unawaited(change, self._committed)
             return True
-        for ticket in self.tickets:  # noqa: SIM110 - `any` would make a call for each
+        return writer.submit_with_start(change, self._committed)
+
+    def _is_awaited(self) -> bool:
+        """Return whether a caller waits for this commit, or for the end of the execution."""
+        for ticket in self.tickets:
             if ticket.waiter is not None:
                 return True
-        return False
+        live = self.live
+        return live.id in live.core.watchers or live.id in getattr(live.kind, "waiters", ())
 
     # The writer's thread.
 
@@ -396,6 +403,7 @@ class Run:
             return
         if live.creates is not None:
             live.creates, live.created = None, change.at
+            core.writer.started()
         live.revision = change.revision
         live.first = None
         live.state = self.state
@@ -468,6 +476,11 @@ class Run:
             ticket.consume(ended)
         self._done()
         live.core.host.settle(live)
+
+
+def _leads_on(change: Change) -> bool:
+    """Return whether anything waits to be dispatched by the commit of a change."""
+    return bool(change.messages or change.timers or change.tasks) or change.status != Status.ACTIVE
 
 
 def _is_users(item: Any) -> bool:

@@ -27,6 +27,9 @@ class Waiters:
     def __len__(self) -> int:
         return len(self._tickets)
 
+    def __contains__(self, execution: str) -> bool:
+        return execution in self._tickets
+
     def add(self, execution: str, ticket: Any) -> None:
         """Resolve a ticket when it is time; at once if this is closed."""
         with self._lock:

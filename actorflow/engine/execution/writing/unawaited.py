@@ -5,6 +5,7 @@ Where callers wait for one commit after the other, a commit of its own would onl
 
 from __future__ import annotations
 
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Unawaited"]
 
-_MERGE = 0.002  # seconds after which they go with the next commit of others
-_ALONE = 0.006  # seconds after which they have a commit of their own
+_MERGE = 0.002  # seconds after which they go with the next commit of messages
+_BUSY = 0.006  # seconds between two looks while others commit
 
 
 class Unawaited:
@@ -35,18 +36,23 @@ class Unawaited:
         self._commit = commit
         self._kept: list[Request] = []
         self._since = 0.0
-        self._alarm_set = False
+        self._due = inf
+        self._alarm_at = inf
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def add(self, request: Request) -> None:
-        """Keep a change. Thread-safe."""
+    def add(self, request: Request, patience: float) -> None:
+        """Keep a change, for so many seconds at most while nobody commits. Thread-safe."""
+        now = perf_counter()
+        due = now + patience
         if not self._kept:
-            self._since = perf_counter()
+            self._since, self._due = now, due
+        elif due < self._due:
+            self._due = due
         self._kept.append(request)
-        if not self._alarm_set:
-            self._set_alarm(_ALONE)
+        if due < self._alarm_at:
+            self._set_alarm(patience)
 
     def take(self, *, all_of_them: bool) -> list[Request]:
         """Return what goes with the next commit: what is old enough, or all. The writer's."""
@@ -57,18 +63,18 @@ class Unawaited:
         return kept
 
     def _set_alarm(self, seconds: float) -> None:
-        self._alarm_set = True
+        self._alarm_at = perf_counter() + seconds
         SYSTEM.call_at(SYSTEM.now() + seconds, self._on_alarm)
 
     def _on_alarm(self) -> None:
         """Commit what no commit of others has taken. In the clock's thread."""
-        self._alarm_set = False
+        self._alarm_at = inf
         if not self._kept:
             return
-        left = _ALONE - (perf_counter() - self._since)
+        left = self._due - perf_counter()
         if left > 0:
             self._set_alarm(left)
         elif self._is_busy():
-            self._set_alarm(_ALONE)
+            self._set_alarm(_BUSY)
         else:
             self._commit()

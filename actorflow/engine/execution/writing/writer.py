@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.errors import EngineClosed, StoreRefused
 from actorflow.engine.execution.writing.admission import Admission
 from actorflow.engine.execution.writing.entries import Append, Request, group
+from actorflow.engine.execution.writing.starters import Starters
 from actorflow.engine.execution.writing.unawaited import Unawaited
 from actorflow.engine.execution.writing.waking import WakeChain
 from actorflow.engine.stores.protocol import Change, NewDead
@@ -47,6 +48,9 @@ _LONG_ENOUGH = 1.0  # seconds that a caller must have who makes a commit itself
 _MUCH_LESS = 10  # times that the last commit must have been shorter
 _SLOW = 0.001  # seconds that a commit takes during which others had better run
 _GATHER = 0.001  # seconds that a commit waits at most for callers who may have more
+_ALONE = 0.006  # seconds after which states of workers that nobody waits for are committed alone
+_UNSTARTED = 0.002  # the same for other changes, if the start that they wait for does not come
+_COSTLY = 0.0001  # seconds from which on a commit is worth sharing with the next start
 
 
 class _Gatherer:
@@ -90,7 +94,8 @@ class Writer:
         """Tickets of callers that wait for a change or a call."""
         self.wakes = WakeChain()
         self._busy = allocate_lock()
-        self._unawaited = Unawaited(self._busy.locked, lambda: self.call(_nothing))
+        self._starters = Starters()
+        self._unawaited = Unawaited(self._busy.locked, self._commit_unawaited)
         self._pace = Pace(_SLOW)
         self._together: list[Request] = []  # of runs in the relay, which has others to run first
         self._gatherer: list[_Gatherer] = [_Gatherer(self)]  # until there is something to gather
@@ -196,7 +201,39 @@ class Writer:
         self, change: Change, then: Callable[[Change, Exception | None], None]
     ) -> None:
         """Commit a change that nobody waits for: with the next commit, or soon. Insists."""
-        self._unawaited.add(Request(change, then, insist=True))
+        self._unawaited.add(Request(change, then, insist=True), _ALONE)
+
+    def submit_start(
+        self,
+        change: Change,
+        then: Callable[[Change, Exception | None], None],
+        *,
+        may_block: bool,
+    ) -> None:
+        """Commit the first change of an execution. Call `started` when its caller is told."""
+        self._starters.come(perf_counter(), 2 * self._took if self._took > _COSTLY else 0.0)
+        self.submit(change, then, may_block=may_block)
+
+    def started(self) -> None:
+        """Note that a start is committed, and that its caller may have more."""
+        self._starters.tell(perf_counter())
+
+    def submit_with_start(
+        self, change: Change, then: Callable[[Change, Exception | None], None]
+    ) -> bool:
+        """Commit a change with the next start, if one is about to come; return whether so. Insists.
+
+        It must be a change that no caller waits for.
+        """
+        if not self._starters.expected(perf_counter()):
+            return False
+        self._unawaited.add(Request(change, then, insist=True), _UNSTARTED)
+        return True
+
+    def _commit_unawaited(self) -> None:
+        """Commit what has waited for others in vain. In the clock's thread."""
+        self._starters.miss()
+        self.call(_nothing)
 
     def call(self, function: Callable[[], None]) -> bool:
         """Call a function in the writer's thread, after the commit that is under way.
