@@ -387,11 +387,14 @@ class WorkflowHandle(Generic[R_co]):
 
         Raises:
             LookupError: there is no such work.
+            BadOption: the id is that of this instance.
             KindMismatch: the id is that of another kind of execution, or another workflow.
 
         """
         view = self._find(work)
         name = f"{self.id}-{uuid.uuid4().hex}" if id is None else check_id(id, "a workflow")
+        if name == self.id:
+            raise BadOption(f"id={name!r:.80} is the id of the instance itself: give another one")
         state = forked(view.state, work, name)
         body = fork_body(self.id, work, state, view.tags, inbox=view.has_inbox)
         self._kind.share_inbox(self.id, name)
