@@ -419,7 +419,7 @@ class WorkflowHandle(Generic[R_co]):
         """End it, or fail one of its works; return whether it was still there.
 
         It has ended when this returns. Its sub-workflows are cancelled, too, its tasks are told,
-        and those in other processes are killed.
+        and those in other processes are killed. A wait that is retried has the same deadline.
 
         Raises:
             LookupError: there is no such work.

@@ -278,6 +278,57 @@ def test_a_work_can_be_cancelled(engine: af.Engine) -> None:
     until(engine, lambda: engine.execution("w/0/0.0").status == "cancelled")
 
 
+def test_a_wait_can_be_cancelled(engine: af.Engine) -> None:
+    class Waits(af.Workflow[str]):
+        def handle(self) -> str:
+            try:
+                self.execute(af.Wait("paid", days=3), raises=True)
+            except WorkFailed as error:
+                return str(error.error["name"])
+            return "paid"
+
+    waits = engine.start(Waits(), id="w")
+    wait_for_event(waits)
+    assert waits.cancel("0/0.0")
+    assert waits.result(PATIENCE) == "Cancelled"
+
+
+def test_a_cancelled_wait_can_be_retried(engine: af.Engine, clock: VirtualClock) -> None:
+    class Waits(af.Workflow[list[str]]):
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        def handle(self) -> list[str]:
+            event = self.wait("paid", seconds=100)
+            return [*self.seen, "late" if event is None else "paid"]
+
+        def on_start(self, work: WorkInfo) -> None:
+            self.seen = [*self.seen, f"start {work.name}"]
+
+        def on_failure(self, work: WorkInfo, error: WorkError) -> None:
+            self.seen = [*self.seen, f"{error.name} {work.name}"]
+
+    for id_ in ("on time", "late"):
+        waits = engine.start(Waits(), id=id_)
+        wait_for_event(waits)
+        clock.advance(60)
+        waits.cancel("0/0.0")
+        waits.send("paid")  # nobody waits for it
+        with pytest.raises(ExecutionFailed, match=r"the wait Wait \(0/0.0\) failed.*retry it"):
+            waits.result(PATIENCE)
+        waits.retry()
+        wait_for_event(waits)
+        assert [each.timestamp for each in waits.query().state.waits] == [
+            waits.query().state.statuses[0].deadline
+        ]
+        if id_ == "late":
+            clock.advance(40)
+        else:
+            waits.send("paid")
+        seen = ["start Wait", "Cancelled Wait", "start Wait", "late" if id_ == "late" else "paid"]
+        assert waits.result(PATIENCE) == seen
+
+
 def test_what_is_no_message_to_a_workflow_is_a_dead_letter(engine: af.Engine) -> None:
     order = engine.start(Order("o-1"), id="o-1")
     wait_for_event(order)
