@@ -233,8 +233,13 @@ class WorkflowHandle(Generic[R_co]):
         """
         question = self._question(event, data, id, timeout)
         stored = self._core.writer.wakes.ticket()
-        self._put(question, stored, patience=inf)
-        self._core.wait_for(stored, None, question.body)
+        try:
+            self._put(question, stored, patience=inf)
+            self._core.wait_for(stored, None, question.body)
+        except ExecutionEnded:
+            if question.find_answer():
+                return question.answer
+            raise
         while True:
             ticket = question.waiting = ThreadTicket()
             try:
@@ -259,8 +264,13 @@ class WorkflowHandle(Generic[R_co]):
         """Like `ask`."""
         question = self._question(event, data, id, timeout)
         stored = AsyncTicket()
-        self._put(question, stored)
-        await self._core.await_for(stored, None, question.body)
+        try:
+            self._put(question, stored)
+            await self._core.await_for(stored, None, question.body)
+        except ExecutionEnded:
+            if question.find_answer():
+                return question.answer
+            raise
         while True:
             ticket = question.waiting = AsyncTicket()
             try:
