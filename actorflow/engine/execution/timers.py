@@ -53,14 +53,13 @@ class Timers:
             alarm = self._alarm
             if due == inf or core.closed or not core.resumed:
                 return
-            is_over = due <= core.clock.now()
-            if not is_over:
-                if alarm is not None and alarm.callback is not None:
-                    if alarm.when <= due:
-                        return
+            if alarm is not None and alarm.callback is None:
+                alarm = None  # the call was made
+            if alarm is None or due < alarm.when:
+                if alarm is not None:
                     alarm.cancel()
                 self._alarm = core.clock.call_at(due, self._on_alarm)
-        if is_over:
+        if due <= core.clock.now():
             # Time went on while it was stored. A virtual clock only calls when it advances.
             core.writer.call(self._fire)
 
