@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.cron import next_time
-from actorflow.engine.identifiers import check_id
+from actorflow.engine.identifiers import MAX_LENGTH, check_id
 from actorflow.engine.kind import ENDED
 from actorflow.engine.kinds.cron import CronKind, occurrences
 from actorflow.runtime.errors import BadOption, near
@@ -25,6 +25,7 @@ __all__ = ["MOST", "Schedule", "Schedules"]
 MOST = 100_000
 """Occurrences that one backfill makes up for, at most."""
 
+_LONGEST = MAX_LENGTH - 33  # characters of a name, with room for what makes it an occurrence's id
 _LATEST = 253_402_300_800.0  # the year 10,000, which calendars do not have
 
 
@@ -68,6 +69,7 @@ class Schedules:
 
         """
         core = self._core
+        check_id(name, "a schedule", _LONGEST)
         next_time(plan["cron"], core.clock.now(), plan["zone"])
         bodies.encode(plan["body"])
         id_ = _id(name)
@@ -142,8 +144,9 @@ class Schedule:
 
         """
         given = uuid.uuid4().hex if id is None else check_id(id, "an occurrence")
+        started = check_id(f"{self.name}@{given}", "what is started")
         self._do({"do": "trigger", "id": given})
-        return f"{self.name}@{given}"
+        return started
 
     def backfill(self, begin: float, end: float) -> int:
         """Make up for all occurrences of an interval, both ends included; return how many.

@@ -23,9 +23,13 @@ def tag_text(name: str, value: Any) -> str:
     ('c-7', '3', 'true')
 
     Raises:
-        BadOption: it is not a short text, a number or a boolean.
+        BadOption: it is not a short text, a number or a boolean, or its name is no text.
 
     """
+    given: Any = name
+    if not isinstance(given, str):
+        msg = f"the tag {given!r:.80} is named by no text: write for example {{'customer': 'c-7'}}"
+        raise BadOption(msg)
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, (str, int, float)):

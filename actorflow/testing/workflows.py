@@ -184,6 +184,10 @@ class WorkflowHarness(Generic[R]):
 
     def fail(self, name: Task[..., Any] | type[Workflow[Any]] | str, error: Exception) -> None:
         """Fail a work, named as for `succeed`, after its last attempt."""
+        given: Any = error
+        if not isinstance(given, BaseException):
+            msg = f"{given!r:.80} is not an error: fail(charge, ValueError('no money'))"
+            raise TypeError(msg)
         self._receive(m.Failed(self._now, self._oldest(_name(name)).work, _described(error)))
 
     def advance(

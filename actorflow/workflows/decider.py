@@ -203,6 +203,7 @@ class _Live:
                 if not _ends(frame.cursor.branch, error):
                     raise
                 result = None
+            frame.close_loop()
             self._end(frame, result)
         else:
             frame.session.finish(frame.properties())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.workflows.wait import Event
+from behaviours.arguments import function
 from behaviours.base import Item
 from behaviours.wrapper import Wrapper
 
@@ -40,6 +41,8 @@ class Interrupt(Wrapper):
     __slots__ = ("_when",)
 
     def __init__(self, inner: Any, *, when: Callable[[Event], bool] | None = None) -> None:
+        if when is not None:
+            function(when, "when", "Interrupt(Queue(), when=lambda event: event.name == 'stop')")
         super().__init__(inner)
         self._when = when
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, get_args, ge
 
 from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.lease import LEASE, check_lease
+from actorflow.workflows.place import ENVIRONMENT, check_place
 from actorflow.workflows.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -13,12 +14,9 @@ if TYPE_CHECKING:
 
     from actorflow.workflows.workflow import WorkInfo
 
-__all__ = ["ENVIRONMENT", "RemoteWorkflow"]
+__all__ = ["RemoteWorkflow"]
 
 R_co = TypeVar("R_co", covariant=True)
-
-ENVIRONMENT = "default"
-"""Where workers look for jobs, unless told otherwise."""
 
 
 class RemoteWorkflow(Workflow[R_co], abstract=True):
@@ -54,7 +52,8 @@ class RemoteWorkflow(Workflow[R_co], abstract=True):
             cls.handle = _elsewhere(_result_of(cls))  # type: ignore[method-assign, assignment]
         super().__init_subclass__(**options)
         if lang:
-            cls._actorflow_lang, cls._actorflow_env = lang, env
+            cls._actorflow_lang = check_place(lang, "lang", "javascript")
+            cls._actorflow_env = check_place(env, "env", "test")
             cls._actorflow_lease = check_lease(lease)
         elif not hasattr(cls, "_actorflow_lang"):
             raise InvalidWorkflow(

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
 
+from actorflow.engine.identifiers import MAX_LENGTH, check_id
 from actorflow.runtime.errors import near
 from actorflow.runtime.worker.batched import batched
 from actorflow.workflows.errors import InvalidWork
@@ -14,6 +15,7 @@ from actorflow.workflows.frames.values import freeze, hints_of, thaw
 from actorflow.workflows.frames.work import Work
 from actorflow.workflows.instance.state import WorkType
 from actorflow.workflows.lease import check_lease
+from actorflow.workflows.place import ENVIRONMENT, check_place
 from behaviours.arguments import count, seconds
 from behaviours.errors import brief
 
@@ -65,7 +67,7 @@ class TaskOptions:
         executor: str | None = None,
         batch: Any = None,
         lang: str | None = None,
-        env: str = "default",
+        env: str = ENVIRONMENT,
         lease: float | None = None,
     ) -> None:
         retries = count(retries, "retries", "task(retries=3)", least=0, error=InvalidWork)
@@ -85,11 +87,11 @@ class TaskOptions:
                 f"lang={lang!r}: the workers of that language decide how they do it, so leave out "
                 "executor, batch and concurrency"
             )
-        if lang is None and lease is not None:
-            raise InvalidWork(
-                f"lease={lease!r}: only tasks of other languages have one, as in "
-                "task(lang='javascript', lease=600.0)"
-            )
+        if lang is None:
+            _refuse_place(lease=lease, env=None if env == ENVIRONMENT else env)
+        else:
+            check_place(lang, "lang", "javascript", error=InvalidWork)
+            check_place(env, "env", "test", error=InvalidWork)
         self.lang = lang
         self.env = env
         self.lease = None if lease is None else check_lease(lease)
@@ -99,6 +101,26 @@ class TaskOptions:
         self.concurrency = concurrency
         self.executor = executor
         self.batch = batch
+
+
+def _refuse_place(**given: Any) -> None:
+    """Refuse what only tasks of other languages have."""
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidWork(
+                f"{name}={value!r:.80}: only tasks of other languages have one, as in "
+                "task(lang='javascript', env='test', lease=600.0)"
+            )
+
+
+def _check_name(name: Any) -> None:
+    try:
+        check_id(name, "a task")
+    except (TypeError, ValueError):
+        raise InvalidWork(
+            f"name={brief(name)}: name must be a printable text of 1 to {MAX_LENGTH:,} characters, "
+            "as in task(name='charge')"
+        ) from None
 
 
 class Task(Generic[P, R]):
@@ -121,6 +143,8 @@ class Task(Generic[P, R]):
         if not callable(given) or isinstance(given, Task):
             raise InvalidWork(f"@task goes before a function, not {brief(given)}")
         self.function = function
+        if name is not None:
+            _check_name(name)
         qualname = str(getattr(function, "__qualname__", ""))
         self.name = name or qualname.rpartition("<locals>.")[2]
         if not self.name:
@@ -288,5 +312,7 @@ def task(
     for option in options:
         if option not in TaskOptions.__slots__:
             raise InvalidWork(f"task has no option {option!r}{near(option, TaskOptions.__slots__)}")
+    if name is not None:
+        _check_name(name)
     made = TaskOptions(**options)
     return (_Decorator if made.batch is None else _BatchDecorator)(name, made)

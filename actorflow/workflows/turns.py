@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from behaviours.arguments import function
 from behaviours.wrapper import Wrapper
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Turns(Wrapper):
     __slots__ = ("_when",)
 
     def __init__(self, inner: Any, *, when: Callable[[Event], bool] | None = None) -> None:
+        if when is not None:
+            function(when, "when", "Turns(Queue(), when=lambda event: event.name == 'message')")
         super().__init__(inner)
         self._when = when
 

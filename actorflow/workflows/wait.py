@@ -106,8 +106,13 @@ class Wait(Work[T], Generic[T]):
                 f"event={event!r:.80} is neither the name of an event nor the class of its data; "
                 "a duration is written as in Wait('paid', seconds=5)"
             )
-        if event == "":
-            raise InvalidWork("event='' is not a name: nobody could send it")
+        if isinstance(event, type) and event.__module__ == "builtins":
+            raise InvalidWork(
+                f"event={event!r:.80} is a class of Python: nobody can send one; give a class of "
+                "yours, or a name"
+            )
+        if isinstance(event, str) and not _is_name(event):
+            raise InvalidWork(f"event={event!r:.80} is not a name: nobody could send it")
         if event is None and duration is None and until is None:
             raise InvalidWork("this wait would never end: give it an event, a duration or `until`")
         name = event if isinstance(event, str) or event is None else event.__name__
@@ -132,6 +137,13 @@ def _duration(parts: dict[str, float]) -> float:
         raise InvalidWork(
             f"{given} is not a duration: to wait without a time limit, give only an event"
         ) from None
+
+
+def _is_name(given: str) -> bool:
+    try:
+        return bool(given.encode())
+    except UnicodeEncodeError:  # a lone surrogate, which cannot be stored
+        return False
 
 
 def _is_number(given: Any) -> bool:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from actorflow.testing import conform
 from actorflow.testing.golden import workflows as golden_workflows
 from actorflow.testing.golden.notation import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parent.parent.parent
 SHARED = ROOT.parent / "shared" / "conformance" / "workflows"
@@ -136,6 +140,41 @@ def test_the_command_survives_a_broken_file(
     assert "broken.json: not JSON" in out
     assert "empty.json: the field 'workflow' is missing" in out
     assert out.splitlines()[-1] == "2 passed, 2 failed"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda data: data.update(workflow=None),
+            "got `null` - at `$.workflow`",
+        ),
+        (lambda data: data.update(actions=5), "Expected `array`, got `int` - at `$.actions`"),
+        (lambda data: data["steps"].insert(0, None), "got `null` - at `$.steps[0]`"),
+        (lambda data: data["actions"][0].update(at="x"), "got `str` - at `$.actions[0].at`"),
+        (lambda data: data["actions"][1].update(messages=[5]), "at `$.actions[1].messages[0]`"),
+        (lambda data: data["workflow"].update(methods=[]), "at `$.workflow.methods`"),
+        (lambda data: data["actions"][0].pop("at"), "the field 'at' is missing"),
+        (lambda data: data["actions"][0].update(do="tick"), "the first action must be `start`"),
+        (
+            lambda data: data["workflow"]["methods"].update(
+                handle=[{"op": "while", "cond": True, "do": []}]
+            ),
+            "a `while` does not end",
+        ),
+    ],
+)
+def test_the_command_says_what_is_wrong_with_a_file(
+    golden: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Any], object], words: str
+) -> None:
+    path = golden / "06_usecase2_slow_decision.json"
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    assert conform.main(["workflows", str(golden)]) == 1
+    out = capsys.readouterr().out
+    assert words in out
+    assert out.splitlines()[-1] == "1 passed, 1 failed"
 
 
 def test_a_history_that_expects_nothing_is_no_golden_history(

@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 RUNNER = Path(__file__).parent / "workflow_runner.py"
+VERBS = Path(__file__).parent / "workflow_verbs.py"
 POINTS = (
     "run.fetch",
     "run.after",
@@ -121,3 +122,67 @@ def test_killed_at_200_random_points(tmp_path: Path) -> None:
             kills += 1
         again += program.check()
     print(f"{kills} kills in {round_} rounds; {again} tasks were done again")  # noqa: T201
+
+
+VERBS_SAID = {
+    "asked": [0, 1, 3, 6],
+    "counted": 15,
+    "followed": [0, 1, 3, 6, 10, 15],
+    "tagged": ["counter"],
+    "flagged": "flag",
+    "steps": ["one", "two", "three", "seen", "go"],
+    "fork": ["one", "two", "three", "go"],
+    "parent": [0, 2, 4, "Cancelled"],
+    "ended": ["cancelled", "cancelled"],
+    "turns": ["0", "1", "2", "3", "4"],
+    "last": "4",
+    "triggered": "happy new year",
+    "made up for": ["happy new year"] * 4,
+    "started": 5,
+    "left": {"messages": 0, "tasks": 0, "dead": 0},
+    "active": ["cron:yearly"],
+}
+
+
+def say_verbs(folder: Path, failpoint: str = "") -> subprocess.CompletedProcess[str]:
+    """Say all verbs, until the program is killed or done."""
+    return subprocess.run(
+        [sys.executable, str(VERBS), str(folder / "verbs.db"), str(folder / "flag")],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ACTORFLOW_FAILPOINT": failpoint},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def say_verbs_and_kill(folder: Path, dice: random.Random, most: int) -> int:
+    """Kill the program at random points until it was done; return how often it was killed."""
+    folder.mkdir()
+    for kills in range(most + 1):
+        # Rather early in each life: later ones find much done already.
+        point = f"{dice.choice(POINTS)}:{dice.randint(1, 25)}" if kills < most else ""
+        done = say_verbs(folder, point)
+        if done.returncode == 0:
+            assert json.loads(done.stdout.splitlines()[-1]) == VERBS_SAID
+            return kills
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    raise AssertionError(done.stderr)
+
+
+@pytest.mark.timeout(300)
+def test_killed_while_verbs_are_said_each_of_them_counts_once(tmp_path: Path) -> None:
+    dice = random.Random(11)
+    assert sum(say_verbs_and_kill(tmp_path / str(each), dice, most=4) for each in range(3)) >= 3
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_000)
+def test_killed_200_times_while_verbs_are_said(tmp_path: Path) -> None:
+    seed = random.randrange(1_000_000)
+    dice = random.Random(seed)
+    print(f"seed {seed}")  # noqa: T201 - to do it again
+    kills = round_ = 0
+    while kills < 200:
+        round_ += 1
+        kills += say_verbs_and_kill(tmp_path / str(round_), dice, most=6)

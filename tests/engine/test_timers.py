@@ -51,6 +51,15 @@ def test_timers_fire_in_order_each_once(engine: Engine, clock: VirtualClock) -> 
     assert engine.statistics().timers_fired == 3
 
 
+def test_a_timer_whose_time_has_passed_when_it_is_stored_fires_at_once(engine: Engine) -> None:
+    script = Script(setting)
+    engine.register(script)
+    engine.send("x", {"set": {"late": 999.0, "now": 1_000.0, "later": 1_001.0}}, kind="script")
+    script.wait(2)
+    quiet(engine)
+    assert state_of(engine, "x") == ["late", "now"]
+
+
 def test_a_timer_is_cancelled_or_set_anew(engine: Engine, clock: VirtualClock) -> None:
     script = Script(setting)
     engine.register(script)

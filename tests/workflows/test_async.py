@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +17,9 @@ from actorflow.workflows.task import task
 from actorflow.workflows.wait import Event, Wait
 from actorflow.workflows.workflow import Workflow
 from tests.workflows.driving import Driver
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
 
 
 @task
@@ -413,6 +416,100 @@ def test_a_coroutine_that_is_given_up_runs_its_finally_blocks_once() -> None:
     assert driver.succeed("0/0.0", 2).output == "ok"
     assert seen == ["finally", "finally"]
     decider.close()
+
+
+@pytest.fixture
+def _no_collection() -> Iterator[None]:
+    """Collect garbage only when the test says so."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Untidy(Workflow[int]):
+    """Has a task that nobody awaits, and that asks for a work when it ends."""
+
+    async def handle(self) -> int:
+        async def tidy() -> None:
+            try:
+                await double(1)
+            finally:
+                await double(13)
+
+        asyncio.ensure_future(tidy())  # noqa: RUF006 - nobody awaits it
+        return await double(2)
+
+
+class Collecting(Workflow[int]):
+    async def handle(self) -> int:
+        gc.collect()
+        return await double(5)
+
+
+@pytest.mark.usefixtures("_no_collection")
+@pytest.mark.parametrize("ended", [False, True], ids=["given up", "ended"])
+def test_tasks_that_are_left_ask_for_nothing_in_another_branch(
+    decider: Decider,
+    ended: bool,  # noqa: FBT001
+) -> None:
+    untidy = Driver(Untidy(), decider, id="untidy").settle()
+    if ended:
+        assert untidy.succeed("0/0.0", 4).output == 4
+    else:
+        decider.forget("untidy")
+    other = Driver(Collecting(), decider, id="other").settle()
+    assert [given["number"] for _, _, given in other.works] == [5]
+    assert [given["number"] for _, _, given in untidy.works] == [2, 1]
+
+
+@pytest.mark.usefixtures("_no_collection")
+def test_a_task_that_will_not_end_is_left_alone(decider: Decider) -> None:
+    class Stubborn(Workflow[int]):
+        async def handle(self) -> int:
+            async def stay() -> None:
+                never = asyncio.Event()
+                while True:
+                    try:
+                        await never.wait()
+                    except asyncio.CancelledError:
+                        continue
+                    finally:
+                        await asyncio.sleep(0)
+
+            asyncio.ensure_future(stay())  # noqa: RUF006 - nobody awaits it
+            return await double(2)
+
+    driver = Driver(Stubborn(), decider).settle()
+    assert driver.succeed("0/0.0", 4).output == 4
+    other = Driver(Collecting(), decider, id="other").settle()
+    assert other.mode == "run"
+
+
+@pytest.mark.parametrize("forget", [False, True], ids=["live", "replayed"])
+def test_a_generator_that_is_left_is_closed(decider: Decider, forget: bool) -> None:  # noqa: FBT001
+    class Some(Workflow[list[int]]):
+        def __init__(self) -> None:
+            self.seen: list[int] = []
+
+        async def numbers(self) -> AsyncIterator[int]:
+            try:
+                for number in range(10):
+                    yield await double(number)
+            finally:
+                self.seen = [*self.seen, await double(13)]
+
+        async def handle(self) -> list[int]:
+            async for number in self.numbers():
+                self.seen = [*self.seen, number]
+                break
+            await double(7)
+            await double(8)
+            return self.seen
+
+    driver = Driver(Some(), decider, forget=forget)
+    driver.run(lambda _, given: given["number"])
+    assert driver.output == [0, 13]
+    assert [given["number"] for _, _, given in driver.works] == [0, 7, 13, 8]
 
 
 class LongAsync(Workflow[int]):

@@ -185,3 +185,8 @@ def test_what_makes_no_sense_is_refused() -> None:
         pytest.raises(ValueError, match="time cannot go back by 1 day"),
     ):
         order.advance(days=-1)
+    with (
+        WorkflowHarness(Order("o-1")) as order,
+        pytest.raises(TypeError, match=r"'no' is not an error: fail\(charge, ValueError"),
+    ):
+        order.fail(order.open[0], "no")  # type: ignore[arg-type]

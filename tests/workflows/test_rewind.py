@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorflow.workflows.decider import Decider
+from actorflow.workflows.errors import Interrupted
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance import state as stored
 from actorflow.workflows.instance.instance import Instance
@@ -322,6 +323,39 @@ def test_a_fork_waits_and_times_out_as_the_other_did_then(decider: Decider) -> N
         "0/1.0": "scheduled",
     }
     assert (fork.id, fork.decision_ongoing, fork.branches[0].output) == ("i-2", True, stored.UNSET)
+
+
+def test_a_fork_gets_the_event_that_has_interrupted_it(decider: Decider) -> None:
+    class Thinks(Workflow[Any]):
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        def handle(self) -> Any:
+            try:
+                self.execute(charge("o-1"), email("slow"))
+            except Interrupted:
+                self.execute(email("sorry"))
+            self.wait("end")
+            return self.seen
+
+        def on_event(self, event: Event) -> None:
+            self.seen = [*self.seen, event.name]
+
+    driver = Driver(Thinks(), decider).settle()
+    driver.receive(m.Event(driver.tick(), "stop", interrupts=True))
+    driver.settle()
+    driver.tick(-1)
+    driver.event("later")
+    sorry = next(each.work for each in driver.state.statuses if each.input == {"text": "sorry"})
+    fork = Driver(Thinks(), decider, id="i-2")
+    fork.instance = Instance(forked(driver.state, sorry, "i-2"))
+    assert violations(fork.state) == []
+    fork.now = driver.now
+    fork.receive(m.Restore(fork.now))
+    fork.settle()
+    assert fork.properties == {"seen": ["stop"]}
+    fork.succeed(sorry)
+    assert fork.event("end").output == ["stop", "end"]
 
 
 def test_a_failure_is_undone_or_kept_as_it_was(decider: Decider) -> None:

@@ -56,7 +56,8 @@ WORKS = st.sampled_from(POSITIONS)
 ARRIVALS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     st.tuples(st.just("event"), st.sampled_from("EFG"), st.integers(0, 3)),
     st.tuples(
-        st.sampled_from(["started", "succeeded", "failed", "timeout", "retry", "rewind"]), WORKS
+        st.sampled_from(["started", "succeeded", "failed", "timeout", "cancel", "retry", "rewind"]),
+        WORKS,
     ),
     st.tuples(st.sampled_from(["tick", "pause", "resume", "restore", "forget", "stale"])),
     st.tuples(st.just("finish"), st.integers(0, 5)),
@@ -71,6 +72,7 @@ MESSAGES: dict[str, Callable[..., m.Received]] = {
     "succeeded": lambda at, work: m.Succeeded(at, work, 1),
     "failed": lambda at, work: m.Failed(at, work, {"name": "IOError"}),
     "timeout": m.TimedOut,
+    "cancel": m.Cancel,
     "retry": m.Retry,
     "rewind": m.Rewind,
     "tick": m.Tick,

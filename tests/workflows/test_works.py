@@ -90,6 +90,14 @@ def test_wrong_arguments_are_refused_at_once() -> None:
         ({"concurrency": 0}, "concurrency=0: concurrency must be a whole number, 1 or more"),
         ({"rertries": 3}, "task has no option 'rertries'; did you mean 'retries'"),
         ({"executor": "moon"}, "executor='moon': use one of thread, process, loop"),
+        ({"env": "test"}, r"env='test': only tasks of other languages .* task\(lang='javascript'"),
+        ({"name": 5}, r"name=5: name must be a printable text of 1 to 1,000 characters, as in"),
+        ({"name": ""}, "name='': name must be a printable text"),
+        ({"name": "a\nb"}, "name must be a printable text"),
+        ({"lang": 5}, "lang=5: lang must be a printable text of 1 to 200 characters without '/'"),
+        ({"lang": ""}, "lang='': lang must be .*, as in lang='javascript'"),
+        ({"lang": "a/b"}, "lang='a/b': lang must be"),
+        ({"lang": "go", "env": ""}, "env='': env must be .*, as in env='test'"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], words: str) -> None:
@@ -144,6 +152,8 @@ def test_a_wait_has_a_limit_of_time_an_event_or_both() -> None:
         ({"until": "tomorrow"}, "until='tomorrow' is not a point in time: give an aware datetime"),
         ({"until": float("inf")}, "until=inf is not a point in time"),
         ({"event": "", "seconds": 1}, "event='' is not a name"),
+        ({"event": "\ud800"}, r"event='\\ud800' is not a name"),
+        ({"event": int}, "event=<class 'int'> is a class of Python: nobody can send one"),
         ({"until": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - refused
     ],
 )

@@ -53,11 +53,15 @@ class Timers:
             alarm = self._alarm
             if due == inf or core.closed or not core.resumed:
                 return
-            if alarm is not None and alarm.callback is not None:
-                if alarm.when <= due:
-                    return
-                alarm.cancel()
-            self._alarm = core.clock.call_at(due, self._on_alarm)
+            if alarm is not None and alarm.callback is None:
+                alarm = None  # the call was made
+            if alarm is None or due < alarm.when:
+                if alarm is not None:
+                    alarm.cancel()
+                self._alarm = core.clock.call_at(due, self._on_alarm)
+        if due <= core.clock.now():
+            # Time went on while it was stored. A virtual clock only calls when it advances.
+            core.writer.call(self._fire)
 
     def _on_alarm(self) -> None:
         """Schedule the firing of what is due. In the clock's thread."""

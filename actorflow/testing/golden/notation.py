@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Json = Any
 
+_TURNS = 100_000
+"""How often a loop may go round in one execution of a branch."""
 METHODS = ("handle", "onEvent", "onStart", "onSuccess", "onFailure", "onTimeout")
 
 
@@ -110,14 +112,21 @@ def _block(operations: Sequence[Json], scope: Scope) -> Generator[Call, list[Jso
                 chosen = "then" if scope.value(operation["cond"]) else "else"
                 yield from _block(operation.get(chosen) or [], scope)
             case "while":
-                while scope.value(operation["cond"]):
-                    yield from _block(operation["do"], scope)
+                yield from _while(operation, scope)
             case "return":
                 raise _Returned(scope.value(operation.get("value")))
             case "raise":
                 raise NotationRaised(scope.value(operation.get("message")))
             case other:
                 raise ValueError(f"unknown operation {other!r}")
+
+
+def _while(operation: Json, scope: Scope) -> Generator[Call, list[Json] | None, None]:
+    for _ in range(_TURNS):
+        if not scope.value(operation["cond"]):
+            return
+        yield from _block(operation["do"], scope)
+    raise ValueError(f"a `while` does not end within {_TURNS} turns")
 
 
 def _call(operation: Json, scope: Scope, *, sync: bool) -> Generator[Call, list[Json] | None, None]:

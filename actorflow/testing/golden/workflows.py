@@ -47,6 +47,48 @@ _STATUS_FIELDS = (
 )
 
 
+class _Message(msgspec.Struct, frozen=True):
+    do: str = ""
+    at: float = 0
+    work: str | None = None
+    name: str | None = None
+    error: dict[str, Json] | None = None
+
+
+_Methods = dict[str, list[dict[str, Json]]]
+
+
+class _Action(_Message, frozen=True):
+    messages: list[_Message] | None = None
+    methods: _Methods | None = None
+
+
+class _Workflow(msgspec.Struct, frozen=True):
+    name: str = ""
+    properties: dict[str, Json] = {}
+    methods: _Methods = {}
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    """The types of what is in a file; whoever reads a field notices that it is missing."""
+
+    workflow: _Workflow = _Workflow()
+    actions: list[_Action] = []
+    steps: list[dict[str, Json]] = []
+
+
+def _read(path: Path) -> Json:
+    """Return what is in a file.
+
+    Raises:
+        ValueError: it is not JSON, or a part of it has another type.
+
+    """
+    data = json.loads(path.read_text(encoding="utf-8"))
+    msgspec.convert(data, _Shape)
+    return data
+
+
 class Decides(Protocol):
     """What executes the branches of a decision."""
 
@@ -170,10 +212,13 @@ class GoldenWorkflow:
     """
 
     def __init__(self, path: Path, decider: Callable[[Json], Decides]) -> None:
-        data = json.loads(path.read_text())
+        data = _read(path)
         self._workflow = data["workflow"]
         self._actions = data["actions"]
         self._steps = data["steps"]
+        if not self._actions or self._actions[0]["do"] != "start":
+            msg = "the first action must be `start`"
+            raise ValueError(msg)
         if len(self._actions) != len(self._steps):
             msg = f"there are {len(self._actions)} actions and {len(self._steps)} steps"
             raise ValueError(msg)
@@ -217,7 +262,7 @@ class Player:
     @property
     def instance(self) -> Instance:
         """The instance; there is one after `start`."""
-        assert self._instance is not None, "the first action must be `start`"
+        assert self._instance is not None, "nothing was started"
         return self._instance
 
     def play(self, action: Json) -> Json:
@@ -458,7 +503,7 @@ def property_names(described: Json) -> set[str]:
 
 def check_history(path: Path) -> str | None:
     """Return the first difference of a history, with each way to execute its branches."""
-    names = property_names(json.loads(path.read_text())["workflow"])
+    names = property_names(_read(path)["workflow"])
     for name, make in DECIDERS.items():
         if name != "scripted" and not RESERVED.isdisjoint(names):
             # Other languages may call a property what is a method of workflows in this one.

@@ -156,13 +156,18 @@ class Frame:
             context.leave()
 
     def close_loop(self) -> None:
-        """Abandon a coroutine: its `finally` blocks run, and can ask for nothing."""
+        """Abandon a coroutine, or the tasks that it has left: their `finally` blocks run.
+
+        They can ask for nothing.
+        """
         self._closed = True
-        if self._main is not None and self.loop is not None and not self._main.done():
-            self._main.cancel()
-            self._run_loop()
         if self.loop is not None:
-            self.loop.close()
+            context.enter(self)
+            try:
+                self.loop.cancel_all()
+            finally:
+                context.leave()
+                self.loop.close()
 
     def close(self) -> None:
         """Refuse further requests of the code: it is being unwound."""

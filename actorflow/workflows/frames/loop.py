@@ -12,12 +12,16 @@ from actorflow.runtime.log import log
 from actorflow.workflows.errors import BranchClosed, NotInWorkflow
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
     from contextvars import Context
 
 __all__ = ["BranchLoop", "branch_loop"]
 
 T = TypeVar("T")
+
+_FEW = 16  # tasks that are kept although they may be done
+_CANCELS = 10  # times that a task is asked to end
+_STUBBORN: list[asyncio.Task[Any]] = []  # those that did not: never to be garbage collected
 
 
 class _Task(asyncio.Task[T]):
@@ -57,6 +61,8 @@ class BranchLoop(asyncio.AbstractEventLoop):
 
     def __init__(self) -> None:
         self._ready: deque[asyncio.Handle] = deque()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._room = _FEW
         self._number = 0
         self._running = False
         self._closed = False
@@ -66,7 +72,9 @@ class BranchLoop(asyncio.AbstractEventLoop):
     def run_until_idle(self) -> None:
         """Run all that is ready, and what becomes ready by that."""
         before = events._get_running_loop()  # noqa: SLF001 - what loops are to call
+        hooks = sys.get_asyncgen_hooks()
         events._set_running_loop(self)  # noqa: SLF001
+        sys.set_asyncgen_hooks(finalizer=self._close_generator)
         self._running = True
         try:
             while self._ready:
@@ -76,7 +84,33 @@ class BranchLoop(asyncio.AbstractEventLoop):
                     handle._run()  # noqa: SLF001 - the loop's part of a handle
         finally:
             self._running = False
+            sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(before)  # noqa: SLF001
+
+    def cancel_all(self) -> None:
+        """End all tasks by cancelling them, so that none is left to be garbage collected.
+
+        What a coroutine does when it is collected would happen in the midst of other code.
+        """
+        for _ in range(_CANCELS):
+            pending = self._pending()
+            if not pending:
+                return
+            for task in pending:
+                task.cancel()
+            self.run_until_idle()
+        _STUBBORN.extend(self._pending())
+
+    def _pending(self) -> list[asyncio.Task[Any]]:
+        return [task for task in self._tasks if not task.done()]
+
+    def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Close an asynchronous generator that its code has left, as the loops of asyncio do.
+
+        One that is found anywhere else than in the running code is dropped.
+        """
+        if events._get_running_loop() is self and not self._closed:  # noqa: SLF001 - see above
+            self.create_task(generator.aclose())
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -100,7 +134,12 @@ class BranchLoop(asyncio.AbstractEventLoop):
             coro = _await(coro)
         self._number += 1
         options = more if context is None else {"context": context, **more}
-        return _Task(self._number, coro, loop=self, name=name, **options)
+        task = _Task(self._number, coro, loop=self, name=name, **options)
+        self._tasks.append(task)
+        if len(self._tasks) > self._room:
+            self._tasks = self._pending()
+            self._room = _FEW + 2 * len(self._tasks)
+        return task
 
     def is_running(self) -> bool:
         """Return whether it runs something."""

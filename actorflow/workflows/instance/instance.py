@@ -456,6 +456,18 @@ class Instance:
         state.decision_current_index = None
         self._sent.append(m.Ended())
 
+    def _cancel(self, cancel: m.Cancel) -> None:
+        self._waits.end_due(cancel.at)
+        status = self._works.get(cancel.work)
+        if status is None or self._works.is_over(status):
+            self.state.dropped += 1
+            return
+        self._waits.cancel(cancel.work)
+        error = {"message": "somebody has cancelled it"}
+        data = {"error_name": "Cancelled", "error_input": error}
+        self._buffer.push_end(status, cancel.at, BranchType.FAILURE, data)
+        self._send_cancel(status)
+
     def _retry(self, retry: m.Retry) -> None:
         self._waits.end_due(retry.at)
         status = self._works.get(retry.work)
@@ -470,7 +482,10 @@ class Instance:
         status.error = UNSET
         status.attempt += 1
         self._works.changed(status)
-        self._send_work(status)
+        if status.type is WorkType.WAIT:
+            self._waits.begin_again(status, retry.at)
+        else:
+            self._send_work(status)
 
     def _rewind(self, rewind: m.Rewind) -> None:
         """Replace the state by an earlier one; stop what is undone, and begin again."""
@@ -540,6 +555,7 @@ class Instance:
         m.Pause: _pause,
         m.Resume: _resume,
         m.Kill: _kill,
+        m.Cancel: _cancel,
         m.Retry: _retry,
         m.Rewind: _rewind,
         m.Restore: _restore,

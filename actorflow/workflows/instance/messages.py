@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from actorflow.workflows.instance.state import WorkType
 
 __all__ = [
+    "Cancel",
     "CancelWork",
     "ClearTimer",
     "Completed",
@@ -149,6 +150,13 @@ class Kill(Struct, frozen=True, gc=False):
     at: float
 
 
+class Cancel(Struct, frozen=True, gc=False):
+    """Stop a work: it has failed."""
+
+    at: float
+    work: str
+
+
 class Retry(Struct, frozen=True, gc=False):
     """Schedule a failed work again."""
 
@@ -182,6 +190,7 @@ Received: TypeAlias = (
     | Pause
     | Resume
     | Kill
+    | Cancel
     | Retry
     | Rewind
     | Restore

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from actorflow.workflows.instance import state as stored
 from actorflow.workflows.instance.state import (
     COMPLETIONS,
+    INTERRUPTED,
     UNSET,
     Branch,
     BranchType,
@@ -109,14 +110,15 @@ class _Past:
                 yield action
 
     def of_that_moment(self) -> Iterator[BufferedAction]:
-        """Yield what belongs to the past, although it was to be handled after the index.
+        """Yield what follows from the past, although it was to be handled after the index.
 
-        It arrived with what was handled, or follows from it: waits start when they are scheduled,
-        and an event ends all waits for it.
+        Waits start when they are scheduled, an event ends all waits for it, and one that interrupts
+        comes after the works that it has stopped. Times cannot tell: a clock may stand still.
         """
         moment = self._moment()
         waits = {each.work: each for each in self._statuses if each.type is WorkType.WAIT}
         later = [*self.later()]
+        rest = self._rest_of_interruption(later)
         seen = {
             (branch.event_name, branch.start_index)
             for branch in self._branches
@@ -124,13 +126,13 @@ class _Past:
         }
         seen |= {
             (action.data["event_name"], self._index + 1)
-            for action in later
-            if action.type is BranchType.EVENT and action.timestamp <= moment
+            for action in later[:rest]
+            if action.type is BranchType.EVENT
         }
-        for action in later:
+        for number, action in enumerate(later):
             wait = waits.get(action.data.get("work", ""))
             if wait is None or action.type not in (BranchType.START, BranchType.SUCCESS):
-                belongs = action.timestamp <= moment
+                belongs = number < rest
             elif action.type is BranchType.START:
                 belongs = True
             elif action.data["task_output"] is None:
@@ -139,6 +141,14 @@ class _Past:
                 belongs = any(name == wait.event and at > wait.index for name, at in seen)
             if belongs:
                 yield action
+
+    def _rest_of_interruption(self, later: list[BufferedAction]) -> int:
+        """Return how much of what came later belongs to an event that had begun to interrupt."""
+        last = self._branches[-1]
+        if last.type is not BranchType.FAILURE or last.error_name != INTERRUPTED:
+            return 0
+        events = (at for at, each in enumerate(later, 1) if each.type is BranchType.EVENT)
+        return next(events, 0)
 
     # The state.
 

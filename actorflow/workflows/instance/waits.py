@@ -94,9 +94,20 @@ class Waits:
         elif deadline is not None and deadline <= now:
             push_end(status, max(begun, deadline), BranchType.SUCCESS, {"task_output": None})
         else:
-            self._state.waits.append(RunningWait(status.work, deadline, decision.event))
-            if deadline is not None:
-                self._sent.append(m.SetTimer(status.work, deadline))
+            self._run(status)
+
+    def begin_again(self, status: WorkStatus, now: float) -> None:
+        """Begin a wait that was cancelled; its deadline stays."""
+        self._buffer.push_of(status, now, BranchType.START)
+        if status.deadline is not None and status.deadline <= now:
+            self._buffer.push_end(status, now, BranchType.SUCCESS, {"task_output": None})
+        else:
+            self._run(status)
+
+    def _run(self, status: WorkStatus) -> None:
+        self._state.waits.append(RunningWait(status.work, status.deadline, status.event))
+        if status.deadline is not None:
+            self._sent.append(m.SetTimer(status.work, status.deadline))
 
     def _event_after(
         self, decision: m.ScheduleWork

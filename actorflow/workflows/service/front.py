@@ -6,6 +6,7 @@ import asyncio
 import copy
 import threading
 import uuid
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actorflow.engine.errors import KindMismatch
@@ -18,7 +19,8 @@ from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.frames.properties import capture
 from actorflow.workflows.lease import LEASE, check_lease
-from actorflow.workflows.remote import ENVIRONMENT, RemoteWorkflow
+from actorflow.workflows.place import ENVIRONMENT, check_place
+from actorflow.workflows.remote import RemoteWorkflow
 from actorflow.workflows.service.discovery import found_in
 from actorflow.workflows.service.dispatched import DispatchedKind
 from actorflow.workflows.service.handle import WorkflowHandle
@@ -36,7 +38,7 @@ from actorflow.workflows.workflow import Workflow, workflow_name
 from behaviours.base import Base, Behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from actorflow.engine.engine import Engine
     from actorflow.engine.kind import Status
@@ -97,6 +99,7 @@ class Workflows:
     def _register_class(
         self, cls: type[Workflow[Any]], inbox: Callable[[], Any] | None = None
     ) -> WorkflowKind:
+        _check_class(cls)
         name = workflow_name(cls)
         with self._lock:
             known = self._kinds.get(name)
@@ -167,6 +170,10 @@ class Workflows:
             BadOption: there is a workflow or a task of that name, or the lease is not positive.
 
         """
+        given: Any = tasks
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise BadOption(f"tasks={given!r:.80}: give a list of names, as in tasks=['charge']")
+        tasks = [check_id(each, "a task") for each in given]
         cls = declare(check_id(name, "a workflow"), lang=lang, env=env, lease=lease)
         self._register_class(cls, _factory(inbox))
         self.remote_tasks(*tasks, lang=lang, env=env, lease=lease)
@@ -182,8 +189,9 @@ class Workflows:
 
         """
         check_lease(lease)
-        for name in names:
-            self.agent.add_task(check_id(name, "a task"), Queue(env, lang), lease, {})
+        queue = Queue(check_place(env, "env", "test"), check_place(lang, "lang", "javascript"))
+        for name in [check_id(each, "a task") for each in names]:
+            self.agent.add_task(name, queue, lease, {})
 
     def _register_task(self, task: Task[..., Any]) -> None:
         with self._lock:
@@ -359,6 +367,7 @@ class Workflows:
                     f"{near(state.workflow_name, self._kinds)}"
                 )
             cls = known.cls
+        _check_class(cls)
         if issubclass(cls, RemoteWorkflow):
             raise InvalidWorkflow(f"the code of {workflow_name(cls)} is not here, to be replayed")
         if workflow_name(cls) != state.workflow_name:
@@ -388,6 +397,20 @@ def _queue_of(cls: type[RemoteWorkflow[Any]]) -> Queue:
 
 def _is_class(each: Any) -> bool:
     return isinstance(each, type) and issubclass(each, Workflow)
+
+
+def _check_class(cls: Any) -> None:
+    """Refuse what has no instances.
+
+    Raises:
+        InvalidWorkflow: it is no class of workflows, or has no `handle`.
+
+    """
+    if not _is_class(cls) or cls.handle is Workflow.handle:
+        raise InvalidWorkflow(
+            f"{cls!r:.80} is not a class of workflows with a `handle`: give one, as in "
+            "workflows.get(Order, 'o-1')"
+        )
 
 
 def _factory(inbox: Any) -> Callable[[], Any] | None:

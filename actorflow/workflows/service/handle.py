@@ -233,8 +233,13 @@ class WorkflowHandle(Generic[R_co]):
         """
         question = self._question(event, data, id, timeout)
         stored = self._core.writer.wakes.ticket()
-        self._put(question, stored, patience=inf)
-        self._core.wait_for(stored, None, question.body)
+        try:
+            self._put(question, stored, patience=inf)
+            self._core.wait_for(stored, None, question.body)
+        except ExecutionEnded:
+            if question.find_answer():
+                return question.answer
+            raise
         while True:
             ticket = question.waiting = ThreadTicket()
             try:
@@ -259,8 +264,13 @@ class WorkflowHandle(Generic[R_co]):
         """Like `ask`."""
         question = self._question(event, data, id, timeout)
         stored = AsyncTicket()
-        self._put(question, stored)
-        await self._core.await_for(stored, None, question.body)
+        try:
+            self._put(question, stored)
+            await self._core.await_for(stored, None, question.body)
+        except ExecutionEnded:
+            if question.find_answer():
+                return question.answer
+            raise
         while True:
             ticket = question.waiting = AsyncTicket()
             try:
@@ -387,11 +397,14 @@ class WorkflowHandle(Generic[R_co]):
 
         Raises:
             LookupError: there is no such work.
+            BadOption: the id is that of this instance.
             KindMismatch: the id is that of another kind of execution, or another workflow.
 
         """
         view = self._find(work)
         name = f"{self.id}-{uuid.uuid4().hex}" if id is None else check_id(id, "a workflow")
+        if name == self.id:
+            raise BadOption(f"id={name!r:.80} is the id of the instance itself: give another one")
         state = forked(view.state, work, name)
         body = fork_body(self.id, work, state, view.tags, inbox=view.has_inbox)
         self._kind.share_inbox(self.id, name)
@@ -416,7 +429,7 @@ class WorkflowHandle(Generic[R_co]):
         """End it, or fail one of its works; return whether it was still there.
 
         It has ended when this returns. Its sub-workflows are cancelled, too, its tasks are told,
-        and those in other processes are killed.
+        and those in other processes are killed. A wait that is retried has the same deadline.
 
         Raises:
             LookupError: there is no such work.

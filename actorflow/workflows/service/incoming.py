@@ -114,8 +114,6 @@ class Incoming(Struct):
 
     start: Start | None = None
     received: list[m.Received] = []
-    cancelled: list[str] = []
-    """Works that somebody wants stopped."""
     notes: list[dict[str, Any]] = []
     """For the history."""
 
@@ -280,13 +278,9 @@ def _on_works(instance: Instance | None, verb: str, work: Any, at: float, found:
         works = [
             status.work
             for status in statuses
-            if status.status is WorkState.SCHEDULED
-            and status.work == work
-            and status.type is not WorkType.WAIT
+            if status.status is WorkState.SCHEDULED and status.work == work
         ]
-        error = {"name": "Cancelled", "message": "somebody has cancelled it"}
-        found.received += [m.Failed(at, each, error) for each in works]
-        found.cancelled += works
+        found.received += [m.Cancel(at, each) for each in works]
     found.notes.append({"type": verb, "at": at, "works": works})
 
 

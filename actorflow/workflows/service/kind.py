@@ -240,9 +240,7 @@ class WorkflowKind:
         run.decide(self._decider)
         instance = run.instance
         stored.tags |= run.tags
-        outcome = outcome_of(
-            instance, run.sent, incoming.cancelled, self._tells_start, self._hand_out
-        )
+        outcome = outcome_of(instance, run.sent, self._tells_start, self._hand_out)
         if run.tags:
             stored.tags = {name: tag for name, tag in stored.tags.items() if tag is not None}
             outcome.tags = texts_of(stored.tags)

@@ -21,7 +21,7 @@ from actorflow.workflows.service.incoming import GO_ON, start_body
 from actorflow.workflows.service.names import DISPATCHED, kind_name, timer_id, work_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from actorflow.workflows.instance.instance import Instance
 
@@ -38,7 +38,6 @@ def task_body(work: str, given: Any) -> dict[str, Any]:
 def outcome_of(
     instance: Instance,
     sent: Sequence[m.Outgoing],
-    cancelled: Iterable[str],
     tells_start: Callable[[WorkStatus], bool],
     hand_out: Callable[[Instance], NewTask] | None = None,
 ) -> Outcome:
@@ -47,7 +46,6 @@ def outcome_of(
     Args:
         instance: as it is now.
         sent: what it has sent in this run.
-        cancelled: works that somebody wants stopped.
         tells_start: whether the instance wants to know when a task starts.
         hand_out: makes the task by which its decisions are taken, if they are taken elsewhere.
 
@@ -67,10 +65,6 @@ def outcome_of(
             case m.Ended(output=output):
                 outcome.status = Status.CANCELLED if each.killed else Status.DONE
                 outcome.result = None if each.killed else output
-    for work in cancelled:
-        status = instance.status(work)
-        if status is not None:
-            _stop(instance, _cancel_of(status), outcome)
     if instance.state.ended:
         _end(instance, outcome)
     else:

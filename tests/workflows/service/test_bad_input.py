@@ -18,8 +18,10 @@ from actorflow.engine.errors import (
     UnknownExecution,
     WaitTimeout,
 )
-from actorflow.workflows.errors import MessageRefused, WorkFailed
+from actorflow.runtime.errors import BadOption
+from actorflow.workflows.errors import InvalidWorkflow, MessageRefused, WorkFailed
 from actorflow.workflows.task import Task
+from behaviours import BadBehaviour, Queue
 from tests.engine.kinds import rows, until
 from tests.workflows.service.orders import PATIENCE, Order, charge, refund, wait_for_event
 
@@ -276,6 +278,57 @@ def test_a_work_can_be_cancelled(engine: af.Engine) -> None:
     until(engine, lambda: engine.execution("w/0/0.0").status == "cancelled")
 
 
+def test_a_wait_can_be_cancelled(engine: af.Engine) -> None:
+    class Waits(af.Workflow[str]):
+        def handle(self) -> str:
+            try:
+                self.execute(af.Wait("paid", days=3), raises=True)
+            except WorkFailed as error:
+                return str(error.error["name"])
+            return "paid"
+
+    waits = engine.start(Waits(), id="w")
+    wait_for_event(waits)
+    assert waits.cancel("0/0.0")
+    assert waits.result(PATIENCE) == "Cancelled"
+
+
+def test_a_cancelled_wait_can_be_retried(engine: af.Engine, clock: VirtualClock) -> None:
+    class Waits(af.Workflow[list[str]]):
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        def handle(self) -> list[str]:
+            event = self.wait("paid", seconds=100)
+            return [*self.seen, "late" if event is None else "paid"]
+
+        def on_start(self, work: WorkInfo) -> None:
+            self.seen = [*self.seen, f"start {work.name}"]
+
+        def on_failure(self, work: WorkInfo, error: WorkError) -> None:
+            self.seen = [*self.seen, f"{error.name} {work.name}"]
+
+    for id_ in ("on time", "late"):
+        waits = engine.start(Waits(), id=id_)
+        wait_for_event(waits)
+        clock.advance(60)
+        waits.cancel("0/0.0")
+        waits.send("paid")  # nobody waits for it
+        with pytest.raises(ExecutionFailed, match=r"the wait Wait \(0/0.0\) failed.*retry it"):
+            waits.result(PATIENCE)
+        waits.retry()
+        wait_for_event(waits)
+        assert [each.timestamp for each in waits.query().state.waits] == [
+            waits.query().state.statuses[0].deadline
+        ]
+        if id_ == "late":
+            clock.advance(40)
+        else:
+            waits.send("paid")
+        seen = ["start Wait", "Cancelled Wait", "start Wait", "late" if id_ == "late" else "paid"]
+        assert waits.result(PATIENCE) == seen
+
+
 def test_what_is_no_message_to_a_workflow_is_a_dead_letter(engine: af.Engine) -> None:
     order = engine.start(Order("o-1"), id="o-1")
     wait_for_event(order)
@@ -392,6 +445,58 @@ def test_an_event_without_a_name_is_refused(engine: af.Engine) -> None:
     order = engine.start(Order("o-1"))
     with pytest.raises(MessageRefused, match="'' is not an event: give it a name"):
         order.send("")
+
+
+@pytest.mark.parametrize("cls", [5, int, Order("o-1"), af.Workflow, af.RemoteWorkflow])
+def test_what_is_no_class_of_workflows_is_refused(engine: af.Engine, cls: Any) -> None:
+    order = engine.start(Order("o-1"), id="o-1")
+    words = r"is not a class of workflows.*, as in"
+    with pytest.raises(InvalidWorkflow, match=words):
+        engine.workflows.get(cls, "o-1")
+    with pytest.raises(InvalidWorkflow, match=words):
+        next(engine.workflows.instances(cls))
+    with pytest.raises(InvalidWorkflow, match=words):
+        engine.workflows.check(order.export(), cls)
+    with pytest.raises(InvalidWorkflow):
+        engine.workflows.register(cls)
+
+
+def test_a_fork_has_an_id_of_its_own(engine: af.Engine) -> None:
+    order = engine.start(Order("o-1"), id="o-1")
+    wait_for_event(order)
+    with pytest.raises(BadOption, match="id='o-1' is the id of the instance itself"):
+        order.fork("0/0.0", id="o-1")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"lang": 5}, "lang=5: lang must be"),
+        ({"lang": "go", "env": ""}, "env='': env must be"),
+        ({"lang": "go", "tasks": "charge"}, r"tasks='charge': .* as in tasks=\['charge'\]"),
+        ({"lang": "go", "tasks": 5}, r"tasks=5: .* as in tasks=\['charge'\]"),
+        ({"lang": "go", "tasks": ["pack", 5]}, "must be text, not 5"),
+    ],
+)
+def test_a_remote_workflow_that_makes_no_sense_is_refused_whole(
+    engine: af.Engine, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises((BadOption, TypeError), match=words):
+        engine.workflows.remote("Elsewhere", **given)
+    engine.workflows.remote("Elsewhere", lang="go", tasks=["pack"])
+
+
+@pytest.mark.parametrize("given", [{"lang": 5}, {"lang": "go", "env": "a/b"}])
+def test_remote_tasks_of_nowhere_are_refused(engine: af.Engine, given: dict[str, Any]) -> None:
+    with pytest.raises(BadOption, match="must be a printable text of 1 to 200 characters"):
+        engine.workflows.remote_tasks("pack", **given)
+    engine.workflows.remote_tasks("pack", lang="go")
+
+
+@pytest.mark.parametrize("wrapper", [af.Turns, af.Interrupt])
+def test_what_chooses_events_is_a_function(wrapper: Any) -> None:
+    with pytest.raises(BadBehaviour, match="when=5: when must be a function, as in"):
+        wrapper(Queue(), when=5)
 
 
 def test_an_empty_id_is_refused(engine: af.Engine) -> None:

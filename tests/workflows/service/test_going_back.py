@@ -169,6 +169,18 @@ def test_a_fork_goes_on_from_the_past_of_another(engine: af.Engine, clock: Virtu
     assert rows(engine, "dead") == []
 
 
+def test_a_fork_knows_nothing_of_later_events_while_the_clock_stands(engine: af.Engine) -> None:
+    sale = engine.start(Sale("o-1"), id="s")
+    wait_for_event(sale)
+    sale.ask("paid", amount=40, timeout=PATIENCE)
+    sale.send("end")
+    assert sale.result(PATIENCE) == "paid 40 of 40"
+    fork = sale.fork("0/1.0", id="f")
+    wait_for_event(fork)
+    fork.send("end")
+    assert fork.result(PATIENCE) == "paid 0 of 40"
+
+
 def test_a_fork_takes_over_the_tags_and_ids_are_made(engine: af.Engine) -> None:
     class Tagged(af.Workflow[None]):
         def handle(self) -> None:

@@ -103,6 +103,19 @@ def test_what_was_sent_with_an_id_can_be_asked_for_its_answer(desk: WorkflowHand
     assert desk.ask("ask", id="a", timeout=PATIENCE) == 1
 
 
+def test_a_question_that_was_answered_before_the_end_still_is(desk: WorkflowHandle[int]) -> None:
+    assert desk.ask("ask", id="q", timeout=PATIENCE) == 1
+    desk.send("close")
+    assert desk.result(PATIENCE) == 1
+    assert desk.ask("ask", id="q", timeout=PATIENCE) == 1
+    assert asyncio.run(desk.aask("ask", id="q", timeout=PATIENCE)) == 1
+    for id_ in ("another", None):
+        with pytest.raises(ExecutionEnded):
+            desk.ask("ask", id=id_, timeout=PATIENCE)
+        with pytest.raises(ExecutionEnded):
+            asyncio.run(desk.aask("ask", id=id_, timeout=PATIENCE))
+
+
 def test_a_question_that_is_not_answered_says_why(desk: WorkflowHandle[int]) -> None:
     with pytest.raises(WaitTimeout, match="has not answered 'ask later' within"):
         asyncio.run(desk.aask("ask later", timeout=0.01))

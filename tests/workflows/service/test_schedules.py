@@ -182,6 +182,17 @@ def test_bad_input_is_named(engine: af.Engine) -> None:
     assert list(engine.schedules) == []
 
 
+def test_a_name_leaves_room_for_the_ids_of_what_is_started(engine: af.Engine) -> None:
+    with pytest.raises(ValueError, match="must have 1 to 967 characters, not 968"):
+        engine.schedule("x" * 968, "* * * * *", Report("stock"))
+    assert list(engine.schedules) == []
+    longest = engine.schedule("x" * 967, "* * * * *", Report("stock"))
+    assert engine.result(longest.trigger(), PATIENCE) == "stock counted"
+    with pytest.raises(ValueError, match="must have 1 to 1000 characters, not 1001"):
+        longest.trigger(id="y" * 33)
+    assert rows(engine, "dead") == []
+
+
 def test_a_schedule_of_a_durable_worker_has_the_same_verbs(
     engine: af.Engine, clock: VirtualClock
 ) -> None:

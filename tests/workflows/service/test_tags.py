@@ -93,6 +93,12 @@ def test_what_cannot_be_a_tag_is_named_where_it_is_set(
         list(engine.executions(tags=tags))
 
 
+@pytest.mark.parametrize("value", ["c-7", True])
+def test_the_name_of_a_tag_is_a_text(engine: af.Engine, value: object) -> None:
+    with pytest.raises(BadOption, match="the tag 5 is named by no text"):
+        list(engine.executions(tags={5: value}))  # type: ignore[dict-item]
+
+
 def run(*arguments: Any, code: int = 0) -> str:
     result = CliRunner().invoke(application(), [str(each) for each in arguments])
     assert result.exit_code == code, (result.output, result.exception)
