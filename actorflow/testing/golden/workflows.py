@@ -52,7 +52,7 @@ class _Message(msgspec.Struct, frozen=True):
     at: float = 0
     work: str | None = None
     name: str | None = None
-    error: dict[str, Json] | None = None
+    error: Json = None
 
 
 _Methods = dict[str, list[dict[str, Json]]]
