@@ -262,7 +262,8 @@ class Backlog:
                 behind = more or at + 1 < len(rows)
                 break
             chosen.append(row)
-        told = self._host.let_in(live, chosen, live.late, ()) if chosen else ()
+        let_in = self._host.let_in
+        told = let_in(live, chosen, live.late, (), accepted=True) if chosen else ()
         live.behind = behind  # not before: what is not stored must not come in between
         for waiter, error in told:
             waiter.resolve(error)

@@ -212,7 +212,13 @@ class Host:
             waiter.resolve(error)
 
     def let_in(
-        self, live: Live, rows: list[MessageRow], waiters: dict[Any, Any], acks: Sequence[Any]
+        self,
+        live: Live,
+        rows: list[MessageRow],
+        waiters: dict[Any, Any],
+        acks: Sequence[Any],
+        *,
+        accepted: bool = False,
     ) -> list[tuple[Any, Exception | None]]:
         """Deliver stored messages to a live execution; return the callers to resolve now."""
         cancels = [row for row in rows if row.type == "cancel"]
@@ -225,7 +231,7 @@ class Host:
             if not rows:
                 return [(each, None) for each, _ in acks]
         try:
-            return live.take(rows, waiters, acks)
+            return live.take(rows, waiters, acks, accepted=accepted)
         except Exception as error:  # noqa: BLE001 - a stored message that cannot be read
             log.error("messages cannot be read", execution=live.id, exc_info=error)
             self.break_off(live, error)
@@ -294,8 +300,7 @@ class Host:
             if self._live.get(live.id) is live:
                 del self._live[live.id]
                 self.backlog.add(live.id)
-            if live.port is not None:
-                live.port.finish()
+            live.finish()
             for waiter in live.late.values():
                 waiter.resolve(error)
             try:
@@ -328,8 +333,7 @@ class Host:
         """End an execution after the run that is under way, because another engine has it now."""
         if self._live.get(live.id) is live:
             del self._live[live.id]
-        if live.port is not None:
-            live.port.finish()
+        live.finish()
         self._core.ownership.await_processed(live.id, live.late)
         live.late = {}
 
@@ -339,6 +343,7 @@ class Host:
             self.backlog.trials.end(live)
         if self._live.get(live.id) is not live:
             return
+        live.look_at_door()
         if live.behind and live.held < LOW and not self._core.closed:
             self.backlog.catch_up_soon(live)
             return
@@ -430,8 +435,7 @@ class Host:
         What was handed to it meanwhile is stored, and goes to the other one.
         """
         live.broken = why
-        if live.port is not None:
-            live.port.finish()
+        live.finish()
         if self._live.get(live.id) is live:
             del self._live[live.id]
             self.backlog.add(live.id)
@@ -487,11 +491,10 @@ class Host:
         """
         if self._sweep is not None:
             self._sweep.cancel()
-        ports = [
-            (live.id, live.port) for live in list(self._live.values()) if live.port is not None
-        ]
-        for _, port in ports:
-            port.finish()
+        lives = self.all()
+        for live in lives:
+            live.finish()
+        ports = [(live.id, live.port) for live in lives if live.port is not None]
         end = monotonic() + timeout
         for name, port in ports:
             try:

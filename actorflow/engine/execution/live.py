@@ -22,7 +22,7 @@ from actorflow.engine.execution.letters import failure_left, give_up
 from actorflow.engine.execution.run import AlreadyThere, Run, RunFailed, answered
 from actorflow.engine.kind import Options, Status
 from actorflow.engine.stores.protocol import NEVER_RUN, Change
-from actorflow.runtime.errors import Displaced, WorkerStopped
+from actorflow.runtime.errors import Displaced, Full, WorkerStopped
 from actorflow.runtime.exits import Crash
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.relay import RELAY
@@ -137,7 +137,8 @@ class Live:
     """One execution in memory.
 
     Messages come in through the *door*: at once where the behaviour runs no code of a user's, else
-    in a lane, so that the writer never waits for such code.
+    in a lane, so that the writer never waits for such code. What was accepted earlier, and has come
+    from the store again, waits at the door while the inbox is full, and what follows behind it.
     """
 
     __slots__ = (
@@ -187,7 +188,7 @@ class Live:
         """Whether it may get messages that are not stored: these can displace none that is."""
         self.options = _DEFAULT
         self.port: Port | None = None
-        self._door: deque[tuple[list[tuple[Any, Ticket]], Sequence[Any]]] | None = None
+        self._door: deque[tuple[list[tuple[Any, Ticket]], Sequence[Any], bool]] | None = None
         self._gate: list[None] = [None]  # the token of whoever lets messages in
         quick = getattr(kind, "quick", None)
         if quick is not None and quick(execution):
@@ -249,6 +250,12 @@ class Live:
         """Whether its worker has ended: the engine was closed, or it has retired."""
         return self.port is not None and self.port.has_ended
 
+    def finish(self) -> None:
+        """Begin to end after the current batch. Thread-safe."""
+        if self.port is not None:
+            self.port.finish()
+        self.look_at_door()
+
     @property
     def is_idle(self) -> bool:
         """Whether nothing of it is in memory, accumulated or running."""
@@ -259,11 +266,17 @@ class Live:
     # The door.
 
     def take(
-        self, rows: Sequence[MessageRow], waiters: dict[Any, Any] | None, acks: Sequence[Any]
+        self,
+        rows: Sequence[MessageRow],
+        waiters: dict[Any, Any] | None,
+        acks: Sequence[Any],
+        *,
+        accepted: bool,
     ) -> list[tuple[Any, Exception | None]]:
         """Accumulate stored messages; return the callers to tell now. In the writer's thread.
 
         `acks` are pairs of a caller, who waits until it is accumulated, and the id of its message.
+        Where they were `accepted` before, they are not rejected now because the inbox is full.
         """
         unwrapped = self.options.bodies
         pairs = []
@@ -283,9 +296,14 @@ class Live:
             self.known.update(row.id for row in rows)
         if self._door is None:
             return self._offer(pairs, acks)
-        self._door.append((pairs, acks))
+        self._door.append((pairs, acks, accepted))
         self._enter()
         return []
+
+    def look_at_door(self) -> None:
+        """Let in what waits at the door, if there is room by now. Thread-safe."""
+        if self._door:
+            self._enter()
 
     def _enter(self) -> None:
         """Schedule a look at the door, unless one is scheduled. Thread-safe."""
@@ -299,17 +317,20 @@ class Live:
         """Accumulate the messages that wait at the door. In a thread of the pool."""
         door = self._door
         assert door is not None  # noqa: S101 - only those with a door submit themselves
-        while door:
-            pairs, acks = door.popleft()
+        full = False
+        while door and not full:
+            pairs, acks, accepted = door.popleft()
             told: Sequence[tuple[Any, BaseException | None]]
             try:
                 if self.port is None:
                     self._open()
                     if self.options.bodies:
                         pairs = self._unwrapped(pairs)
-                        for at, (more, others) in enumerate(door):
-                            door[at] = self._unwrapped(more), others
-                if pairs:
+                        for at, (more, others, known) in enumerate(door):
+                            door[at] = self._unwrapped(more), others, known
+                if accepted:
+                    told, full = (), self._offer_again(pairs)
+                elif pairs:
                     told = self._offer(pairs, acks)
                 else:  # they ask what became of an earlier one
                     told = [(each, self._outcome_of(number)) for each, number in acks]
@@ -320,8 +341,12 @@ class Live:
             for waiter, refusal in told:
                 waiter.resolve(refusal)
         self._gate.append(None)
-        if door:  # the writer has just added more
+        if door and not (full and self._makes_room()):  # the writer has just added more
             self._enter()
+
+    def _makes_room(self) -> bool:
+        """Return whether something will leave the inbox: its commit makes the host look here."""
+        return self.port is not None and self.port.depth > 0 and not self.port.is_stopping
 
     def _unwrapped(self, pairs: list[tuple[Any, Ticket]]) -> list[tuple[Any, Ticket]]:
         """Return bodies instead of envelopes: what the behaviour of this kind holds."""
@@ -333,25 +358,55 @@ class Live:
     def _offer(
         self, pairs: list[tuple[Any, Ticket]], acks: Sequence[Any]
     ) -> list[tuple[Any, Exception | None]]:
+        """Accumulate messages; return the callers to tell now.
+
+        Those whose message is rejected are told when the dead letter is stored.
+        """
+        refused = self._try(pairs)
+        if refused:
+            acks = self._await_burial([ticket for ticket, _ in refused], acks)
+            for ticket, refusal in refused:
+                give_up(self, ticket, refusal)
+        return [(waiter, None) for waiter, _ in acks]
+
+    def _offer_again(self, pairs: list[tuple[Any, Ticket]]) -> bool:
+        """Accumulate messages that were accepted before; return whether some wait for room."""
+        assert self._door is not None  # noqa: S101 - it is there that they wait
+        empty = self.port is not None and not self.port.depth
+        refused = self._try(pairs)
+        waiting = []
+        for ticket, refusal in refused:
+            if isinstance(refusal, Full) and not (empty and ticket is pairs[0][1]):
+                waiting.append((ticket.item, ticket))
+            else:
+                give_up(self, ticket, refusal)
+        if waiting:
+            self._door.appendleft((waiting, (), True))
+        return bool(waiting)
+
+    def _try(self, pairs: list[tuple[Any, Ticket]]) -> Sequence[tuple[Any, Exception]]:
+        """Accumulate messages; return the tickets of those that are refused, and why."""
         if self.port is None:
             msg = f"execution {self.id!r} has no worker"
             raise WorkerStopped(msg)
         try:
-            refused = self.port.offer(pairs)
+            return self.port.offer(pairs)
         except WorkerStopped as error:  # the engine is being closed: it is all in the store
             closed = EngineClosed("the engine was closed; the message is stored")
             closed.__cause__ = error
             for _, ticket in pairs:
                 ticket.consume(closed)
-            return [(waiter, None) for waiter, _ in acks]
-        if not refused:
-            return [(waiter, None) for waiter, _ in acks]
-        found: dict[Any, Exception] = {}
-        given: Any
-        for given, refusal in refused:
-            found[given.id] = refusal
-            give_up(self, given, refusal)
-        return [(waiter, found.get(number)) for waiter, number in acks]
+            return ()
+
+    def _await_burial(self, tickets: Sequence[Ticket], acks: Sequence[Any]) -> Sequence[Any]:
+        """Let callers wait until their messages are dead letters; return the others."""
+        if not acks:
+            return acks
+        given = {ticket.id: ticket for ticket in tickets}
+        for waiter, number in acks:
+            if number in given:
+                given[number].waiter = waiter
+        return [each for each in acks if each[1] not in given]
 
     def tell_outcome(self, waiting: Sequence[Any], number: Any) -> None:
         """Resolve the tickets of senders that sent a message twice. In the writer's thread.
@@ -359,7 +414,7 @@ class Live:
         Where it waits at the door, nobody knows yet: then they wait there, too.
         """
         if self._door is not None and (self._door or not self._gate):
-            self._door.append(([], [(each, number) for each in waiting]))
+            self._door.append(([], [(each, number) for each in waiting], False))
             self._enter()
             return
         error = self._outcome_of(number)
@@ -373,11 +428,11 @@ class Live:
         self, pairs: list[tuple[Any, Ticket]], acks: Sequence[Any], error: BaseException
     ) -> None:
         """Make dead letters of what a user's code would not take."""
-        for _, ticket in pairs:
-            if ticket.open:
-                give_up(self, ticket, error)
-        for waiter, _ in acks:
+        tickets = [ticket for _, ticket in pairs if ticket.open]
+        for waiter, _ in self._await_burial(tickets, acks):
             waiter.resolve(error)
+        for ticket in tickets:
+            give_up(self, ticket, error)
 
     def offer_unstored(self, envelope: Envelope, waiter: Any, task: TaskRow | None) -> bool:
         """Accumulate a message that is not stored; return whether that was possible. Thread-safe.
@@ -408,7 +463,7 @@ class Live:
         if self._door is None:
             self._offer(pairs, ())
         else:
-            self._door.append((pairs, ()))
+            self._door.append((pairs, (), False))
             self._enter()
 
     # Messages that are not processed.
