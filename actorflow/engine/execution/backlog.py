@@ -314,9 +314,23 @@ class Backlog:
             return
         for name in names:
             live = self._host.find(name)
-            if live is None and name in self._unread:
+            if live is None and name in self._unread and self._has_messages(name):
                 live = self._host.wake(name, None, None)
                 if live is not None:
                     self._unread.discard(name)
             if live is not None and live.behind and live.held < LOW:
                 self.catch_up(live)
+
+    def _has_messages(self, name: str) -> bool:
+        """Return whether something is stored for an execution; one that is not there has nothing.
+
+        False also if the store cannot be read; then it is asked again later.
+        """
+        try:
+            found = bool(self._core.store.pending(execution=name, limit=1).rows)
+        except Exception as error:  # noqa: BLE001 - they are stored, and read again
+            self.read_later((name,), error)
+            return False
+        if not found:
+            self._unread.discard(name)
+        return found
