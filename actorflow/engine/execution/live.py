@@ -138,14 +138,14 @@ class Live:
 
     Messages come in through the *door*: at once where the behaviour runs no code of a user's, else
     in a lane, so that the writer never waits for such code. What was accepted earlier, and has come
-    from the store again, waits at the door while the inbox is full, and what follows behind it.
+    from the store again, waits beside the door while the inbox is full; nothing overtakes it there.
     """
 
     __slots__ = (
-        "_door", "_gate", "behind", "broken", "core", "created", "creates", "displaced", "epoch",
-        "failure", "fetched", "first", "held", "id", "kind", "known", "last", "late", "loaded",
-        "noted", "options", "pace", "parent", "port", "reading", "revision", "state", "status",
-        "unstored",
+        "_door", "_gate", "_patient", "behind", "broken", "core", "created", "creates", "displaced",
+        "epoch", "failure", "fetched", "first", "held", "id", "kind", "known", "last", "late",
+        "loaded", "noted", "options", "pace", "parent", "port", "reading", "revision", "state",
+        "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -189,6 +189,7 @@ class Live:
         self.options = _DEFAULT
         self.port: Port | None = None
         self._door: deque[tuple[list[tuple[Any, Ticket]], Sequence[Any], bool]] | None = None
+        self._patient: list[tuple[Any, Ticket]] = []  # accepted earlier; they wait for room
         self._gate: list[None] = [None]  # the token of whoever lets messages in
         quick = getattr(kind, "quick", None)
         if quick is not None and quick(execution):
@@ -301,8 +302,8 @@ class Live:
         return []
 
     def look_at_door(self) -> None:
-        """Let in what waits at the door, if there is room by now. Thread-safe."""
-        if self._door:
+        """Let in what waits, if there is room by now. Thread-safe."""
+        if self._patient or self._door:
             self._enter()
 
     def _enter(self) -> None:
@@ -317,9 +318,10 @@ class Live:
         """Accumulate the messages that wait at the door. In a thread of the pool."""
         door = self._door
         assert door is not None  # noqa: S101 - only those with a door submit themselves
-        full = False
-        while door and not full:
-            pairs, acks, accepted = door.popleft()
+        look = bool(self._patient)
+        while door or look:
+            pairs, acks, accepted = door.popleft() if door else ([], (), True)
+            look = False
             told: Sequence[tuple[Any, BaseException | None]]
             try:
                 if self.port is None:
@@ -328,20 +330,19 @@ class Live:
                         pairs = self._unwrapped(pairs)
                         for at, (more, others, known) in enumerate(door):
                             door[at] = self._unwrapped(more), others, known
-                if accepted:
-                    told, full = (), self._offer_again(pairs)
-                elif pairs:
-                    told = self._offer(pairs, acks)
+                if pairs or accepted:
+                    told = self._offer(pairs, acks, accepted=accepted)
                 else:  # they ask what became of an earlier one
                     told = [(each, self._outcome_of(number)) for each, number in acks]
             except BaseException as error:  # noqa: BLE001 - a user's code: others go on
                 log.error("messages refused", execution=self.id, exc_info=error)
+                pairs, self._patient = [*self._patient, *pairs], []
                 self._refuse(pairs, acks, error)
                 continue
             for waiter, refusal in told:
                 waiter.resolve(refusal)
         self._gate.append(None)
-        if door and not (full and self._makes_room()):  # the writer has just added more
+        if door or (self._patient and not self._makes_room()):  # the writer has just added more
             self._enter()
 
     def _makes_room(self) -> bool:
@@ -356,33 +357,46 @@ class Live:
         return [(ticket.item, ticket) for _, ticket in pairs]
 
     def _offer(
-        self, pairs: list[tuple[Any, Ticket]], acks: Sequence[Any]
+        self, pairs: list[tuple[Any, Ticket]], acks: Sequence[Any], *, accepted: bool = False
     ) -> list[tuple[Any, Exception | None]]:
-        """Accumulate messages; return the callers to tell now.
+        """Accumulate messages, after those that wait for room; return the callers to tell now.
 
         Those whose message is rejected are told when the dead letter is stored.
         """
+        patient = self._patient
+        if patient:
+            pairs = [*patient, *pairs]
+        empty = self.port is not None and not self.port.depth
         refused = self._try(pairs)
+        self._patient = []
         if refused:
+            may_wait = pairs if accepted else patient
+            if may_wait:
+                refused = self._let_wait(refused, may_wait, sure=pairs[0][1] if empty else None)
             acks = self._await_burial([ticket for ticket, _ in refused], acks)
             for ticket, refusal in refused:
                 give_up(self, ticket, refusal)
         return [(waiter, None) for waiter, _ in acks]
 
-    def _offer_again(self, pairs: list[tuple[Any, Ticket]]) -> bool:
-        """Accumulate messages that were accepted before; return whether some wait for room."""
-        assert self._door is not None  # noqa: S101 - it is there that they wait
-        empty = self.port is not None and not self.port.depth
-        refused = self._try(pairs)
-        waiting = []
+    def _let_wait(
+        self,
+        refused: Sequence[tuple[Any, Exception]],
+        accepted: Sequence[tuple[Any, Ticket]],
+        *,
+        sure: Ticket | None,
+    ) -> Sequence[tuple[Any, Exception]]:
+        """Keep what was accepted earlier until there is room; return what is rejected.
+
+        There will never be room for one that is refused although nothing is held (`sure`).
+        """
+        tickets = {ticket for _, ticket in accepted if ticket is not sure}
+        rejected = []
         for ticket, refusal in refused:
-            if isinstance(refusal, Full) and not (empty and ticket is pairs[0][1]):
-                waiting.append((ticket.item, ticket))
+            if ticket in tickets and isinstance(refusal, Full):
+                self._patient.append((ticket.item, ticket))
             else:
-                give_up(self, ticket, refusal)
-        if waiting:
-            self._door.appendleft((waiting, (), True))
-        return bool(waiting)
+                rejected.append((ticket, refusal))
+        return rejected
 
     def _try(self, pairs: list[tuple[Any, Ticket]]) -> Sequence[tuple[Any, Exception]]:
         """Accumulate messages; return the tickets of those that are refused, and why."""
@@ -443,6 +457,8 @@ class Live:
         """
         port = self.port
         if port is None or not self.unstored or self.behind or self._door or not self._gate:
+            return False
+        if self._patient:
             return False
         item: Any = envelope
         if self.options.bodies and type(envelope) is Message:

@@ -9,6 +9,7 @@ import pytest
 
 from actorflow.engine.errors import EngineClosed
 from actorflow.runtime.errors import Full
+from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours import Base, Bounded, Queue, Unique
 from tests.engine.kinds import PATIENCE, collect, until
 
@@ -36,74 +37,60 @@ def test_what_was_accepted_earlier_waits_until_there_is_room(
     assert len(worker.dead_letters) == 0
 
 
-def test_messages_stand_in_line_behind_those_that_wait_for_room(engine: Engine) -> None:
-    opened = threading.Event()
+class _Gate:
+    """A job that does not go on before the test opens."""
 
-    def job(batch: list[Any], state: list[Any]) -> list[Any]:
-        assert opened.wait(PATIENCE)
+    def __init__(self) -> None:
+        self.entered, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, batch: list[Any], state: list[Any]) -> list[Any]:
+        self.entered.set()
+        assert self.opened.wait(PATIENCE)
         return _take_two(batch, state)
 
+
+def test_nothing_overtakes_what_waits_for_room(engine: Engine) -> None:
     engine.start("worker", 0, id="w")
-    for number in range(1, 5):
+    for number in range(1, 8):
         engine.send("w", number)
-    worker = engine.worker("w", job, state=[], behaviour=lambda: Bounded(Queue(), 2))
-    told = threading.Event()
-
-    def push() -> None:
-        worker.push_ack("last", timeout=PATIENCE)
-        told.set()
-
-    thread = threading.Thread(target=push)
-    thread.start()
-    until(engine, lambda: worker.depth() == 6)
-    assert not told.is_set(), "it is stored, but not accumulated"
-    opened.set()
-    thread.join(PATIENCE)
+    gate = _Gate()
+    worker = engine.worker("w", gate, state=[], behaviour=lambda: Bounded(Queue(), 2))
+    assert gate.entered.wait(PATIENCE)
+    with pytest.raises(Full):
+        worker.push_ack("too much")
+    gate.opened.set()
     until(engine, lambda: not worker.depth())
-    assert worker.state() == [0, 1, 2, 3, 4, "last"]
+    worker.push_block("last")
+    assert worker.state() == [*range(8), "last"]
+    assert [letter.message for letter in worker.dead_letters] == ["too much"]
 
 
-def test_whoever_stands_in_line_is_told_when_the_engine_is_closed(
+def test_whoever_waits_for_room_is_told_when_the_engine_is_closed(
     reopen: Callable[..., Engine],
 ) -> None:
-    entered, opened = threading.Event(), threading.Event()
-
-    def job(batch: list[Any], state: list[Any]) -> list[Any]:
-        entered.set()
-        assert opened.wait(PATIENCE)
-        return collect(batch, state)
-
     engine = reopen()
     engine.start("worker", 0, id="w")
     for number in range(1, 6):
         engine.send("w", number)
-    worker = engine.worker("w", job, state=[], behaviour=lambda: Bounded(Queue(), 2))
-    assert entered.wait(PATIENCE)
-    errors: list[BaseException] = []
-
-    def push() -> None:
-        try:
-            worker.push_block("last", timeout=PATIENCE)
-        except EngineClosed as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=push)
-    thread.start()
-    until(engine, lambda: worker.depth() == 7)
+    processed = ThreadTicket()
+    engine.core.append("w", "worker", ["last"], processed=processed)
+    gate = _Gate()
+    engine.worker("w", gate, state=[], behaviour=lambda: Bounded(Queue(), 2))
+    assert gate.entered.wait(PATIENCE)
     closing = threading.Thread(target=engine.close)
     closing.start()
     while not engine.closed:
         pass
-    opened.set()
+    gate.opened.set()
     closing.join(PATIENCE)
-    thread.join(PATIENCE)
-    assert len(errors) == 1
+    assert processed.wait(PATIENCE)
+    assert isinstance(processed.error, EngineClosed)
 
     engine = reopen()
     again = engine.worker("w", collect, state=[], behaviour=lambda: Bounded(Queue(), 2))
-    again.push_ack("new")
+    engine.resume()
     until(engine, lambda: not again.depth())
-    assert again.state() == [0, 1, 2, 3, 4, 5, "last", "new"]
+    assert again.state() == [0, 1, 2, 3, 4, 5, "last"]
 
 
 def test_a_behaviour_that_is_full_without_holding_anything_rejects(engine: Engine) -> None:

@@ -392,6 +392,30 @@ def test_turns_are_taken_after_a_restart_as_before(reopen: Callable[..., Any]) -
     until(engine, lambda: agent.query().properties["said"] == ["hold answered", "c answered"])
 
 
+@pytest.mark.parametrize("verb", ["answer", "kill"])
+def test_answers_and_controls_pass_events_that_wait_for_room(
+    reopen: Callable[..., Any], verb: str
+) -> None:
+    engine = reopen()
+    when: Any = lambda event: event.name == "message"  # noqa: E731 - for two inboxes
+    agent = engine.start(Thinker(), id="a", inbox=af.Turns(Queue(), when=when))
+    wait_for_event(agent)
+    send_while_it_thinks(agent, "a", "b", "c")
+    engine.close(timeout=0)  # what runs is not waited for
+    ENTERED.clear()
+    engine = reopen()
+    agent = engine.start(Thinker(), id="a", inbox=af.Turns(Bounded(Queue(), 1), when=when))
+    assert ENTERED.wait(PATIENCE)
+    if verb == "kill":
+        agent.kill()
+        until(engine, lambda: len(engine.dead_letters("a")) == 3)
+    GATE.set()
+    if verb == "answer":
+        said = [f"{text} answered" for text in ("hold", "a", "b", "c")]
+        until(engine, lambda: agent.query().properties["said"] == said)
+    until(engine, lambda: not rows(engine, "messages"))
+
+
 @pytest.mark.parametrize("verb", ["end", "cancel", "kill"])
 def test_what_waits_for_its_turn_when_an_instance_ends_becomes_a_dead_letter(
     engine: af.Engine, verb: str
