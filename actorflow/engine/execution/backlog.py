@@ -217,6 +217,8 @@ class Backlog:
         live.reading = False
         if core.closed or live.has_ended or not live.behind or live.creates is not None:
             return
+        if live.outdated:  # it is all for the one that takes its place
+            return
         try:
             rows, more = self._rest(live)
         except Exception as error:  # noqa: BLE001 - they are stored, and read again

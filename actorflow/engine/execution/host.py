@@ -344,6 +344,9 @@ class Host:
         if self._live.get(live.id) is not live:
             return
         live.look_at_door()
+        if live.outdated:
+            self._replace_soon(live)
+            return
         if live.behind and live.held < LOW and not self._core.closed:
             self.backlog.catch_up_soon(live)
             return
@@ -365,6 +368,27 @@ class Host:
             del self._live[live.id]
         return True
 
+    def renew(self, execution: str) -> None:
+        """Make an execution use the inbox that its kind has for it now. In the writer's thread.
+
+        What it holds is processed as it is; what comes after that goes into the new inbox.
+        """
+        live = self._live.get(execution)
+        if live is not None and live.creates is None:
+            live.outdated = live.behind = True
+            self._replace_soon(live)
+
+    def _replace_soon(self, live: Live) -> None:
+        """Let another one take its place, now or when it has come to rest."""
+        if self._live.get(live.id) is not live:
+            return
+        if live.displaced or not live.is_at_rest or live.port is None or not live.port.retire():
+            self.note(live)
+            return
+        del self._live[live.id]
+        self.backlog.add(live.id)
+        self._pass_on(live)
+
     def _on_sweep(self) -> None:
         """Retire idle executions, a limited number at a time, because commits wait meanwhile."""
         self._sweep = None
@@ -381,6 +405,9 @@ class Host:
                 continue
             if live.displaced:
                 live.mark_displaced()
+            if live.outdated:
+                self._replace_soon(live)
+                continue
             if not live.is_idle:  # it has committed, but its lane may not have come to rest yet
                 self.note(live)
                 continue

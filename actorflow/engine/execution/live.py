@@ -144,8 +144,8 @@ class Live:
     __slots__ = (
         "_door", "_gate", "_patient", "behind", "broken", "core", "created", "creates", "displaced",
         "epoch", "failure", "fetched", "first", "held", "id", "kind", "known", "last", "late",
-        "loaded", "noted", "options", "pace", "parent", "port", "reading", "revision", "state",
-        "status", "unstored",
+        "loaded", "noted", "options", "outdated", "pace", "parent", "port", "reading", "revision",
+        "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -173,6 +173,8 @@ class Live:
         """Stored messages that were handed over and are not consumed. The writer's thread."""
         self.behind = False
         """The store has messages that were not handed over yet: those after `last`."""
+        self.outdated = False
+        """It gets nothing more: another one, with the inbox of today, takes its place."""
         self.last: Any = None
         self.late: dict[Any, Any] = {}
         """The waiters of messages that were not handed over yet, by message id."""
@@ -259,8 +261,13 @@ class Live:
 
     @property
     def is_idle(self) -> bool:
+        """Whether nothing of it is in memory, accumulated or running, or still in the store."""
+        return not self.behind and self.is_at_rest
+
+    @property
+    def is_at_rest(self) -> bool:
         """Whether nothing of it is in memory, accumulated or running."""
-        if self.held or self.behind or self._door or not self._gate:
+        if self.held or self._door or not self._gate:
             return False
         return self.port is not None and self.port.is_idle
 

@@ -524,6 +524,37 @@ def test_it_is_not_stored_and_says_so(
     assert caplog.text.count("started with inbox=") == 1
 
 
+def test_one_that_is_in_memory_gets_it_too(engine: af.Engine) -> None:
+    agent = engine.start(Thinker(), id="a")
+    wait_for_event(agent)
+    turns = af.Turns(Unique(key=lambda e: e.name), when=lambda event: event.name == "message")
+    engine.start(Thinker(), id="a", inbox=turns)
+    send_while_it_thinks(agent, "a")
+    engine.start(Thinker(), id="a", inbox=turns)  # it has one by now, and what that holds
+    agent.send("message", text="b")
+    GATE.set()
+    until(engine, lambda: agent.query().properties["said"] == ["hold answered", "b answered"])
+
+
+def test_one_that_is_at_work_gets_it_when_it_has_done_that(
+    engine: af.Engine, clock: VirtualClock
+) -> None:
+    agent = engine.start(Agent(), id="a")
+    wait_for_event(agent)
+    agent.send("message", text="hold")
+    assert ENTERED.wait(PATIENCE)
+    engine.start(Agent(), id="a", inbox=Unique(key=lambda event: event.name))
+    asked = Caller(agent.ask, "message", text="a", timeout=PATIENCE)
+    until(engine, lambda: len(rows(engine, "messages")) == 2)
+    agent.send("message", text="b")
+    GATE.set()
+    while agent.query().properties["seen"] != ["hold", "b"]:
+        clock.advance(0.1)
+        flush(engine)
+    with pytest.raises(af.Displaced):
+        asked.value()
+
+
 def envelopes() -> st.SearchStrategy[Any]:
     return st.builds(
         lambda number, event: Message(
