@@ -261,9 +261,15 @@ class Host:
             if not there.has_ended:
                 return None
             self._live[execution] = live
+        self._end_if_closed(live)
         if self._late:
             live.late.update(self._late.pop(execution, ()))
         return live
+
+    def _end_if_closed(self, live: Live) -> None:
+        """End one that has come to life after `close` has ended the others."""
+        if self._core.closed:
+            live.finish()
 
     def _leave_waiting(self, execution: str, error: UnknownKind) -> None:
         """Leave messages in the store until there is code for them."""
@@ -451,6 +457,7 @@ class Host:
         """
         if self._live.setdefault(live.id, live) is not live:
             return False
+        self._end_if_closed(live)
         if live.offer_unstored(envelope, waiter, None):
             return True
         self.forget(live, AlreadyThere(live.id))

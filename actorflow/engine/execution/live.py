@@ -214,6 +214,8 @@ class Live:
             "state": self,
         }
         self.port = Port.launch(run_batch, given, self._on_crash)
+        if self.core.closed:  # the host may have ended the others before this
+            self.port.finish()
 
     def _on_crash(self, reason: ExitReason) -> None:
         """Start another executor, in the writer's thread."""
