@@ -139,10 +139,14 @@ class Host:
     def _ask_outcome(self, append: Append, number: Any) -> list[tuple[Any, Exception | None]]:
         """Resolve the tickets of senders that sent a message twice, once its outcome is known."""
         live = self._live.get(append.execution)
-        if live is not None:
-            live.tell_outcome(append.waiting, number)
-            return []
-        return [(each, self.refusal_of(number)) for each in append.waiting]
+        try:
+            if live is not None:
+                live.tell_outcome(append.waiting, number)
+                return []
+            refusal = self.refusal_of(number)
+        except Exception as error:  # noqa: BLE001 - theirs; the others of this commit are stored
+            refusal = error
+        return [(each, refusal) for each in append.waiting]
 
     def refusal_of(self, number: Any) -> Exception | None:
         """Return why a message became a dead letter, if it did. Thread-safe."""
