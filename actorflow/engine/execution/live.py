@@ -375,11 +375,12 @@ class Live:
         patient = self._patient
         if patient:
             pairs = [*patient, *pairs]
-        empty = self.port is not None and not self.port.depth
+        may_wait = pairs if accepted else patient
+        empty = bool(may_wait) and self.port is not None and not self.port.depth
         refused = self._try(pairs)
-        self._patient = []
+        if patient:
+            self._patient = []
         if refused:
-            may_wait = pairs if accepted else patient
             if may_wait:
                 refused = self._let_wait(refused, may_wait, sure=pairs[0][1] if empty else None)
             acks = self._await_burial([ticket for ticket, _ in refused], acks)
