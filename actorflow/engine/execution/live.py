@@ -399,14 +399,10 @@ class Live:
 
         There will never be room for one that is refused although nothing is held (`sure`).
         """
-        tickets = {ticket for _, ticket in accepted if ticket is not sure}
-        rejected = []
-        for ticket, refusal in refused:
-            if ticket in tickets and isinstance(refusal, Full):
-                self._patient.append((ticket.item, ticket))
-            else:
-                rejected.append((ticket, refusal))
-        return rejected
+        full = {ticket for ticket, refusal in refused if isinstance(refusal, Full)} - {sure}
+        self._patient = [pair for pair in accepted if pair[1] in full]  # in their order
+        waiting = {ticket for _, ticket in self._patient}
+        return [each for each in refused if each[0] not in waiting]
 
     def _try(self, pairs: list[tuple[Any, Ticket]]) -> Sequence[tuple[Any, Exception]]:
         """Accumulate messages; return the tickets of those that are refused, and why."""
