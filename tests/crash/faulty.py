@@ -12,6 +12,7 @@ from typing import Any
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed, StoreRefused
 from actorflow.engine.kind import NewTask, Outcome, Status, TaskEnded
+from actorflow.runtime.errors import Full
 from behaviours import Bounded, Queue, Unique
 from tests.engine.kinds import Script, collect
 
@@ -118,6 +119,35 @@ def lose(store: str, behaviour: str) -> None:
     thread.join(PATIENCE)
     _tell(*told)
     _die()
+
+
+def overfill(store: str, first: str) -> None:
+    """Die while a batch is being processed, and the inbox is full."""
+    entered = threading.Event()
+
+    def job(batch: list[Any], state: list[Any]) -> list[Any]:
+        entered.set()
+        if first:
+            threading.Event().wait(PATIENCE)
+        return [*state, *batch]
+
+    engine = Engine(store)
+    worker = engine.worker("w", job, state=[], behaviour=lambda: Bounded(Queue(), 2))
+    if first:
+        worker.push_ack(0)
+        assert entered.wait(PATIENCE)
+        for number in (1, 2):
+            worker.push_ack(number)
+        try:
+            worker.push_ack("rejected", key="once")
+        except Full:
+            _tell("rejected")
+        _die()
+    engine.resume()
+    while worker.depth():
+        pass
+    _tell(worker.state(), [letter.message for letter in worker.dead_letters])
+    engine.close()
 
 
 def show(store: str) -> None:

@@ -89,6 +89,16 @@ def test_what_was_acknowledged_is_not_lost_by_a_kill(
         assert newest in ([["a", 1]], [["a", 2]], [["a", 1], ["a", 2]])
 
 
+def test_what_a_full_inbox_has_accepted_is_not_rejected_after_a_kill(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    done = run("overfill", store, "first")
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert lines(done) == [["rejected"]]
+    done = run("overfill", store, "")
+    assert done.returncode == 0, done.stderr
+    assert lines(done) == [[[0, 1, 2], ["rejected"]]]
+
+
 @pytest.mark.parametrize("how", ["leave_open", "leave_open_in_thread"])
 def test_an_engine_that_is_not_closed_loses_nothing_at_a_normal_end(
     tmp_path: Path, how: str

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from actorflow.engine.engine import Engine
 from actorflow.engine.envelopes import ChildEnded
+from actorflow.engine.errors import StoreFull
 from actorflow.engine.kind import NewChild, Outcome, Status
-from tests.engine.kinds import PATIENCE, Script, state_of, until
+from tests.engine.kinds import PATIENCE, Kept, Script, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from actorflow.testing import VirtualClock
 
 
 def parent(state: list[Any], message: Any) -> Any:
@@ -57,3 +61,49 @@ def test_a_cancelled_child_ends_and_leaves_nothing(engine: Engine, kind: str) ->
     assert engine.execution("child").parent == "parent"
     assert engine.core.store.counts(["child"])["child"].messages == 0
     assert not list(engine.dead_letters())
+
+
+class Refusing(Kept):
+    """A store that refuses to look at the child, or to end it, while the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses = ""
+        self.refused = threading.Event()
+
+    def _refuse(self, what: str, *, concerns: bool) -> None:
+        if what == self.refuses and concerns:
+            self.refused.set()
+            raise StoreFull("not now")
+
+    def execution(self, execution: str) -> Any:
+        self._refuse("look", concerns=execution == "child")
+        return super().execution(execution)
+
+    def commit(self, changes: Any) -> Any:
+        ends = any(change.status == Status.CANCELLED for change in changes)
+        self._refuse("commit", concerns=ends)
+        return super().commit(changes)
+
+
+@pytest.mark.parametrize("refuses", ["look", "commit"])
+def test_a_child_is_cancelled_although_the_store_refuses_that_for_a_while(
+    clock: VirtualClock, refuses: str
+) -> None:
+    store = Refusing()
+    with Engine(store, clock=clock, retention=None) as engine:
+        engine.register(Script(parent, "parent"))
+        engine.register(Script(name="child"))
+        engine.start("parent", "begin", id="parent")
+        until(engine, lambda: any(row.revision for row in store.listing(kind="child").rows))
+        store.refuses = refuses
+        engine.send("parent", "stop it")
+        assert store.refused.wait(PATIENCE)
+        store.refuses = ""
+
+        def has_ended() -> bool:
+            clock.advance(1.0)
+            return engine.execution("parent").status == Status.DONE
+
+        until(engine, has_ended)
+        assert engine.execution("child").status == Status.CANCELLED

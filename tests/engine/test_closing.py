@@ -20,11 +20,13 @@ from actorflow.engine import bodies, core
 from actorflow.engine.clock import WALL
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed
+from actorflow.engine.execution.host import Host
 from actorflow.engine.execution.writing.entries import Append
-from actorflow.engine.kind import NewTask, Outcome, SetTimer
+from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
-from tests.engine.kinds import PATIENCE, Kept, Script, collect, inbox, rows, until
+from actorflow.runtime.worker.tickets import ThreadTicket
+from tests.engine.kinds import PATIENCE, Kept, Script, collect, inbox, rows, state_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -455,3 +457,55 @@ def test_no_timer_of_a_closed_engine_is_looked_at_any_more(
     assert any(timer.callback is not None for timer in looking)  # the purge
     engine.close()
     assert [timer.when for timer in looking if timer.callback is not None] == []
+
+
+@pytest.mark.parametrize("hook", ["quick", "options"])
+def test_what_comes_to_life_while_the_engine_is_closed_does_not_run(
+    reopen: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, hook: str
+) -> None:
+    """The host has told all executions to end when one more wakes up."""
+    waking, told = threading.Event(), threading.Event()
+    close = Host.close
+
+    def close_host(host: Host, timeout: float) -> None:
+        close(host, timeout)
+        told.set()
+
+    monkeypatch.setattr(Host, "close", close_host)
+
+    class Late(Script):
+        def hold(self, name: str) -> None:
+            if name == hook and armed:
+                waking.set()
+                assert told.wait(PATIENCE)
+
+        def quick(self, _execution: str) -> bool:
+            self.hold("quick")
+            return hook == "quick"
+
+        def options(self, execution: str) -> Options:
+            self.hold("options")
+            return super().options(execution)
+
+    armed = False
+    engine = reopen()
+    engine.register(Late())
+    engine.start("script", "begin", id="x")
+    engine = reopen()
+    told.clear()
+    kind = Late()
+    engine.register(kind)
+    engine.resume()
+    armed = True
+    processed = ThreadTicket()
+    engine.core.append("x", "script", ["late"], processed=processed)
+    assert waking.wait(PATIENCE)
+    engine.close()
+    assert processed.wait(PATIENCE)
+    assert isinstance(processed.error, EngineClosed)
+    assert kind.batches == []
+    armed = False
+    engine = reopen()
+    engine.register(Script())
+    engine.resume()
+    until(engine, lambda: state_of(engine, "x") == ["begin", "late"])

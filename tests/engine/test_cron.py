@@ -12,6 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actorflow.engine.cron import moments, next_time
+from actorflow.engine.kind import Context, TimerFired
+from actorflow.engine.kinds.cron import CronKind
 from actorflow.runtime.errors import BadOption
 from tests.engine.kinds import PATIENCE, quiet, rows, until
 
@@ -139,6 +141,17 @@ def test_a_zone_that_is_not_known_is_refused() -> None:
 def test_a_line_that_never_comes_due_is_refused() -> None:
     with pytest.raises(BadOption, match="'0 0 31 2 \\*' never comes due"):
         next_time("0 0 31 2 *", 0.0)
+
+
+def test_an_occurrence_is_not_repeated_although_the_clock_is_set_back() -> None:
+    """The timer has fired, and then the machine was started again with an earlier time."""
+    kind = CronKind()
+    plan = {"cron": "* * * * *", "zone": "UTC", "to": "w", "kind": "worker", "body": "tick"}
+    state = {**plan, "paused": False, "next": 1_020.0}
+    fired = TimerFired(1, 1_020.0, "tick", 1_020.0)
+    outcome = kind.run(Context("cron:minutely", 1_019.5), state, [fired])
+    assert [message.body for message in outcome.messages] == ["tick"]
+    assert outcome.state["next"] == 1_080.0
 
 
 def test_a_schedule_pushes_and_outlives_the_engine(

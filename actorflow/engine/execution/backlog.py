@@ -217,6 +217,8 @@ class Backlog:
         live.reading = False
         if core.closed or live.has_ended or not live.behind or live.creates is not None:
             return
+        if live.outdated:  # it is all for the one that takes its place
+            return
         try:
             rows, more = self._rest(live)
         except Exception as error:  # noqa: BLE001 - they are stored, and read again
@@ -262,7 +264,8 @@ class Backlog:
                 behind = more or at + 1 < len(rows)
                 break
             chosen.append(row)
-        told = self._host.let_in(live, chosen, live.late, ()) if chosen else ()
+        let_in = self._host.let_in
+        told = let_in(live, chosen, live.late, (), accepted=True) if chosen else ()
         live.behind = behind  # not before: what is not stored must not come in between
         for waiter, error in told:
             waiter.resolve(error)
@@ -313,9 +316,23 @@ class Backlog:
             return
         for name in names:
             live = self._host.find(name)
-            if live is None and name in self._unread:
+            if live is None and name in self._unread and self._has_messages(name):
                 live = self._host.wake(name, None, None)
                 if live is not None:
                     self._unread.discard(name)
             if live is not None and live.behind and live.held < LOW:
                 self.catch_up(live)
+
+    def _has_messages(self, name: str) -> bool:
+        """Return whether something is stored for an execution; one that is not there has nothing.
+
+        False also if the store cannot be read; then it is asked again later.
+        """
+        try:
+            found = bool(self._core.store.pending(execution=name, limit=1).rows)
+        except Exception as error:  # noqa: BLE001 - they are stored, and read again
+            self.read_later((name,), error)
+            return False
+        if not found:
+            self._unread.discard(name)
+        return found

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import ExecutionEnded
+from actorflow.engine.errors import ExecutionEnded, StoreRefused
 from actorflow.engine.execution.run import message_to_parent
+from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, NewMessage
 from actorflow.runtime.errors import BadOption
+from actorflow.runtime.log import log
 from actorflow.runtime.worker.tickets import ThreadTicket
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from actorflow.engine.core import Core
     from actorflow.engine.execution.live import Live
@@ -34,6 +37,23 @@ class _Said:
         """Pass it on. An execution that has ended meanwhile is not there any more."""
         ended = isinstance(error, ExecutionEnded)
         self._done.resolve(None if ended else error, error is None)
+
+
+class _Again:
+    """Makes a call again that the store has refused, because nobody waits who could."""
+
+    __slots__ = ("_call", "_core")
+
+    def __init__(self, core: Core, call: Callable[[], None]) -> None:
+        self._core = core
+        self._call = call
+
+    def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
+        """Schedule the call, if need be. Thread-safe."""
+        core = self._core
+        if isinstance(error, (StoreRefused, OSError)) and not core.closed:
+            log.error("a cancel is refused; trying again", error=str(error))
+            core.clock.call_at(core.clock.now() + AGAIN, self._call)
 
 
 class Ending:
@@ -75,16 +95,21 @@ class Ending:
             core.host.deliver_rows(change.rows)
 
         def ask() -> None:
-            row = core.row(execution)
+            try:
+                row = core.row(execution)
+            except (StoreRefused, OSError) as error:
+                again.resolve(error)
+                return
             change = Change(execution, at=core.clock.now(), consumed=asked)
             if row.status not in ENDED:
                 body = self._wish(row, None)
                 if body is None:
-                    self._end(row, ThreadTicket(), asked)
+                    self._end(row, again, asked)
                     return
                 change.messages = (NewMessage(execution, "message", bodies.encode(body)),)
             core.writer.submit(change, delivered, insist=True)
 
+        again = _Again(core, partial(core.in_lane, "a cancel", ask))
         core.in_lane("a cancel", ask)
 
     def _wish(self, row: ExecutionRow, target: Any) -> Any:

@@ -139,10 +139,14 @@ class Host:
     def _ask_outcome(self, append: Append, number: Any) -> list[tuple[Any, Exception | None]]:
         """Resolve the tickets of senders that sent a message twice, once its outcome is known."""
         live = self._live.get(append.execution)
-        if live is not None:
-            live.tell_outcome(append.waiting, number)
-            return []
-        return [(each, self.refusal_of(number)) for each in append.waiting]
+        try:
+            if live is not None:
+                live.tell_outcome(append.waiting, number)
+                return []
+            refusal = self.refusal_of(number)
+        except Exception as error:  # noqa: BLE001 - theirs; the others of this commit are stored
+            refusal = error
+        return [(each, refusal) for each in append.waiting]
 
     def refusal_of(self, number: Any) -> Exception | None:
         """Return why a message became a dead letter, if it did. Thread-safe."""
@@ -212,7 +216,13 @@ class Host:
             waiter.resolve(error)
 
     def let_in(
-        self, live: Live, rows: list[MessageRow], waiters: dict[Any, Any], acks: Sequence[Any]
+        self,
+        live: Live,
+        rows: list[MessageRow],
+        waiters: dict[Any, Any],
+        acks: Sequence[Any],
+        *,
+        accepted: bool = False,
     ) -> list[tuple[Any, Exception | None]]:
         """Deliver stored messages to a live execution; return the callers to resolve now."""
         cancels = [row for row in rows if row.type == "cancel"]
@@ -225,7 +235,7 @@ class Host:
             if not rows:
                 return [(each, None) for each, _ in acks]
         try:
-            return live.take(rows, waiters, acks)
+            return live.take(rows, waiters, acks, accepted=accepted)
         except Exception as error:  # noqa: BLE001 - a stored message that cannot be read
             log.error("messages cannot be read", execution=live.id, exc_info=error)
             self.break_off(live, error)
@@ -255,9 +265,15 @@ class Host:
             if not there.has_ended:
                 return None
             self._live[execution] = live
+        self._end_if_closed(live)
         if self._late:
             live.late.update(self._late.pop(execution, ()))
         return live
+
+    def _end_if_closed(self, live: Live) -> None:
+        """End one that has come to life after `close` has ended the others."""
+        if self._core.closed:
+            live.finish()
 
     def _leave_waiting(self, execution: str, error: UnknownKind) -> None:
         """Leave messages in the store until there is code for them."""
@@ -294,8 +310,7 @@ class Host:
             if self._live.get(live.id) is live:
                 del self._live[live.id]
                 self.backlog.add(live.id)
-            if live.port is not None:
-                live.port.finish()
+            live.finish()
             for waiter in live.late.values():
                 waiter.resolve(error)
             try:
@@ -328,8 +343,7 @@ class Host:
         """End an execution after the run that is under way, because another engine has it now."""
         if self._live.get(live.id) is live:
             del self._live[live.id]
-        if live.port is not None:
-            live.port.finish()
+        live.finish()
         self._core.ownership.await_processed(live.id, live.late)
         live.late = {}
 
@@ -338,6 +352,10 @@ class Host:
         if self.backlog.trials.current is live:
             self.backlog.trials.end(live)
         if self._live.get(live.id) is not live:
+            return
+        live.look_at_door()
+        if live.outdated:
+            self._replace_soon(live)
             return
         if live.behind and live.held < LOW and not self._core.closed:
             self.backlog.catch_up_soon(live)
@@ -360,6 +378,27 @@ class Host:
             del self._live[live.id]
         return True
 
+    def renew(self, execution: str) -> None:
+        """Make an execution use the inbox that its kind has for it now. In the writer's thread.
+
+        What it holds is processed as it is; what comes after that goes into the new inbox.
+        """
+        live = self._live.get(execution)
+        if live is not None and live.creates is None:
+            live.outdated = live.behind = True
+            self._replace_soon(live)
+
+    def _replace_soon(self, live: Live) -> None:
+        """Let another one take its place, now or when it has come to rest."""
+        if self._live.get(live.id) is not live:
+            return
+        if live.displaced or not live.is_at_rest or live.port is None or not live.port.retire():
+            self.note(live)
+            return
+        del self._live[live.id]
+        self.backlog.add(live.id)
+        self._pass_on(live)
+
     def _on_sweep(self) -> None:
         """Retire idle executions, a limited number at a time, because commits wait meanwhile."""
         self._sweep = None
@@ -376,6 +415,9 @@ class Host:
                 continue
             if live.displaced:
                 live.mark_displaced()
+            if live.outdated:
+                self._replace_soon(live)
+                continue
             if not live.is_idle:  # it has committed, but its lane may not have come to rest yet
                 self.note(live)
                 continue
@@ -419,6 +461,7 @@ class Host:
         """
         if self._live.setdefault(live.id, live) is not live:
             return False
+        self._end_if_closed(live)
         if live.offer_unstored(envelope, waiter, None):
             return True
         self.forget(live, AlreadyThere(live.id))
@@ -430,8 +473,7 @@ class Host:
         What was handed to it meanwhile is stored, and goes to the other one.
         """
         live.broken = why
-        if live.port is not None:
-            live.port.finish()
+        live.finish()
         if self._live.get(live.id) is live:
             del self._live[live.id]
             self.backlog.add(live.id)
@@ -487,11 +529,10 @@ class Host:
         """
         if self._sweep is not None:
             self._sweep.cancel()
-        ports = [
-            (live.id, live.port) for live in list(self._live.values()) if live.port is not None
-        ]
-        for _, port in ports:
-            port.finish()
+        lives = self.all()
+        for live in lives:
+            live.finish()
+        ports = [(live.id, live.port) for live in lives if live.port is not None]
         end = monotonic() + timeout
         for name, port in ports:
             try:

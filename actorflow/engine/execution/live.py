@@ -22,7 +22,7 @@ from actorflow.engine.execution.letters import failure_left, give_up
 from actorflow.engine.execution.run import AlreadyThere, Run, RunFailed, answered
 from actorflow.engine.kind import Options, Status
 from actorflow.engine.stores.protocol import NEVER_RUN, Change
-from actorflow.runtime.errors import Displaced, WorkerStopped
+from actorflow.runtime.errors import Displaced, Full, WorkerStopped
 from actorflow.runtime.exits import Crash
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.relay import RELAY
@@ -54,6 +54,21 @@ WINDOW = 10_000
 
 
 _DEFAULT = Options()
+
+
+class _Both:
+    """Two callers that wait for one message: for its storing, and for its outcome."""
+
+    __slots__ = ("_one", "_other")
+
+    def __init__(self, one: Any, other: Any) -> None:
+        self._one = one
+        self._other = other
+
+    def resolve(self, error: BaseException | None = None) -> None:
+        """Tell both."""
+        self._one.resolve(error)
+        self._other.resolve(error)
 
 
 class Ticket:
@@ -137,14 +152,15 @@ class Live:
     """One execution in memory.
 
     Messages come in through the *door*: at once where the behaviour runs no code of a user's, else
-    in a lane, so that the writer never waits for such code.
+    in a lane, so that the writer never waits for such code. What was accepted earlier, and has come
+    from the store again, waits beside the door while the inbox is full; nothing overtakes it there.
     """
 
     __slots__ = (
-        "_door", "_gate", "behind", "broken", "core", "created", "creates", "displaced", "epoch",
-        "failure", "fetched", "first", "held", "id", "kind", "known", "last", "late", "loaded",
-        "noted", "options", "pace", "parent", "port", "reading", "revision", "state", "status",
-        "unstored",
+        "_door", "_gate", "_patient", "behind", "broken", "core", "created", "creates", "displaced",
+        "epoch", "failure", "fetched", "first", "held", "id", "kind", "known", "last", "late",
+        "loaded", "noted", "options", "outdated", "pace", "parent", "port", "reading", "revision",
+        "state", "status", "unstored",
     )  # fmt: skip
 
     def __init__(self, core: Core, execution: str, kind: Kind, row: ExecutionRow | None) -> None:
@@ -172,6 +188,8 @@ class Live:
         """Stored messages that were handed over and are not consumed. The writer's thread."""
         self.behind = False
         """The store has messages that were not handed over yet: those after `last`."""
+        self.outdated = False
+        """It gets nothing more: another one, with the inbox of today, takes its place."""
         self.last: Any = None
         self.late: dict[Any, Any] = {}
         """The waiters of messages that were not handed over yet, by message id."""
@@ -187,7 +205,8 @@ class Live:
         """Whether it may get messages that are not stored: these can displace none that is."""
         self.options = _DEFAULT
         self.port: Port | None = None
-        self._door: deque[tuple[list[tuple[Any, Ticket]], Sequence[Any]]] | None = None
+        self._door: deque[tuple[list[tuple[Any, Ticket]], Sequence[Any], bool]] | None = None
+        self._patient: list[tuple[Any, Ticket]] = []  # accepted earlier; they wait for room
         self._gate: list[None] = [None]  # the token of whoever lets messages in
         quick = getattr(kind, "quick", None)
         if quick is not None and quick(execution):
@@ -210,6 +229,8 @@ class Live:
             "state": self,
         }
         self.port = Port.launch(run_batch, given, self._on_crash)
+        if self.core.closed:  # the host may have ended the others before this
+            self.port.finish()
 
     def _on_crash(self, reason: ExitReason) -> None:
         """Start another executor, in the writer's thread."""
@@ -249,21 +270,38 @@ class Live:
         """Whether its worker has ended: the engine was closed, or it has retired."""
         return self.port is not None and self.port.has_ended
 
+    def finish(self) -> None:
+        """Begin to end after the current batch. Thread-safe."""
+        if self.port is not None:
+            self.port.finish()
+        self.look_at_door()
+
     @property
     def is_idle(self) -> bool:
+        """Whether nothing of it is in memory, accumulated or running, or still in the store."""
+        return not self.behind and self.is_at_rest
+
+    @property
+    def is_at_rest(self) -> bool:
         """Whether nothing of it is in memory, accumulated or running."""
-        if self.held or self.behind or self._door or not self._gate:
+        if self.held or self._door or not self._gate:
             return False
         return self.port is not None and self.port.is_idle
 
     # The door.
 
     def take(
-        self, rows: Sequence[MessageRow], waiters: dict[Any, Any] | None, acks: Sequence[Any]
+        self,
+        rows: Sequence[MessageRow],
+        waiters: dict[Any, Any] | None,
+        acks: Sequence[Any],
+        *,
+        accepted: bool,
     ) -> list[tuple[Any, Exception | None]]:
         """Accumulate stored messages; return the callers to tell now. In the writer's thread.
 
         `acks` are pairs of a caller, who waits until it is accumulated, and the id of its message.
+        Where they were `accepted` before, they are not rejected now because the inbox is full.
         """
         unwrapped = self.options.bodies
         pairs = []
@@ -283,9 +321,14 @@ class Live:
             self.known.update(row.id for row in rows)
         if self._door is None:
             return self._offer(pairs, acks)
-        self._door.append((pairs, acks))
+        self._door.append((pairs, acks, accepted))
         self._enter()
         return []
+
+    def look_at_door(self) -> None:
+        """Let in what waits, if there is room by now. Thread-safe."""
+        if self._patient or self._door:
+            self._enter()
 
     def _enter(self) -> None:
         """Schedule a look at the door, unless one is scheduled. Thread-safe."""
@@ -299,29 +342,36 @@ class Live:
         """Accumulate the messages that wait at the door. In a thread of the pool."""
         door = self._door
         assert door is not None  # noqa: S101 - only those with a door submit themselves
-        while door:
-            pairs, acks = door.popleft()
+        look = bool(self._patient)
+        while door or look:
+            pairs, acks, accepted = door.popleft() if door else ([], (), True)
+            look = False
             told: Sequence[tuple[Any, BaseException | None]]
             try:
                 if self.port is None:
                     self._open()
                     if self.options.bodies:
                         pairs = self._unwrapped(pairs)
-                        for at, (more, others) in enumerate(door):
-                            door[at] = self._unwrapped(more), others
-                if pairs:
-                    told = self._offer(pairs, acks)
+                        for at, (more, others, known) in enumerate(door):
+                            door[at] = self._unwrapped(more), others, known
+                if pairs or accepted:
+                    told = self._offer(pairs, acks, accepted=accepted)
                 else:  # they ask what became of an earlier one
                     told = [(each, self._outcome_of(number)) for each, number in acks]
             except BaseException as error:  # noqa: BLE001 - a user's code: others go on
                 log.error("messages refused", execution=self.id, exc_info=error)
+                pairs, self._patient = [*self._patient, *pairs], []
                 self._refuse(pairs, acks, error)
                 continue
             for waiter, refusal in told:
                 waiter.resolve(refusal)
         self._gate.append(None)
-        if door:  # the writer has just added more
+        if door or (self._patient and not self._makes_room()):  # the writer has just added more
             self._enter()
+
+    def _makes_room(self) -> bool:
+        """Return whether something will leave the inbox: its commit makes the host look here."""
+        return self.port is not None and self.port.depth > 0 and not self.port.is_stopping
 
     def _unwrapped(self, pairs: list[tuple[Any, Ticket]]) -> list[tuple[Any, Ticket]]:
         """Return bodies instead of envelopes: what the behaviour of this kind holds."""
@@ -331,27 +381,68 @@ class Live:
         return [(ticket.item, ticket) for _, ticket in pairs]
 
     def _offer(
-        self, pairs: list[tuple[Any, Ticket]], acks: Sequence[Any]
+        self, pairs: list[tuple[Any, Ticket]], acks: Sequence[Any], *, accepted: bool = False
     ) -> list[tuple[Any, Exception | None]]:
+        """Accumulate messages, after those that wait for room; return the callers to tell now.
+
+        Those whose message is rejected are told when the dead letter is stored.
+        """
+        patient = self._patient
+        if patient:
+            pairs = [*patient, *pairs]
+        may_wait = pairs if accepted else patient
+        empty = bool(may_wait) and self.port is not None and not self.port.depth
+        refused = self._try(pairs)
+        if patient:
+            self._patient = []
+        if refused:
+            if may_wait:
+                refused = self._let_wait(refused, may_wait, sure=pairs[0][1] if empty else None)
+            acks = self._await_burial([ticket for ticket, _ in refused], acks)
+            for ticket, refusal in refused:
+                give_up(self, ticket, refusal)
+        return [(waiter, None) for waiter, _ in acks]
+
+    def _let_wait(
+        self,
+        refused: Sequence[tuple[Any, Exception]],
+        accepted: Sequence[tuple[Any, Ticket]],
+        *,
+        sure: Ticket | None,
+    ) -> Sequence[tuple[Any, Exception]]:
+        """Keep what was accepted earlier until there is room; return what is rejected.
+
+        There will never be room for one that is refused although nothing is held (`sure`).
+        """
+        full = {ticket for ticket, refusal in refused if isinstance(refusal, Full)} - {sure}
+        self._patient = [pair for pair in accepted if pair[1] in full]  # in their order
+        waiting = {ticket for _, ticket in self._patient}
+        return [each for each in refused if each[0] not in waiting]
+
+    def _try(self, pairs: list[tuple[Any, Ticket]]) -> Sequence[tuple[Any, Exception]]:
+        """Accumulate messages; return the tickets of those that are refused, and why."""
         if self.port is None:
             msg = f"execution {self.id!r} has no worker"
             raise WorkerStopped(msg)
         try:
-            refused = self.port.offer(pairs)
+            return self.port.offer(pairs)
         except WorkerStopped as error:  # the engine is being closed: it is all in the store
             closed = EngineClosed("the engine was closed; the message is stored")
             closed.__cause__ = error
             for _, ticket in pairs:
                 ticket.consume(closed)
-            return [(waiter, None) for waiter, _ in acks]
-        if not refused:
-            return [(waiter, None) for waiter, _ in acks]
-        found: dict[Any, Exception] = {}
-        given: Any
-        for given, refusal in refused:
-            found[given.id] = refusal
-            give_up(self, given, refusal)
-        return [(waiter, found.get(number)) for waiter, number in acks]
+            return ()
+
+    def _await_burial(self, tickets: Sequence[Ticket], acks: Sequence[Any]) -> Sequence[Any]:
+        """Let callers wait until their messages are dead letters; return the others."""
+        if not acks:
+            return acks
+        given = {ticket.id: ticket for ticket in tickets}
+        for waiter, number in acks:
+            if number in given:
+                ticket = given[number]
+                ticket.waiter = waiter if ticket.waiter is None else _Both(waiter, ticket.waiter)
+        return [each for each in acks if each[1] not in given]
 
     def tell_outcome(self, waiting: Sequence[Any], number: Any) -> None:
         """Resolve the tickets of senders that sent a message twice. In the writer's thread.
@@ -359,7 +450,7 @@ class Live:
         Where it waits at the door, nobody knows yet: then they wait there, too.
         """
         if self._door is not None and (self._door or not self._gate):
-            self._door.append(([], [(each, number) for each in waiting]))
+            self._door.append(([], [(each, number) for each in waiting], False))
             self._enter()
             return
         error = self._outcome_of(number)
@@ -373,11 +464,11 @@ class Live:
         self, pairs: list[tuple[Any, Ticket]], acks: Sequence[Any], error: BaseException
     ) -> None:
         """Make dead letters of what a user's code would not take."""
-        for _, ticket in pairs:
-            if ticket.open:
-                give_up(self, ticket, error)
-        for waiter, _ in acks:
+        tickets = [ticket for _, ticket in pairs if ticket.open]
+        for waiter, _ in self._await_burial(tickets, acks):
             waiter.resolve(error)
+        for ticket in tickets:
+            give_up(self, ticket, error)
 
     def offer_unstored(self, envelope: Envelope, waiter: Any, task: TaskRow | None) -> bool:
         """Accumulate a message that is not stored; return whether that was possible. Thread-safe.
@@ -388,6 +479,8 @@ class Live:
         """
         port = self.port
         if port is None or not self.unstored or self.behind or self._door or not self._gate:
+            return False
+        if self._patient:
             return False
         item: Any = envelope
         if self.options.bodies and type(envelope) is Message:
@@ -408,7 +501,7 @@ class Live:
         if self._door is None:
             self._offer(pairs, ())
         else:
-            self._door.append((pairs, ()))
+            self._door.append((pairs, (), False))
             self._enter()
 
     # Messages that are not processed.

@@ -97,7 +97,7 @@ class CronKind:
             return  # it was set anew meanwhile
         id_ = self.occurrence(_name(context.id), due)
         outcome.messages.append(_due(state, id_))
-        state["next"] = _next(state, context.now)
+        state["next"] = _next(state, max(context.now, due))  # the clock may have been set back
 
     def _backfill(self, context: Context, begin: float, end: float, outcome: Outcome) -> None:
         for done, moment in enumerate(occurrences(outcome.state, begin, end)):

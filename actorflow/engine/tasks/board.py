@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 import threading
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from actorflow.engine.errors import TaskCrashed, TaskFailed, TaskTimeout, TaskWi
 from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.stores.protocol import Answer, Change, NewMessage
 from actorflow.engine.tasks.lending import Lending
+from actorflow.engine.tasks.outstanding import Outstanding
 from actorflow.engine.tasks.tasker import HOLD, Tasker
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.log import log
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from actorflow.engine.core import Core
     from actorflow.engine.stores.protocol import TaskRow
-    from actorflow.runtime.clock import Timer
 
 __all__ = ["CRASHES", "Board"]
 
@@ -41,27 +42,6 @@ CRASHES = 2
 _WINDOW = 10_000  # tasks of one tasker that are in memory at the same time, about
 
 
-class _Open:
-    """A task that waits for its result."""
-
-    __slots__ = ("begun", "expired", "lease", "recovered", "row", "start")
-
-    def __init__(self, row: TaskRow, *, recovered: bool = False) -> None:
-        self.row = row
-        self.recovered = recovered
-        """Its attempt may be the next of one that nobody has counted: note it before it begins."""
-        self.begun = False
-        """Its tasker has called the function. Set under the lock of the board."""
-        self.start: Timer | None = None
-        self.lease: Timer | None = None
-        self.expired: Callable[[Exception], None] | None = None
-
-    def cancel_timers(self) -> None:
-        for timer in (self.start, self.lease):
-            if timer is not None:
-                timer.cancel()
-
-
 class Board:
     """The taskers of an engine and the tasks that are out. Thread-safe."""
 
@@ -69,7 +49,7 @@ class Board:
         self._core = core
         self._lock = threading.Lock()
         self._taskers: dict[str, Tasker] = {}
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, Outstanding] = {}
         self._of: dict[str, set[str]] = {}  # by execution: its tasks in memory
         self._held: dict[str, int] = {}  # by tasker: how many of its tasks are in memory
         self._behind: set[str] = set()  # taskers with tasks in the store that are not in memory
@@ -153,9 +133,9 @@ class Board:
             elif row.tasker in self._behind or self._held.get(row.tasker, 0) >= _WINDOW:
                 self._leave_behind(row)
             elif row.due > self._core.clock.now():
-                self._take(tasker, _Open(row))
+                self._take(tasker, Outstanding(row))
             else:
-                self._note(_Open(row))
+                self._note(Outstanding(row))
                 self._handed.setdefault(tasker, []).append(row)
 
     def pass_on(self) -> None:
@@ -174,12 +154,12 @@ class Board:
         if self._core.ownership.is_suspect(row.execution):
             self._fresh.add(row.id)
 
-    def _take(self, tasker: Tasker, task: _Open) -> None:
+    def _take(self, tasker: Tasker, task: Outstanding) -> None:
         row = task.row
         self._note(task)
         self._pass_on(tasker, row)
 
-    def _note(self, task: _Open) -> None:
+    def _note(self, task: Outstanding) -> None:
         row = task.row
         with self._lock:
             self._open[row.id] = task
@@ -220,10 +200,13 @@ class Board:
                     return
         except Exception as error:  # noqa: BLE001 - they are stored: look again
             log.error("tasks cannot be read; trying again", tasker=name, exc_info=error)
-            core.clock.call_at(
-                core.clock.now() + AGAIN, lambda: core.writer.call(lambda: self._catch_up(name))
-            )
+            self._look_again(partial(self._catch_up, name))
         self._behind.add(name)
+
+    def _look_again(self, look: Callable[[], None]) -> None:
+        """Make a call in the writer's thread when the store can perhaps be read."""
+        core = self._core
+        core.clock.call_at(core.clock.now() + AGAIN, lambda: core.writer.call(look))
 
     def _is_lent(self, row: TaskRow) -> bool:
         """Return whether another process does a task: not if the store was shared once."""
@@ -239,7 +222,7 @@ class Board:
         for row in rows:
             tasker = self._taskers.get(row.tasker)
             if tasker is not None and not self._knows(row.id):
-                self._take(tasker, _Open(row))
+                self._take(tasker, Outstanding(row))
         wanted = {row.id for row in rows}
         with self._lock:
             gone = [task for task, found in self._open.items()
@@ -261,15 +244,15 @@ class Board:
         """Hand out a task that an earlier process may have begun, if that did not end well."""
         if not self._core.ownership.is_suspect(row.execution) or row.id in self._fresh:
             self._fresh.discard(row.id)
-            self._take(tasker, _Open(row))
+            self._take(tasker, Outstanding(row))
             return
         again = row._replace(attempts=row.attempts + 1)
         if again.attempts > self.crashes_of(row):
-            self._note(_Open(row))
+            self._note(Outstanding(row))
             text = f"the process ended {again.attempts} times while this task was under way"
             self.fail(row.id, TaskCrashed(text))
             return
-        self._take(tasker, _Open(again, recovered=True))
+        self._take(tasker, Outstanding(again, recovered=True))
 
     @staticmethod
     def _retries(tasker: Tasker, row: TaskRow) -> int:
@@ -371,23 +354,23 @@ class Board:
     # Results. The first one counts.
 
     def _close_task(
-        self, task: str, attempts: int | None = None, *, begun: bool = True
+        self, task: str, attempts: int | None = None, *, begun: bool = True, stored: bool = True
     ) -> TaskRow | None:
         """Remove a task; return it, or `None` if it is gone or another attempt is under way.
 
-        With `begun=False`, one that has begun, or may have begun elsewhere, is left alone.
+        With `begun=False`, one that may have begun is left alone; with `stored=False`, one that is
+        not in memory.
         """
         with self._lock:
             found = self._open.get(task)
             if found is None:
-                stored = None if task in self._ended else self._core.store.task(task)
-                if stored is None or attempts is not None:
-                    return None
-                if not begun and self._is_lent(stored):
+                look = stored and attempts is None and task not in self._ended
+                row = self._core.store.task(task) if look else None
+                if row is None or (not begun and self._is_lent(row)):
                     return None
                 self._fresh.discard(task)
                 self._ended.add(task)
-                return stored
+                return row
             if attempts is not None and found.row.attempts != attempts:
                 return None
             if found.begun and not begun:
@@ -531,7 +514,7 @@ class Board:
             if found is None or found.row.attempts != row.attempts:
                 return False
             found.cancel_timers()
-            self._open[row.id] = _Open(again)
+            self._open[row.id] = Outstanding(again)
         self.retried += 1
         log.warning("task failed; it is tried again", task=row.id, error=brief(error))
 
@@ -551,8 +534,9 @@ class Board:
             if task in self._ended:  # it was answered
                 self._ended.discard(task)
                 continue
-            row = self._close_task(task)
+            row = self._close_task(task, stored=False)
             self._ended.discard(task)
+            self._fresh.discard(task)
             tasker = None if row is None else self._taskers.get(row.tasker)
             if row is not None and tasker is not None:
                 tasker.cancel(row)
@@ -560,7 +544,12 @@ class Board:
     def withdraw(self, tasks: Iterable[str]) -> None:
         """Take back tasks that have not begun: each ends as failed. In the writer's thread."""
         for task in tasks:
-            row = self._close_task(task, begun=False)
+            try:
+                row = self._close_task(task, begun=False)
+            except Exception as error:  # noqa: BLE001 - it is stored: look again
+                log.error("a task cannot be read; trying again", task=task, error=str(error))
+                self._look_again(partial(self.withdraw, (task,)))
+                continue
             if row is not None:
                 failure = failure_of(TaskWithdrawn(f"task {task!r} was taken back"))
                 now = self._core.clock.now()

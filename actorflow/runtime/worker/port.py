@@ -126,6 +126,11 @@ class Port:
         return pair.status() is IDLE and not len(pair.core)
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether the worker takes no more messages: it has ended, or was asked to."""
+        return self._pair.mode is not None or self._pair.exit_reason is not None
+
+    @property
     def has_ended(self) -> bool:
         """Whether the worker has ended."""
         return self._pair.exit_reason is not None

@@ -7,6 +7,7 @@ import copy
 import threading
 import uuid
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actorflow.engine.errors import KindMismatch
@@ -284,8 +285,8 @@ class Workflows:
         body = start_body(capture(workflow), inbox=inbox is not None)
         factory = _factory(inbox)
         kind = self._register_class(type(workflow))
-        if factory is not None:
-            kind.add_inbox(name, factory)
+        if factory is not None and kind.add_inbox(name, factory) and self._core.host.find(name):
+            self._core.writer.call(partial(self._core.host.renew, name))
         return kind, name, body
 
     def to_start(

@@ -153,9 +153,11 @@ class WorkflowKind:
 
     # The inbox.
 
-    def add_inbox(self, execution: str, inbox: Callable[[], Any]) -> None:
-        """Put a behaviour in front of the events of one instance."""
+    def add_inbox(self, execution: str, inbox: Callable[[], Any]) -> bool:
+        """Put a behaviour in front of the events of one instance; return whether it had none."""
+        before = self._inboxes.get(execution, _no_inbox)
         self._inboxes[execution] = inbox
+        return before is _no_inbox
 
     def share_inbox(self, of: str, execution: str) -> None:
         """Use the inbox of one instance for another as well, if it has one of its own."""

@@ -150,6 +150,21 @@ def test_a_start_without_room_is_refused(script: type[Script], step: Any) -> Non
             assert state_of(engine, "x") == ["start"]
 
 
+def test_nothing_is_kept_of_starts_that_were_refused(caplog: pytest.LogCaptureFixture) -> None:
+    store = Full()
+    with Engine(store) as engine:
+        engine.register(Quick())
+        engine.resume()
+        store.full = True
+        for _ in range(3):
+            with pytest.raises(StoreFull):
+                engine.start("script", "start")
+        store.full = False
+        quiet(engine)
+        assert not engine.core.host.backlog._unread
+    assert "messages wait for their kind" not in caplog.text
+
+
 @pytest.fixture
 def there(reopen: Callable[..., Engine]) -> Engine:
     """Return an engine whose execution `x` waits for a task, and is not in memory."""

@@ -11,8 +11,10 @@ from msgspec import DecodeError
 from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed, ExecutionFailed, StoreRefused
+from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer, TaskEnded
 from actorflow.engine.stores.protocol import Change, TaskRow, TimerRow
+from actorflow.runtime.worker.tickets import ThreadTicket
 from behaviours import Queue
 from tests.engine.kinds import (
     PATIENCE,
@@ -83,6 +85,10 @@ class Forgetful(Kept):
     def task(self, task: str) -> Any:
         self._pass_by("task")
         return super().task(task)
+
+    def dead_letter(self, id: Any) -> Any:  # noqa: A002 - as stores have it
+        self._pass_by("dead_letter")
+        return super().dead_letter(id)
 
 
 METHODS = ["execution", "executions", "pending", "due", "open", "watches", "task"]
@@ -512,3 +518,59 @@ def test_who_looks_while_the_store_is_being_closed_is_told_that_the_engine_is() 
         store.armed = True
         with pytest.raises(EngineClosed):
             engine.execution("x")
+
+
+@pytest.mark.parametrize("verb", ["cancelled_tasks", "withdrawn_tasks"])
+def test_an_execution_goes_on_although_its_task_cannot_be_read(
+    clock: VirtualClock, verb: str
+) -> None:
+    """It gives up a task that is in the store only, because there is no tasker for it."""
+
+    def step(state: list[Any], message: Any) -> Any:
+        if message == "begin":
+            return Outcome(state=state, tasks=[NewTask("a", "nobody")])
+        if message == "give it up":
+            options: Any = {verb: ["a"]}
+            return Outcome(state=state, **options)
+        return [*state, message.outcome if isinstance(message, TaskEnded) else message]
+
+    store = Forgetful()
+    with Engine(store, clock=clock, retention=None) as engine:
+        engine.register(Script(step))
+        engine.start("script", "begin", id="x")
+        until(engine, lambda: rows(engine, "tasks"))
+        store.fail("task")
+        engine.send("x", "give it up")
+        engine.send("x", "after")
+        until(engine, lambda: "after" in state_of(engine, "x"))
+        clock.advance(AGAIN)
+        until(engine, lambda: not rows(engine, "tasks"))
+        quiet(engine)
+        told = [] if verb == "cancelled_tasks" else ["failed"]
+        assert state_of(engine, "x") == ["after", *told]
+
+
+def test_only_who_asks_what_became_of_a_message_is_told_that_it_cannot_be_read(
+    clock: VirtualClock,
+) -> None:
+    store = Forgetful()
+    with Engine(store, clock=clock, retention=None) as engine:
+        worker = engine.worker("w", collect, state=[])
+        worker.push_ack("first", key="k")
+        quiet(engine)
+        store.fail("dead_letter")
+        again, other = ThreadTicket(), ThreadTicket()
+
+        def both() -> None:
+            """In the writer's thread, so that one commit takes both."""
+            engine.core.append("w", "worker", ("other",), stored=other)
+            engine.core.append("w", "worker", ("first",), stored=again, key="k")
+
+        engine.core.in_writer(both)
+        assert again.wait(PATIENCE)
+        assert other.wait(PATIENCE)
+        assert isinstance(again.error, StoreRefused)
+        assert other.error is None
+        assert engine.core.writer.quiet
+        worker.push_block("last")
+        assert worker.state() == ["first", "other", "last"]

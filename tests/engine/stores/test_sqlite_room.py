@@ -133,6 +133,35 @@ def test_no_room_is_told_everywhere_and_passes(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.new*"))
 
 
+NO_BACKUP = """
+import resource, signal, sys
+from actorflow.engine.errors import StoreFull
+from tests.engine.stores.files import Change, NewMessage, SqliteStore, full
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+store = SqliteStore(sys.argv[1])
+store.commit([full(0)])
+large = NewMessage("execution-0", "message", bytes(10_000_000))
+store.commit([Change(at=1.0, messages=[large])])  # more than SQLite keeps in memory
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5_000_000, hard))
+try:
+    store.backup(sys.argv[2])
+except StoreFull as error:
+    print("no backup")
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+store.close()
+"""
+
+
+def test_nothing_is_left_of_a_backup_without_room(tmp_path: Path) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    done = python(NO_BACKUP, str(tmp_path / "s.db"), str(copies / "copy.db"))
+    assert done.stdout.split("\n")[0] == "no backup", done.stderr
+    assert list(copies.iterdir()) == []
+
+
 def test_errors_of_sqlite_are_explained(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "s.db", durability="off")
     given: Any = "text"

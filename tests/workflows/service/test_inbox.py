@@ -392,6 +392,30 @@ def test_turns_are_taken_after_a_restart_as_before(reopen: Callable[..., Any]) -
     until(engine, lambda: agent.query().properties["said"] == ["hold answered", "c answered"])
 
 
+@pytest.mark.parametrize("verb", ["answer", "kill"])
+def test_answers_and_controls_pass_events_that_wait_for_room(
+    reopen: Callable[..., Any], verb: str
+) -> None:
+    engine = reopen()
+    when: Any = lambda event: event.name == "message"  # noqa: E731 - for two inboxes
+    agent = engine.start(Thinker(), id="a", inbox=af.Turns(Queue(), when=when))
+    wait_for_event(agent)
+    send_while_it_thinks(agent, "a", "b", "c")
+    engine.close(timeout=0)  # what runs is not waited for
+    ENTERED.clear()
+    engine = reopen()
+    agent = engine.start(Thinker(), id="a", inbox=af.Turns(Bounded(Queue(), 1), when=when))
+    assert ENTERED.wait(PATIENCE)
+    if verb == "kill":
+        agent.kill()
+        until(engine, lambda: len(engine.dead_letters("a")) == 3)
+    GATE.set()
+    if verb == "answer":
+        said = [f"{text} answered" for text in ("hold", "a", "b", "c")]
+        until(engine, lambda: agent.query().properties["said"] == said)
+    until(engine, lambda: not rows(engine, "messages"))
+
+
 @pytest.mark.parametrize("verb", ["end", "cancel", "kill"])
 def test_what_waits_for_its_turn_when_an_instance_ends_becomes_a_dead_letter(
     engine: af.Engine, verb: str
@@ -498,6 +522,37 @@ def test_it_is_not_stored_and_says_so(
     agent.send("end")
     assert agent.result(PATIENCE) == []
     assert caplog.text.count("started with inbox=") == 1
+
+
+def test_one_that_is_in_memory_gets_it_too(engine: af.Engine) -> None:
+    agent = engine.start(Thinker(), id="a")
+    wait_for_event(agent)
+    turns = af.Turns(Unique(key=lambda e: e.name), when=lambda event: event.name == "message")
+    engine.start(Thinker(), id="a", inbox=turns)
+    send_while_it_thinks(agent, "a")
+    engine.start(Thinker(), id="a", inbox=turns)  # it has one by now, and what that holds
+    agent.send("message", text="b")
+    GATE.set()
+    until(engine, lambda: agent.query().properties["said"] == ["hold answered", "b answered"])
+
+
+def test_one_that_is_at_work_gets_it_when_it_has_done_that(
+    engine: af.Engine, clock: VirtualClock
+) -> None:
+    agent = engine.start(Agent(), id="a")
+    wait_for_event(agent)
+    agent.send("message", text="hold")
+    assert ENTERED.wait(PATIENCE)
+    engine.start(Agent(), id="a", inbox=Unique(key=lambda event: event.name))
+    asked = Caller(agent.ask, "message", text="a", timeout=PATIENCE)
+    until(engine, lambda: len(rows(engine, "messages")) == 2)
+    agent.send("message", text="b")
+    GATE.set()
+    while agent.query().properties["seen"] != ["hold", "b"]:
+        clock.advance(0.1)
+        flush(engine)
+    with pytest.raises(af.Displaced):
+        asked.value()
 
 
 def envelopes() -> st.SearchStrategy[Any]:

@@ -468,7 +468,8 @@ class SqliteStore:
             ):
                 source.backup(copy)
         except sqlite3.DatabaseError as error:
-            Path(path).unlink(missing_ok=True)
+            for left in (path, f"{path}-journal"):
+                Path(left).unlink(missing_ok=True)
             raise target.explain(error) from error
 
     def verify(self) -> Iterator[str]:
