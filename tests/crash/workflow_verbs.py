@@ -18,7 +18,7 @@ from actorflow.engine.errors import ExecutionEnded, ExecutionFailed
 from behaviours import Linger, Queue
 
 PATIENCE = 60.0
-FLAG = Path(sys.argv[2])
+FLAG = Path(sys.argv[-1])
 YEARS = range(1970, 1974)
 
 
