@@ -192,12 +192,21 @@ class Procedure:
     def add_message(self) -> list[Message]:
         """Take an ``add`` message: insert trees, to be run when it is their turn.
 
-        Raises FlowError for elements, which only iterators take.
+        Refused if that has passed. Raises FlowError for elements, which only iterators take.
         """
         if self.message.get("elements") is not None:
             raise FlowError("procedure does not accept add-iteration")
         children = list(self.tree[1])
         at = child_id(self.message["tnid"])
+        place = without_suffix(self.node.nid)
+        for nid, node in self.run.nodes.items():
+            if (
+                node.parent == self.node.nid
+                and at <= child_id(nid)
+                and without_suffix(nid).rpartition("_")[0] == place
+            ):
+                self.run.refuse(self.message, f"node {nid} has begun, too late for a child at {at}")
+                return []
         children[at:at] = self.message.get("trees") or []
         self.rewrite([self.tree[0], children, *self.tree[2:]])
         return []

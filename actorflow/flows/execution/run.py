@@ -39,6 +39,12 @@ def is_inside(run: Run, node: Node | None, nid: str | None) -> bool:
     return False
 
 
+def is_live(run: Run, nid: str | None) -> bool:
+    """Return whether there is a node called ``nid`` that has not ended."""
+    node = run.nodes.get(nid or "")
+    return node is not None and node.state != "ended"
+
+
 def topmost(run: Run) -> list[str]:
     """Return the nids of the nodes that no other one waits for: the root, and what goes on aside.
 

@@ -71,6 +71,8 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
     if catcher.heap is None:
         catcher.heap = "_err"
         run.orphans.remove(catcher.nid)
+        if (parent := run.parent_of(catcher)) is not None:
+            parent.cnodes.append(catcher.nid)
     handler = found[1]
     procedure = procedure_for(run, catcher, message)
     if type(handler) is dict:
