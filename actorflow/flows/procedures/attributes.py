@@ -183,8 +183,9 @@ class Attribute(Procedure):
         return self.reply()
 
     def _child_handler(self, parent: Node, key: str, value: Value) -> list[Message]:
-        kind = key.rpartition("on_")[2]
-        parent.own["child"] = {**(parent.own.get("child") or {}), kind: [["*"], value]}
+        if is_function(value) and value[0] == "_func":
+            kind = key.rpartition("on_")[2]
+            parent.own["child"] = {**(parent.own.get("child") or {}), kind: [["*"], value]}
         return self.reply()
 
     def _flank(self, parent: Node, key: str, value: Value) -> list[Message]:

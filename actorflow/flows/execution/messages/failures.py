@@ -45,7 +45,7 @@ def find_handler(run: Run, node: Node, error: dict[str, Any]) -> tuple[Node, Any
     found: Node | None = node
     inside = False
     while found is not None:
-        inside = inside or bool(found.own.get("on_error"))
+        inside = inside or bool(found.own.get("on_error") or found.own.get("handles"))
         handlers = (found.handlers or {}).get("error") if found.state != "ended" else None
         for criteria, handler in handlers or ():
             if matches(criteria, error):
@@ -81,7 +81,7 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
         payload = message.get("payload") or {}
         shown = {**message, "payload": {**payload, "ret": dup_function(payload.get("ret"))}}
         arguments = [["msg", shown], ["err", error]]
-        fields: dict[str, Any] = {"on_error": True} if handler[1].get("on_error") else {}
+        fields = {"on_error" if handler[1].get("on_error") else "handles": True}
         waiting = [procedure.apply(handler, arguments, line=handler[2], **fields)]
     run.close(catcher, message, flavour="on-error", handled=True)
     return procedure.clear(waiting)

@@ -176,8 +176,9 @@ class Body(Procedure):
         node = self.node
         arguments = self.message.get("arguments") or []
         node.vars = {**(node.vars or {}), "arguments": arguments}
-        if self.message.get("on_error") is True:
-            node.own["on_error"] = True
+        for mark in ("on_error", "handles"):  # what the handler of an error is told by
+            if self.message.get(mark) is True:
+                node.own[mark] = True
         if self.tree[1]:
             self._bind(list(arguments))
 

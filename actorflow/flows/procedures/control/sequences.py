@@ -115,7 +115,7 @@ class Skip(Procedure):
 
 
 @procedure("_err")
-class Oops(Procedure):
-    """Children in order; takes the place of a node that failed without a procedure."""
+class Oops(Taggable):
+    """Takes the place of a node that failed without a procedure, while a handler runs."""
 
     __slots__ = ()
