@@ -325,3 +325,19 @@ def test_a_handler_for_children_that_is_no_function_is_left_out(kind: str) -> No
     )
     assert driver.payload == {"ret": "end"}
     assert not any("unhandled" in seen.message for seen in driver.seen)
+
+
+@pytest.mark.parametrize("function", ["on_merge: (def rets", "on_receive: (def reply"])
+def test_a_second_cancel_ends_a_function_that_a_cancelled_concurrence_applies(
+    function: str,
+) -> None:
+    driver = drive(
+        f"sequence\n  concurrence {function} \\ task 'alice' 'judge')\n    stall _\n  'end'\n",
+        ("cancel", "0_0"),
+        taskers={"alice": "hold"},
+    )
+    assert [task["taskname"] for task in driver.held] == ["judge"]
+    driver.cancel("0_0")
+    driver.drive()
+    assert driver.payload == {"ret": "end"}
+    assert driver.status() is Status.TERMINATED

@@ -81,8 +81,8 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
         payload = message.get("payload") or {}
         shown = {**message, "payload": {**payload, "ret": dup_function(payload.get("ret"))}}
         arguments = [["msg", shown], ["err", error]]
-        fields = {"on_error" if handler[1].get("on_error") else "handles": True}
-        waiting = [procedure.apply(handler, arguments, line=handler[2], **fields)]
+        mark: dict[str, Any] = {"on_error" if handler[1].get("on_error") else "handles": True}
+        waiting = [procedure.apply(handler, arguments, line=handler[2], **mark)]
     run.close(catcher, message, flavour="on-error", handled=True)
     return procedure.clear(waiting)
 
