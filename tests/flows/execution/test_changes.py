@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from actorflow.flows.execution.state import Status
 from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver
@@ -79,4 +81,19 @@ def test_children_are_not_added_before_those_that_have_begun() -> None:
     refused = [str(one.error) for outcome in driver.outcomes for one in outcome.refused]
     assert refused == ["add refused: node 0_1 has begun, too late for a child at 1"]
     assert driver.traces == ["a", "next", "b"]
+    assert driver.status() is Status.TERMINATED
+
+
+@pytest.mark.parametrize("element", [5, [], ["b"], [1, 2], "bc", None])
+@pytest.mark.parametrize("iterator", ["each", "c-each"])
+def test_what_does_not_fit_an_object_is_not_added_to_it(iterator: str, element: object) -> None:
+    driver = drive(
+        f"{iterator} {{ a: 1 }}\n  task 'alice' key\n",
+        ("add_iteration", "0", element),
+        taskers=STUBBORN,
+    )
+    failed = driver.seen[-1].message
+    assert (failed["fpoint"], failed["error"]["kla"]) == ("add", "FlowError")
+    driver.give_back()
+    driver.drive()
     assert driver.status() is Status.TERMINATED
