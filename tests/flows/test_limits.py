@@ -209,10 +209,19 @@ def test_a_range_that_does_not_get_on_ends() -> None:
         "f.a * f.a",
         "f.a + 1",
         "18446744073709551615.0 + 1",
+        "_skip '99999999999999999999999999'",
+        "trap tag: 'x' count: f.a (def msg \\ 1)",
     ],
 )
 def test_whole_numbers_always_fit_what_is_stored(flow: str) -> None:
     failure(flow, a=1e20, b=1e20 + 1e5, l=[])  # it stores each state
+
+
+@pytest.mark.parametrize(
+    "flow", ["sample [ 1 ] -1", "sample [ 1 ] count: 'a'", "set 'a' '' [ 1 2 ]", "_skip f.t"]
+)
+def test_what_makes_no_sense_is_an_error_of_the_flow(flow: str) -> None:
+    assert failure(flow, t="9" * 5_000).startswith("FlowError: ")
 
 
 def test_a_limit_can_be_handled() -> None:
