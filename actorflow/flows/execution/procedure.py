@@ -7,16 +7,20 @@ changed in place; the history shows the message with the last one.
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from actorflow.flows.errors import FlowError, UnknownProcedure
-from actorflow.flows.execution.node import child_id, child_nid, without_suffix
+from actorflow.flows.execution.node import NID, child_id, child_nid, without_suffix
+from actorflow.flows.language.checking import check_once
+from actorflow.flows.values.rendering import brief
 from actorflow.flows.values.values import Value, dup_function, is_reference
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node, Payload
     from actorflow.flows.execution.run import Run
     from actorflow.flows.language.tree import Tree
+    from actorflow.flows.limits import Limits
 
 _KEEP_AS_ATT = frozenset(("flank", "off", "disabled"))
 UNSET: Any = object()
@@ -276,9 +280,7 @@ class Procedure:
         **fields: Any,
     ) -> Message:
         """Return the message that executes the body of a function for this node."""
-        if type(function) is not list or function[0] != "_func":
-            raise FlowError(f"cannot apply {function!r}: it is not a function")
-        data = function[1]
+        data = check_function(function, self.run.sizes.limits)
         tree = data["tree"]
         if tree[0] == "define" and tree[1][0][0] == "_att":
             tree = [tree[0], [["_name", *tree[1][0][1:]], *tree[1][1:]], *tree[2:]]
@@ -322,6 +324,19 @@ class Procedure:
             if key in keys:
                 return value
         return None
+
+
+def check_function(function: Value, limits: Limits) -> dict[str, Any]:
+    """Return the data of a function. Raises FlowError if it is none: a payload may hold anything.
+
+    O(1), but for the first time that the tree of the function is seen.
+    """
+    data = function[1] if is_reference(function) and function[0] == "_func" else {}
+    nid, cnid = data.get("nid"), data.get("cnid")
+    if type(nid) is not str or not NID.fullmatch(nid) or type(cnid) not in (str, NoneType):
+        raise FlowError(f"cannot apply {brief(function)}: it is not a function")
+    check_once(data.get("tree") or [], limits)
+    return data
 
 
 def procedure_for(run: Run, node: Node, message: Message) -> Procedure:

@@ -66,8 +66,10 @@ def dup_function(value: Value) -> Value:
 
 
 def is_regex(value: Value) -> bool:
-    """Return whether ``value`` is a regular expression (a ``_rxs`` tree)."""
-    return type(value) is list and len(value) == 3 and value[0] == "_rxs"  # noqa: PLR2004
+    """Return whether ``value`` is a regular expression: ``["_rxs", "/ab/i", line]``."""
+    if type(value) is not list or len(value) != 3:  # noqa: PLR2004
+        return False
+    return bool(value[0] == "_rxs" and type(value[1]) is str)
 
 
 _REGEX_TEXT = re.compile(r"\A/(.*)/([a-z]*)\Z", re.DOTALL)

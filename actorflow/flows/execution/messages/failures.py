@@ -34,7 +34,7 @@ def _fits(criterion: list[Any], names: set[str], text: str) -> bool:
     if kind == "regex":
         pattern = to_regex(wanted)
         return any(pattern.search(one) for one in (text, *names))
-    return wanted in names or (kind == "string" and wanted == text)
+    return wanted in [*names, text] if kind == "string" else wanted in [*names]
 
 
 def find_handler(run: Run, node: Node, error: dict[str, Any]) -> tuple[Node, Any] | None:
