@@ -414,5 +414,7 @@ def messages_of_re_apply(run: Run, node: Node, message: Message) -> list[Message
             copy["from"] = node.parent
         if copy.get("payload") is None:
             copy["payload"] = message.get("payload") or node.payload
+        if node.detached:
+            copy["detached"] = True  # its parent has continued without it
         waiting.append(copy)
     return waiting

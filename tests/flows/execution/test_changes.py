@@ -97,3 +97,27 @@ def test_what_does_not_fit_an_object_is_not_added_to_it(iterator: str, element: 
     driver.give_back()
     driver.drive()
     assert driver.status() is Status.TERMINATED
+
+
+@pytest.mark.parametrize(
+    "aside",
+    [
+        "sequence flank\n    stall _",
+        "flank\n    stall _",
+        "part\n    stall _",
+        "trap tag: 'x' (def msg \\ 1)",
+        "schedule in: '1h' (def msg \\ 1)",
+        "on 'x' \\ 1",
+    ],
+)
+def test_what_goes_on_aside_answers_nobody_when_it_is_applied_again(aside: str) -> None:
+    driver = drive(
+        f"sequence\n  {aside}\n  trace 'a'\n  task 'alice' 'x'\n  trace 'b'\n",
+        ("re_apply", "0_0", "trace 'again'\n", None),
+        taskers=STUBBORN,
+    )
+    assert driver.traces == ["a", "again"]
+    driver.give_back()
+    driver.drive()
+    assert driver.traces == ["a", "again", "b"]
+    assert driver.status() is Status.TERMINATED

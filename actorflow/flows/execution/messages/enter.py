@@ -66,6 +66,8 @@ def create_node(run: Run, message: Message) -> Node:
         node.vars = {}
     if "cnid" in message:
         node.cnid = message["cnid"]
+    if "detached" in message:
+        node.detached = True
     run.touched.add(nid)
     run.trees[nid] = tree
     if len(run.nodes) > run.most_nodes:
