@@ -121,3 +121,22 @@ def test_what_goes_on_aside_answers_nobody_when_it_is_applied_again(aside: str) 
     driver.drive()
     assert driver.traces == ["a", "again", "b"]
     assert driver.status() is Status.TERMINATED
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_a_node_without_a_procedure_is_either_cancelled_or_applied_again(kill: bool) -> None:  # noqa: FBT001
+    driver = drive("sequence\n  nosuch _\n  trace 'next'\n  stall _\n")
+    driver.cancel("0_0", kill=kill)
+    driver.re_apply("0_0", parse("trace 'again'\n"))
+    driver.drive()
+    assert driver.traces == ["next"]
+
+
+def test_a_return_to_a_node_that_waits_for_no_task_is_refused() -> None:
+    driver = drive("sequence\n  trace 'a'\n  stall _\n")
+    for nid in ("0", "0_1"):
+        driver.put("return", nid=nid, tasker="alice", payload={})
+    driver.drive()
+    assert driver.traces == ["a"]
+    refused = [str(one.error) for outcome in driver.outcomes for one in outcome.refused]
+    assert refused == [f"return refused: node {nid} waits for no task" for nid in ("0", "0_1")]
