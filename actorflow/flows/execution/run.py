@@ -166,10 +166,10 @@ class Run:
         return tree
 
     def keep_tree(self, node: Node, tree: Tree) -> None:
-        """Store the tree in the node, unless it is the same as in the parent's tree."""
+        """Store the tree in the node, unless it is the same as in the tree of a live parent."""
         if node.parent is not None:
             parent = self.nodes.get(node.parent)
-            if parent is not None:
+            if parent is not None and not (parent.status and parent.state == "ended"):
                 children = self.tree_of(parent)[1]
                 index = child_id(node.nid)
                 if type(children) is list and index < len(children):

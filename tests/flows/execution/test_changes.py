@@ -140,3 +140,16 @@ def test_a_return_to_a_node_that_waits_for_no_task_is_refused() -> None:
     assert driver.traces == ["a"]
     refused = [str(one.error) for outcome in driver.outcomes for one in outcome.refused]
     assert refused == [f"return refused: node {nid} waits for no task" for nid in ("0", "0_1")]
+
+
+def test_a_node_is_applied_again_below_one_that_has_ended_and_is_kept() -> None:
+    driver = drive(
+        "sequence\n  1\n  cursor\n    sequence on_error: (def err \\ 1)\n      task 'alice' 'a'\n",
+        ("re_apply", "0_1_0", "trace 'again'\n", None),
+        ("re_apply", "0", "stall _\n", None),
+        ("return", "0_1_0_1"),
+        taskers=STUBBORN,
+    )
+    driver.state.check()
+    assert driver.traces == ["again"]
+    assert driver.state.failures() == []
