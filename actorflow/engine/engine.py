@@ -422,7 +422,7 @@ class Engine:
         return (await self.await_(execution, timeout)).result
 
     def cancel(self, execution: str, target: Any = None) -> bool:
-        """Cancel an execution; return whether it was still there.
+        """Cancel an execution, or a part of it; return whether that was still there.
 
         What its kind has to do first is done: handlers of a flow run, taskers are told. An
         execution of a kind that has nothing to do ends at once: its messages, timers and tasks go,

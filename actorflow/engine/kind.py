@@ -263,7 +263,8 @@ class Kind(Protocol):
     - `view(row, store)`: what `engine.execution(id).view` returns; the decoded state by default. A
       method `plain()` of a view returns what `actorflow show` prints of it.
     - `cancel(target) -> body | None`: the message that asks an execution to end, or the part of it
-      that `target` names; `None` just ends it, which is the default.
+      that `target` names; `None` just ends it, which is the default. `has_part(row, target)`:
+      whether there is such a part; by default the message is sent whatever `target` is.
     - `check_message(body)`: raises if the body can be no message to any execution of this kind;
       called before a message is stored, in the thread that sends it.
     - `committed(change)`: called in a lane after each commit of a run.

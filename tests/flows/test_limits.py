@@ -79,6 +79,7 @@ def test_a_tree_is_checked_like_a_text() -> None:
         ["sequence", "abc", 1],
         ["_dqs", {"a": 1}, 1],
         [["_att", [], 1], [], 1],
+        [["sequence", [], 1], [], 1],
     ],
 )
 def test_a_tree_that_no_text_is_read_into_is_refused(part: Any) -> None:
@@ -88,7 +89,8 @@ def test_a_tree_that_no_text_is_read_into_is_refused(part: Any) -> None:
     nested: Any = ["a", [], 1]
     for _ in range(100_000):
         nested = [nested, [], 1]
-    assert check_tree(nested) is nested
+    with pytest.raises(FlowError, match="cannot be in a flow"):
+        check_tree(nested)
 
 
 # -- payloads from outside -----------------------------------------------------------------------
@@ -209,10 +211,19 @@ def test_a_range_that_does_not_get_on_ends() -> None:
         "f.a * f.a",
         "f.a + 1",
         "18446744073709551615.0 + 1",
+        "_skip '99999999999999999999999999'",
+        "trap tag: 'x' count: f.a (def msg \\ 1)",
     ],
 )
 def test_whole_numbers_always_fit_what_is_stored(flow: str) -> None:
     failure(flow, a=1e20, b=1e20 + 1e5, l=[])  # it stores each state
+
+
+@pytest.mark.parametrize(
+    "flow", ["sample [ 1 ] -1", "sample [ 1 ] count: 'a'", "set 'a' '' [ 1 2 ]", "_skip f.t"]
+)
+def test_what_makes_no_sense_is_an_error_of_the_flow(flow: str) -> None:
+    assert failure(flow, t="9" * 5_000).startswith("FlowError: ")
 
 
 def test_a_limit_can_be_handled() -> None:
@@ -312,3 +323,53 @@ def test_a_loop_without_end_leaves_when_its_budget_is_used_up(flow: str) -> None
     cancel = {"point": "cancel", "nid": "0"}
     ended = run(looping[0], [*looping[1], cancel], now=0.0, max_messages=9_999)
     assert ended.state.terminated
+
+
+# -- what only looks like a function ---------------------------------------------------------------
+
+FORGED: tuple[dict[str, Any], ...] = (
+    {},
+    {"nid": "0"},
+    {"nid": None, "tree": None, "cnid": None},
+    {"nid": "zz", "tree": ["def", [["_num", 1, 1]], 1], "cnid": "0"},
+    {"nid": "0_0", "tree": ["def", [["_num", 1, 1]], 1], "cnid": 5},
+    {"nid": "0_0", "tree": ["def", [["_att", [], 1]], 1], "cnid": "0"},
+    {"nid": "0_0", "tree": ["def", [[["_num", 1, 1], [], 1]], 1], "cnid": "0"},
+)
+
+
+@pytest.mark.parametrize("data", FORGED)
+@pytest.mark.parametrize(
+    "flow",
+    [
+        "apply f.x 1",
+        "f.x 1",
+        "map [ 1 ] f.x",
+        "cmap [ 1 ] f.x",
+        "sort [ 1 2 ] f.x",
+        "sequence on_error: f.x \\ fail 'y'",
+        "sequence on_cancel: f.x \\ 1",
+        "sequence children_on_cancel: f.x \\ 1",
+        "sequence\n  on_cancel f.x\n  1",
+        "trap tag: 'a' f.x",
+        "schedule in: '1s' f.x",
+    ],
+)
+def test_what_is_no_function_is_not_applied(flow: str, data: Any) -> None:
+    assert failure(flow, x=["_func", data, 1]).startswith("FlowError: ")
+
+
+@pytest.mark.parametrize("name", [None, 7, [1], "nosuch"])
+@pytest.mark.parametrize("flow", ["apply f.x 1", "f.x 1", "map [ 1 ] f.x", "reduce [ 1 2 ] f.x"])
+def test_what_is_no_procedure_is_not_applied(flow: str, name: Any) -> None:
+    kind = failure(flow, x=["_proc", {"proc": name}, 1]).partition(":")[0]
+    assert kind in ("FlowError", "UnknownProcedure")
+
+
+@pytest.mark.parametrize("wanted", ["[ 1 ]", "{ a: 1 }", "5"])
+def test_a_class_that_no_error_can_have_is_passed_over(wanted: str) -> None:
+    flow = (
+        "sequence on_error: (def err \\ 1)\n"
+        f"  sequence\n    on_error class: {wanted} (def err \\ fail 'y')\n    fail 'x'"
+    )
+    assert failure(flow) == ""

@@ -201,6 +201,7 @@ def test_a_flow_is_launched_signalled_and_cancelled(store: Path, tmp_path: Path)
     run("signal", store, "f", "go", "--payload", '{"by": "hand"}')
     assert "not a flow" in run("signal", store, "order-1", "go", code=1)
     assert show(store, "f")["view"]["nodes"] is not None
+    assert "there is no 0_9 (any more)" in run("cancel", store, "f", "0_9")
     assert "cancelled" in run("cancel", store, "f")
     assert ended(store, "f")["status"] in {"cancelled", "done"}
     assert "it had ended already" in run("cancel", store, "f")

@@ -66,7 +66,7 @@ class Ending:
         """Ask an execution to end, or end it; `done` learns whether it was still there."""
         core = self._core
         row = core.row(execution)
-        if row.status in ENDED:
+        if row.status in ENDED or not self._has_part(row, target):
             done.resolve(answer=False)
             return
         body = self._wish(row, target)
@@ -111,6 +111,11 @@ class Ending:
 
         again = _Again(core, partial(core.in_lane, "a cancel", ask))
         core.in_lane("a cancel", ask)
+
+    def _has_part(self, row: ExecutionRow, target: Any) -> bool:
+        """Return whether there is what to cancel, as far as the kind can tell."""
+        has_part = getattr(self._core.kinds.get(row.kind), "has_part", None)
+        return target is None or has_part is None or has_part(row, target)
 
     def _wish(self, row: ExecutionRow, target: Any) -> Any:
         """Return the message by which the kind wants to be asked; `None` to end it at once."""

@@ -7,6 +7,7 @@ A nid is ``0`` for the root, ``p_i`` for child ``i`` of ``p``; a suffix ``-n`` m
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ Payload = dict[str, Any]
 Message = dict[str, Any]
 
 ROOT = "0"
+NID = re.compile(r"\d+(?:_\d+)*(?:-\d+)?")
+"""What the id of a node looks like."""
 
 
 class Node(msgspec.Struct, omit_defaults=True, gc=False):

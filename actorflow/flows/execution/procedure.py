@@ -7,16 +7,20 @@ changed in place; the history shows the message with the last one.
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from actorflow.flows.errors import FlowError, UnknownProcedure
-from actorflow.flows.execution.node import child_id, child_nid, without_suffix
+from actorflow.flows.execution.node import NID, child_id, child_nid, without_suffix
+from actorflow.flows.language.checking import check_once
+from actorflow.flows.values.rendering import brief
 from actorflow.flows.values.values import Value, dup_function, is_reference
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node, Payload
     from actorflow.flows.execution.run import Run
     from actorflow.flows.language.tree import Tree
+    from actorflow.flows.limits import Limits
 
 _KEEP_AS_ATT = frozenset(("flank", "off", "disabled"))
 UNSET: Any = object()
@@ -192,12 +196,21 @@ class Procedure:
     def add_message(self) -> list[Message]:
         """Take an ``add`` message: insert trees, to be run when it is their turn.
 
-        Raises FlowError for elements, which only iterators take.
+        Refused if that has passed. Raises FlowError for elements, which only iterators take.
         """
         if self.message.get("elements") is not None:
             raise FlowError("procedure does not accept add-iteration")
         children = list(self.tree[1])
         at = child_id(self.message["tnid"])
+        place = without_suffix(self.node.nid)
+        for nid, node in self.run.nodes.items():
+            if (
+                node.parent == self.node.nid
+                and at <= child_id(nid)
+                and without_suffix(nid).rpartition("_")[0] == place
+            ):
+                self.run.refuse(self.message, f"node {nid} has begun, too late for a child at {at}")
+                return []
         children[at:at] = self.message.get("trees") or []
         self.rewrite([self.tree[0], children, *self.tree[2:]])
         return []
@@ -267,9 +280,7 @@ class Procedure:
         **fields: Any,
     ) -> Message:
         """Return the message that executes the body of a function for this node."""
-        if type(function) is not list or function[0] != "_func":
-            raise FlowError(f"cannot apply {function!r}: it is not a function")
-        data = function[1]
+        data = check_function(function, self.run.sizes.limits)
         tree = data["tree"]
         if tree[0] == "define" and tree[1][0][0] == "_att":
             tree = [tree[0], [["_name", *tree[1][0][1:]], *tree[1][1:]], *tree[2:]]
@@ -313,6 +324,19 @@ class Procedure:
             if key in keys:
                 return value
         return None
+
+
+def check_function(function: Value, limits: Limits) -> dict[str, Any]:
+    """Return the data of a function. Raises FlowError if it is none: a payload may hold anything.
+
+    O(1), but for the first time that the tree of the function is seen.
+    """
+    data = function[1] if is_reference(function) and function[0] == "_func" else {}
+    nid, cnid = data.get("nid"), data.get("cnid")
+    if type(nid) is not str or not NID.fullmatch(nid) or type(cnid) not in (str, NoneType):
+        raise FlowError(f"cannot apply {brief(function)}: it is not a function")
+    check_once(data.get("tree") or [], limits)
+    return data
 
 
 def procedure_for(run: Run, node: Node, message: Message) -> Procedure:
@@ -390,5 +414,7 @@ def messages_of_re_apply(run: Run, node: Node, message: Message) -> list[Message
             copy["from"] = node.parent
         if copy.get("payload") is None:
             copy["payload"] = message.get("payload") or node.payload
+        if node.detached:
+            copy["detached"] = True  # its parent has continued without it
         waiting.append(copy)
     return waiting

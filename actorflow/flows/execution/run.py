@@ -39,6 +39,12 @@ def is_inside(run: Run, node: Node | None, nid: str | None) -> bool:
     return False
 
 
+def is_live(run: Run, nid: str | None) -> bool:
+    """Return whether there is a node called ``nid`` that has not ended."""
+    node = run.nodes.get(nid or "")
+    return node is not None and node.state != "ended"
+
+
 def topmost(run: Run) -> list[str]:
     """Return the nids of the nodes that no other one waits for: the root, and what goes on aside.
 
@@ -160,10 +166,10 @@ class Run:
         return tree
 
     def keep_tree(self, node: Node, tree: Tree) -> None:
-        """Store the tree in the node, unless it is the same as in the parent's tree."""
+        """Store the tree in the node, unless it is the same as in the tree of a live parent."""
         if node.parent is not None:
             parent = self.nodes.get(node.parent)
-            if parent is not None:
+            if parent is not None and not (parent.status and parent.state == "ended"):
                 children = self.tree_of(parent)[1]
                 index = child_id(node.nid)
                 if type(children) is list and index < len(children):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from reprlib import repr as brief  # of trees of any depth
+
 from actorflow.flows.errors import FlowError, LimitExceeded
 from actorflow.flows.language.parser import parse
 from actorflow.flows.language.source import FlowSyntaxError
 from actorflow.flows.language.tree import Tree, children, misshapen, strays
 from actorflow.flows.limits import LIMITS, Limits
 
-__all__ = ["EmptyFlow", "check_depth", "check_text", "check_tree"]
+__all__ = ["EmptyFlow", "check_depth", "check_once", "check_text", "check_tree"]
+
+_KNOWN = 512
+_checked: dict[int, Tree] = {}
 
 
 class EmptyFlow(FlowSyntaxError):
@@ -51,16 +56,26 @@ def check_tree(tree: Tree, *, limits: Limits = LIMITS, above: int = 0) -> Tree:
     deeper than `limits.tree_depth`.
     """
     for stray in strays(tree):
-        where = "" if stray is tree else f", in which {stray!r:.100} is not [head, content, line]"
+        where = "" if stray is tree else f", in which {brief(stray)} is not [head, content, line]"
         raise FlowError(
-            f"a flow is its text, or a tree [head, content, line], not {tree!r:.100}{where}"
+            f"a flow is its text, or a tree [head, content, line], not {brief(tree)}{where}"
         )
     for part in misshapen(tree):
         raise FlowError(
-            f"{part!r:.100} cannot be in a flow: no text gives {part[0]!r:.40} such a content."
+            f"{brief(part)} cannot be in a flow: no text gives {brief(part[0])} such a content."
             " Write the flow as text, or compare with the tree that `parse` makes of one"
         )
     check_depth(tree, limits, above)
+    return tree
+
+
+def check_once(tree: Tree, limits: Limits = LIMITS) -> Tree:
+    """Like `check_tree`, but trees that were checked lately are remembered: trees never change."""
+    if _checked.get(id(tree)) is not tree:
+        check_tree(tree, limits=limits)
+        if len(_checked) >= _KNOWN:
+            _checked.clear()
+        _checked[id(tree)] = tree
     return tree
 
 

@@ -180,9 +180,9 @@ def strays(tree: object) -> Iterator[object]:
 
 
 def misshapen(tree: Tree) -> Iterator[Tree]:
-    """Yield the trees below ``tree``, itself included, whose content does not go with their head.
+    """Yield the trees below ``tree``, itself included, whose head or content no text gives them.
 
-    No text is read into such a tree, but somebody may write one by hand. Linear time.
+    Somebody may write such a tree by hand. Linear time.
 
     >>> list(misshapen(["sequence", [["_att", [], 1], ["set", 7, 1], ["_num", 7, 1]], 1]))
     [['set', 7, 1], ['_att', [], 1]]
@@ -191,13 +191,11 @@ def misshapen(tree: Tree) -> Iterator[Tree]:
     while left:
         part = left.pop()
         head, content = part[:2]
-        if type(head) is list:
-            left.append(head)
-            head = ""
-        if head in _WITH_VALUE:
+        if type(head) is str and head in _WITH_VALUE:
             continue
         if (
-            type(content) is not list
+            type(head) is not str
+            or type(content) is not list
             or len(content) < _LEAST.get(head, 0)
             or (head == "_head" and content[0][0] != "_sqs")
         ):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution import names
 from actorflow.flows.execution.node import child_id
-from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.procedure import Procedure, check_function
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.values import Value, is_function, is_reference, to_json, to_text, truthy
 
@@ -52,8 +52,10 @@ def flag_function(procedure: Procedure, function: Value, flag: str) -> Value:
 def store_handler(procedure: Procedure, kind: str, criteria: list[Value], function: Value) -> None:
     """Add a handler to the parent; of several with the same criteria the last one comes first.
 
-    The parent is the nearest node above that is not a postfix condition.
+    The parent is the nearest node above that is not a postfix condition. Raises FlowError if it is
+    not a function: later, when there is something to handle, it would be too late.
     """
+    check_function(function, procedure.run.sizes.limits)
     parent = procedure.run.parent_of(procedure.node)
     while parent is not None and parent.heap in _CONDITIONS:
         parent = None if parent.parent is None else procedure.run.find(parent.parent)
@@ -183,8 +185,10 @@ class Attribute(Procedure):
         return self.reply()
 
     def _child_handler(self, parent: Node, key: str, value: Value) -> list[Message]:
-        kind = key.rpartition("on_")[2]
-        parent.own["child"] = {**(parent.own.get("child") or {}), kind: [["*"], value]}
+        if is_function(value) and value[0] == "_func":
+            check_function(value, self.run.sizes.limits)
+            kind = key.rpartition("on_")[2]
+            parent.own["child"] = {**(parent.own.get("child") or {}), kind: [["*"], value]}
         return self.reply()
 
     def _flank(self, parent: Node, key: str, value: Value) -> list[Message]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actorflow.flows.execution.procedure import Procedure
+from actorflow.flows.execution.run import is_live
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
@@ -21,6 +22,9 @@ class Macro(Procedure):
         again = {key: value for key, value in self.message.items() if key not in ("m", "pr", "er")}
         again["tree"] = self.rewritten()
         again["rewritten"] = True
+        self.node.tree = self.tree
+        if is_live(self.run, self.node.parent):
+            again["trailing"] = True
         return [again]
 
     def rewritten(self) -> Tree:

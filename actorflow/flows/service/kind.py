@@ -182,6 +182,13 @@ class FlowKind:
         """Return the message that cancels a node: the root if `target` is `None`."""
         return {"point": "cancel", "nid": ROOT if target is None else str(target)}
 
+    def has_part(self, row: ExecutionRow, target: Any) -> bool:
+        """Return whether there is a node `target` that has not ended."""
+        if str(target) == ROOT or row.state is None:
+            return str(target) == ROOT
+        node = decode(row.state).nodes.get(str(target))
+        return node is not None and node.state != "ended"
+
     @property
     def committed(self) -> Callable[[Change], None] | None:
         """What to call after each commit: nothing while nobody waits inside an execution."""

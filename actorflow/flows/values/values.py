@@ -25,6 +25,8 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
+LEAST_INTEGER, GREATEST_INTEGER = -(2**63), 2**64 - 1
+"""The integers that can be stored."""
 _REFERENCES: Final = {"_func": 1, "_proc": 1, "_tasker": 1}
 
 
@@ -64,8 +66,10 @@ def dup_function(value: Value) -> Value:
 
 
 def is_regex(value: Value) -> bool:
-    """Return whether ``value`` is a regular expression (a ``_rxs`` tree)."""
-    return type(value) is list and len(value) == 3 and value[0] == "_rxs"  # noqa: PLR2004
+    """Return whether ``value`` is a regular expression: ``["_rxs", "/ab/i", line]``."""
+    if type(value) is not list or len(value) != 3:  # noqa: PLR2004
+        return False
+    return bool(value[0] == "_rxs" and type(value[1]) is str)
 
 
 _REGEX_TEXT = re.compile(r"\A/(.*)/([a-z]*)\Z", re.DOTALL)
@@ -167,6 +171,20 @@ def integral(number: Value) -> Value:
     """
     if isinstance(number, float) and number.is_integer():
         return int(number)
+    return number
+
+
+def stored_integer(value: Value) -> int:
+    """Return a number, or the text of one, as an integer that can be stored.
+
+    >>> stored_integer(3.0), stored_integer("-7")
+    (3, -7)
+
+    Raises TypeError, ValueError or OverflowError if it is none.
+    """
+    number = int(value)
+    if not LEAST_INTEGER <= number <= GREATEST_INTEGER:
+        raise OverflowError("a whole number has at most 64 bits")
     return number
 
 

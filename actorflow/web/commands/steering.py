@@ -133,7 +133,8 @@ def cancel(
     if json:
         say_json(found)
     else:
-        say("cancelled" if found["cancelled"] else "it had ended already")
+        gone = "it had ended already" if target is None else f"there is no {target} (any more)"
+        say("cancelled" if found["cancelled"] else gone)
 
 
 def wait(

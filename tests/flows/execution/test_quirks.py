@@ -302,3 +302,42 @@ def test_a_handler_replaces_the_reply_of_a_concurrence_whose_merge_fails_as_it_i
     driver = drive(text, ("cancel",))
     assert driver.state.status is Status.TERMINATED
     assert driver.state.payload == {"ret": 7}
+
+
+@pytest.mark.parametrize("body", ["fail 'again'", "nosuch _"])
+@pytest.mark.parametrize("child", ["nosuch _", "sequence \\ fail 'no'"])
+def test_a_handler_for_children_that_fails_does_not_handle_itself(body: str, child: str) -> None:
+    driver = FlowDriver(
+        parse(
+            "sequence on_error: (def err \\ 'outer')\n"
+            f"  sequence children_on_error: (def err \\ {body})\n"
+            f"    {child}\n"
+        )
+    ).drive(limit=3)
+    assert driver.payload == {"ret": "outer"}
+
+
+@pytest.mark.parametrize("kind", ["error", "cancel", "timeout"])
+def test_a_handler_for_children_that_is_no_function_is_left_out(kind: str) -> None:
+    driver = drive(
+        f"sequence\n  sequence children_on_{kind}: 'x'\n    sequence\n      fail 'no'\n  'end'\n",
+        ("cancel", "0_0"),
+    )
+    assert driver.payload == {"ret": "end"}
+    assert not any("unhandled" in seen.message for seen in driver.seen)
+
+
+@pytest.mark.parametrize("function", ["on_merge: (def rets", "on_receive: (def reply"])
+def test_a_second_cancel_ends_a_function_that_a_cancelled_concurrence_applies(
+    function: str,
+) -> None:
+    driver = drive(
+        f"sequence\n  concurrence {function} \\ task 'alice' 'judge')\n    stall _\n  'end'\n",
+        ("cancel", "0_0"),
+        taskers={"alice": "hold"},
+    )
+    assert [task["taskname"] for task in driver.held] == ["judge"]
+    driver.cancel("0_0")
+    driver.drive()
+    assert driver.payload == {"ret": "end"}
+    assert driver.status() is Status.TERMINATED

@@ -84,7 +84,9 @@ def branches(children: SearchStrategy[Tree]) -> SearchStrategy[Tree]:
 FLOWS = st.recursive(LEAVES, branches, max_leaves=8)
 EVENTS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(["cancel", "kill", "re_apply"]), st.integers(0, 20)),
+        st.tuples(
+            st.sampled_from(["cancel", "kill", "re_apply", "wrap", "add"]), st.integers(0, 20)
+        ),
         st.tuples(st.sampled_from(["return", "twice", "timers", "signal"]), st.integers(0, 3)),
     ),
     max_size=6,
@@ -99,6 +101,11 @@ def happen(driver: FlowDriver, event: tuple[str, int]) -> None:
         driver.cancel(nid, kill=what == "kill")
     elif what == "re_apply":
         driver.re_apply(nid, ["_num", 7, 1], {"l": []})
+    elif what == "wrap":
+        known = driver.state.nodes[nid].tree if nid in driver.state.nodes else None
+        driver.re_apply(nid, node("concurrence", known or string("b"), node("stall", NOTHING)))
+    elif what == "add":
+        driver.put("add", nid=nid, tnid=f"0_{number % 4}", trees=[string("added")])
     elif what == "signal":
         driver.signal("go")
     elif what == "timers":
@@ -124,6 +131,8 @@ def test_the_state_stays_sound_whatever_happens(flow: Tree, events: list[tuple[s
         driver.drive(limit=200)
         driver.state.check()
         assert encode(decode(encode(driver.state))) == encode(driver.state)
+    errors = [seen.message.get("error") or {} for seen in driver.seen]
+    assert not {error.get("kla") for error in errors} & {"IndexError", "KeyError", "TypeError"}
     numbers = [seen.message["m"] for seen in driver.seen]
     assert numbers == list(range(1, len(numbers) + 1))
     ends = [seen for seen in driver.seen if seen.message["point"] == "terminated"]

@@ -253,6 +253,17 @@ def test_what_goes_on_without_the_root_can_be_ended(engine: af.Engine, kill: boo
     assert (engine.flows.kill if kill else engine.cancel)(exid) is False
 
 
+def test_a_cancel_tells_whether_there_was_such_a_node(engine: af.Engine) -> None:
+    exid = engine.launch("sequence\n  set f \\ def x \\ x\n  stall _\n  stall _")
+    engine.flows.wait_for(exid, "end", PATIENCE)
+    assert engine.cancel(exid, "0_7") is False
+    assert engine.cancel(exid, "0_1") is True
+    engine.flows.wait_for(exid, "0_2 execute; end", PATIENCE)
+    assert engine.cancel(exid, "0_1") is False
+    assert engine.cancel(exid, "0") is True
+    assert engine.wait(exid, PATIENCE).status == "cancelled"
+
+
 def test_history_is_kept_until_it_is_purged(engine: af.Engine) -> None:
     done = run(engine, "sequence\n  trace 'a'\n  trace 'b'", payload={"big": list(range(5_000))})
     assert done.traces() == ["a", "b"]

@@ -71,7 +71,10 @@ def _cancel_orphan(run: Run, node: Node, message: Message) -> list[Message]:
     """End a node that never had a procedure, so that its parent can continue; or re-apply it."""
     if message.get("payload") is None:
         message["payload"] = node.payload
+    if node.status:  # its parent has been answered
+        return []
     waiting = messages_of_re_apply(run, node, message)
+    run.close(node, message)
     if waiting:
         return waiting
     return [run.follow(message, "receive", node.parent, node.nid)]

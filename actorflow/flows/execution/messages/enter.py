@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from actorflow.flows.errors import not_an_object
 from actorflow.flows.execution.messages import resolve
+from actorflow.flows.execution.messages.leave import keep_trees, leave_orphans
 from actorflow.flows.execution.node import Node
 from actorflow.flows.execution.procedure import procedure_for
+from actorflow.flows.execution.run import is_live
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
@@ -31,6 +33,8 @@ def start(run: Run, node: Node, message: Message) -> list[Message]:
         _orphan(run, node)
         raise
     message["payload"] = procedure.payload
+    if "trailing" in message and not is_live(run, node.parent):
+        out.append(procedure.wrap("cancel", node.nid))  # its parent was left before it was counted
     return out
 
 
@@ -51,6 +55,8 @@ def create_node(run: Run, message: Message) -> Node:
             raise not_an_object(payload)
         payload = message["payload"]
     nid, tree = message["nid"], message["tree"]
+    if (replaced := run.nodes.get(nid)) is not None:
+        _set_aside_children(run, replaced)
     parent = message.get("from")
     node = run.nodes[nid] = Node(nid, parent, payload, tree[0])
     variables = message.get("vars")
@@ -60,6 +66,8 @@ def create_node(run: Run, message: Message) -> Node:
         node.vars = {}
     if "cnid" in message:
         node.cnid = message["cnid"]
+    if "detached" in message:
+        node.detached = True
     run.touched.add(nid)
     run.trees[nid] = tree
     if len(run.nodes) > run.most_nodes:
@@ -71,6 +79,15 @@ def create_node(run: Run, message: Message) -> Node:
     run.keep_tree(node, tree)
     resolve.resolve(run, node, tree, message)
     return node
+
+
+def _set_aside_children(run: Run, replaced: Node) -> None:
+    """Let the children of a node that is replaced end on their own: they answer to nobody."""
+    keep_trees(run, replaced)
+    leave_orphans(run, replaced.nid)
+    for nid in replaced.cnodes:
+        if nid in run.nodes:
+            run.touch(nid).detached = True
 
 
 def _add_handlers(node: Node, message: Message) -> None:

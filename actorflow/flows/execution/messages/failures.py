@@ -34,7 +34,7 @@ def _fits(criterion: list[Any], names: set[str], text: str) -> bool:
     if kind == "regex":
         pattern = to_regex(wanted)
         return any(pattern.search(one) for one in (text, *names))
-    return wanted in names or (kind == "string" and wanted == text)
+    return wanted in [*names, text] if kind == "string" else wanted in [*names]
 
 
 def find_handler(run: Run, node: Node, error: dict[str, Any]) -> tuple[Node, Any] | None:
@@ -45,7 +45,7 @@ def find_handler(run: Run, node: Node, error: dict[str, Any]) -> tuple[Node, Any
     found: Node | None = node
     inside = False
     while found is not None:
-        inside = inside or bool(found.own.get("on_error"))
+        inside = inside or bool(found.own.get("on_error") or found.own.get("handles"))
         handlers = (found.handlers or {}).get("error") if found.state != "ended" else None
         for criteria, handler in handlers or ():
             if matches(criteria, error):
@@ -71,6 +71,8 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
     if catcher.heap is None:
         catcher.heap = "_err"
         run.orphans.remove(catcher.nid)
+        if (parent := run.parent_of(catcher)) is not None:
+            parent.cnodes.append(catcher.nid)
     handler = found[1]
     procedure = procedure_for(run, catcher, message)
     if type(handler) is dict:
@@ -79,8 +81,8 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
         payload = message.get("payload") or {}
         shown = {**message, "payload": {**payload, "ret": dup_function(payload.get("ret"))}}
         arguments = [["msg", shown], ["err", error]]
-        fields: dict[str, Any] = {"on_error": True} if handler[1].get("on_error") else {}
-        waiting = [procedure.apply(handler, arguments, line=handler[2], **fields)]
+        mark: dict[str, Any] = {"on_error" if handler[1].get("on_error") else "handles": True}
+        waiting = [procedure.apply(handler, arguments, line=handler[2], **mark)]
     run.close(catcher, message, flavour="on-error", handled=True)
     return procedure.clear(waiting)
 

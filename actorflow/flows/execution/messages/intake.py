@@ -6,11 +6,11 @@ through an engine's inbox: one that makes no sense is refused, and the rest of t
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.flows.errors import FlowError
-from actorflow.flows.language.checking import check_tree
+from actorflow.flows.execution.node import NID
+from actorflow.flows.language.checking import check_once, check_tree
 from actorflow.flows.values.rendering import brief
 
 if TYPE_CHECKING:
@@ -18,13 +18,8 @@ if TYPE_CHECKING:
 
     from actorflow.flows.execution.node import Message
     from actorflow.flows.execution.run import Run
-    from actorflow.flows.language.tree import Tree
 
     _Kinds: TypeAlias = tuple[frozenset[type[Any]], str]
-
-_KNOWN = 512
-_checked: dict[int, Tree] = {}
-_NID = re.compile(r"\d+(?:_\d+)*(?:-\d+)?")
 
 
 def accepted(run: Run, messages: Iterable[Message]) -> list[Message]:
@@ -104,24 +99,14 @@ _FIELDS: dict[str, _Kinds] = {
 
 def _execute(run: Run, message: Message) -> str | None:
     nid = message.get("nid")
-    if nid is None or _NID.fullmatch(nid) is None:
+    if nid is None or NID.fullmatch(nid) is None:
         return f"{brief(nid)} is not the id of a node"
     if nid in run.nodes:
         return f"node {nid} is there already"
     if (parent := message.get("from")) is not None and parent not in run.nodes:
         return f"there is no node {parent}"
-    _check_launched(run, message.get("tree") or [])
+    check_once(message.get("tree") or [], run.sizes.limits)
     return _payload(message)
-
-
-def _check_launched(run: Run, tree: Tree) -> None:
-    """Check a tree; those launched lately are remembered, for trees never change."""
-    if _checked.get(id(tree)) is tree:
-        return
-    check_tree(tree, limits=run.sizes.limits)
-    if len(_checked) >= _KNOWN:
-        _checked.clear()
-    _checked[id(tree)] = tree
 
 
 def _payload(message: Message) -> str | None:
@@ -143,7 +128,7 @@ def _cancel(run: Run, message: Message) -> str | None:
         if type(waiting) is not dict or waiting.get("point") != "execute":
             return f"{brief(waiting)} cannot be put in the place of a node"
         nid = waiting.get("nid")
-        if type(nid) is not str or _NID.fullmatch(nid) is None:
+        if type(nid) is not str or NID.fullmatch(nid) is None:
             return f"{brief(nid)} is not the id of a node"
         check_tree(waiting.get("tree") or [], limits=run.sizes.limits)
         if why := _payload(waiting):
@@ -184,7 +169,7 @@ def _trigger(run: Run, message: Message) -> str | None:
     if released.get("nid") is None and released["point"] != "receive":
         return "it releases a message that names no node (nid)"
     if released["point"] == "execute":
-        _check_launched(run, released.get("tree") or [])
+        check_once(released.get("tree") or [], run.sizes.limits)
     return None
 
 
@@ -196,7 +181,7 @@ def _add(run: Run, message: Message) -> str | None:
         return f"{brief(elements)} is not an array of elements"
     if trees is not None:
         tnid = message.get("tnid")
-        if type(trees) is not list or type(tnid) is not str or _NID.fullmatch(tnid) is None:
+        if type(trees) is not list or type(tnid) is not str or NID.fullmatch(tnid) is None:
             return "it needs an array of trees, and the id (tnid) of the first of them"
         for tree in trees:
             check_tree(tree, limits=run.sizes.limits, above=tnid.count("_"))

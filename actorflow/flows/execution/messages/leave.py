@@ -25,7 +25,7 @@ def leave(run: Run, node: Node, message: Message) -> list[Message]:
         run.nodes.pop(nid)
         run.trees.pop(nid, None)
     if run.orphans:
-        _leave_orphans(run, nid)
+        leave_orphans(run, nid)
     if node.tags:
         left = {"point": "left", "tags": node.tags, "exid": run.exid, "nid": nid}
         out.append({**left, "payload": message.get("payload")})
@@ -37,14 +37,10 @@ def _trailing(run: Run, node: Node, message: Message) -> list[Message]:
     out = []
     procedure = run.procedures.get(node.heap or "")
     trails = procedure is None or procedure.trails
+    keep_trees(run, node)
     for child in node.cnodes:
         live = run.nodes.get(child)
-        if live is None:
-            continue
-        if live.tree is None:
-            live = run.touch(child)
-            live.tree = run.tree_of(live)
-        if trails and not live.is_cancelled:
+        if live is not None and trails and not live.is_cancelled:
             cancel = run.follow(message, "cancel", child, node.nid)
             cancel["cancel_trailing"] = True
             if node.vars is not None and "idx" in node.vars:
@@ -53,7 +49,17 @@ def _trailing(run: Run, node: Node, message: Message) -> list[Message]:
     return out
 
 
-def _leave_orphans(run: Run, parent: str) -> None:
+def keep_trees(run: Run, node: Node) -> None:
+    """Store their trees in the children of a node that is about to go."""
+    for nid in node.cnodes:
+        child = run.nodes.get(nid)
+        if child is not None and child.tree is None:
+            child = run.touch(nid)
+            child.tree = run.tree_of(child)
+
+
+def leave_orphans(run: Run, parent: str) -> None:
+    """Remove the children of a node that failed before they had a procedure."""
     for nid in run.orphans[:]:
         orphan = run.nodes.get(nid)
         if orphan is None or orphan.heap is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from actorflow.flows.errors import UnknownProcedure, UnknownWord
 from actorflow.flows.execution import names
-from actorflow.flows.values.values import MISSING, Value, is_reference, is_regex
+from actorflow.flows.values.values import MISSING, Value, is_reference, is_regex, to_text
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node
@@ -34,14 +34,14 @@ def resolve(run: Run, node: Node, tree: Tree, message: Message) -> None:
     if (tree[1] == [] and head != "_") or kind is None:
         node.heap, node.heat = "_val", heat
     elif kind == "_proc":
-        node.heap = heat[1]["proc"]
+        node.heap = to_text(heat[1].get("proc"))
         if len(heat[1]) > 1:
             node.heat = heat
     elif kind == "_func":
         node.heap, node.heat = "apply", heat
     else:
-        node.heap = "task"
-        message["tree"] = node.tree = run.trees[node.nid] = _task(tree, heat[1]["tasker"])
+        node.heap, tasker = "task", to_text(heat[1].get("tasker"))
+        message["tree"] = node.tree = run.trees[node.nid] = _task(tree, tasker)
     if node.heap not in run.procedures:
         node.heap = None
         run.orphans.append(node.nid)

@@ -38,6 +38,9 @@ def give_back(run: Run, message: Message) -> list[Message]:
     if node is not None and node.own.get("answered"):
         run.refuse(message, f"the task at node {node.nid} was already returned")
         return []
+    if node is not None and "task" not in node.own:
+        run.refuse(message, f"node {node.nid} waits for no task")
+        return []
     if node is None and not message.get("tasker"):
         run.refuse(message, f"there is no node {message['nid']}")
         return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError, error_dict
 from actorflow.flows.execution.node import suffix_of
@@ -118,6 +118,16 @@ class Concurrence(Gathering):
         for key in ("merged", "replied"):
             node.own.pop(key, None)
         return emit_waiting(self)
+
+    def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
+        """Cancel a receiver or merger function that was applied after the first cancel."""
+        own, nodes = self.node.own, self.run.nodes
+        applied = [own.get("merging"), *own.get("receiving", ())[:1]]
+        return super().cancel_when_closed(status) + [
+            self.wrap("cancel", nid)
+            for nid in applied
+            if (node := nodes.get(nid or "")) is not None and not node.is_cancelled
+        ]
 
     def add_message(self) -> list[Message]:
         """Add branches and start them."""

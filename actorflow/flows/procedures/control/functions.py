@@ -11,6 +11,7 @@ from actorflow.flows.execution.procedure import Procedure, attribute_count
 from actorflow.flows.execution.rewriting import replace_around
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.values.rendering import brief
 from actorflow.flows.values.values import Value, is_function, to_text
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ VARIABLE_WORDS = frozenset(("v", "var", "variable"))
 def proc_to_function(caller: Procedure, value: Value, *params: str) -> Value:
     """Return a function of ``params`` that applies a procedure to them."""
     line = caller.tree[2]
-    name = value[1]["proc"]
+    name = value[1].get("proc")
+    if type(name) is not str or name not in caller.run.procedures:
+        raise FlowError(f"cannot apply {brief(value)}: there is no such procedure")
     body = [name, [[param, [], line] for param in params], line]
     nid = f"{caller.node.nid}_0_1"
     return ["_func", {"nid": nid, "tree": make_def([body], line, *params), "cnid": ROOT}, line]
@@ -176,8 +179,9 @@ class Body(Procedure):
         node = self.node
         arguments = self.message.get("arguments") or []
         node.vars = {**(node.vars or {}), "arguments": arguments}
-        if self.message.get("on_error") is True:
-            node.own["on_error"] = True
+        for mark in ("on_error", "handles"):  # what the handler of an error is told by
+            if self.message.get(mark) is True:
+                node.own[mark] = True
         if self.tree[1]:
             self._bind(list(arguments))
 

@@ -88,7 +88,7 @@ class Gathering(Procedure):
 
     ``own`` holds: ``payloads`` by the nid of the branch, ``queue`` of replies that wait for the
     receiver function, ``receiving`` (nid of its application, branch), ``over`` once there are
-    enough replies, ``merged``, and ``replied``.
+    enough replies, ``merging`` (nid of the application of the merger), ``merged``, and ``replied``.
     """
 
     __slots__ = ()
@@ -175,8 +175,9 @@ class Gathering(Procedure):
             ["replies", own["payloads"]],
             ["branch_count", own.get("count")],
         ]
-        own["merging"] = True
-        return [self.apply(rule, arguments)]
+        emitted = self.apply(rule, arguments)
+        own["merging"] = emitted["nid"]
+        return [emitted]
 
     def _merged(self, rule: Value) -> Payload:
         return merge_payloads(self.node, self.node.own["payloads"], rule, self.run.sizes)

@@ -10,13 +10,15 @@ from actorflow.flows.procedures.control.functions import proc_to_function
 from actorflow.flows.procedures.data.sorting import sort_key
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values.values import Value, is_function, is_reference, truthy
+from actorflow.flows.values.values import Value, is_function, is_reference, truthy, type_name
 
 if TYPE_CHECKING:
     from typing import ClassVar
 
     from actorflow.flows.execution.node import Message
     from actorflow.flows.language.tree import Tree
+
+_PAIR = 2
 
 
 def _is_collection(value: Value) -> bool:
@@ -126,18 +128,23 @@ class Iterator(Procedure):
         return own["col"][own["idx"]]
 
     def add_message(self) -> list[Message]:
-        """Take more elements."""
+        """Take more elements. Raises FlowError if they do not fit the collection."""
         own = self.node.own
         if "col" in own:
             more = self.message.get("elements") or []
             if own["object"]:
-                more = [
-                    pair
-                    for one in more
-                    for pair in ([list(p) for p in one.items()] if type(one) is dict else [one])
-                ]
+                more = [pair for one in more for pair in _pairs(one)]
             own["col"] = own["col"] + more
         return []
+
+
+def _pairs(element: Value) -> list[list[Value]]:
+    """Return what is added to an object, as pairs of key and value: an object, or one pair."""
+    if type(element) is dict:
+        return [list(pair) for pair in element.items()]
+    if type(element) is list and len(element) == _PAIR and type(element[0]) is str:
+        return [element]
+    raise FlowError(f"cannot add {type_name(element)} to object")
 
 
 @procedure("for-each")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import child_nid
 from actorflow.flows.execution.procedure import Procedure, attribute_count, messages_after_children
 from actorflow.flows.procedures.attributes import add_tags
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values.values import Value, to_text
+from actorflow.flows.values.values import Value, stored_integer, to_text
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
@@ -99,7 +100,10 @@ class Skip(Procedure):
     def receive_last(self) -> list[Message]:
         """Take the number, which is 0 if there is none."""
         digits = re.match(r"\s*-?\d+", to_text(self.payload.get("ret")))
-        self.node.own["count"] = int(digits[0]) if digits else 0
+        try:
+            self.node.own["count"] = stored_integer(digits[0]) if digits else 0
+        except (ValueError, OverflowError):
+            raise FlowError("the number given to _skip is too big") from None
         self.set_ret(self.ret0)
         return self._count_down()
 
@@ -115,7 +119,7 @@ class Skip(Procedure):
 
 
 @procedure("_err")
-class Oops(Procedure):
-    """Children in order; takes the place of a node that failed without a procedure."""
+class Oops(Taggable):
+    """Takes the place of a node that failed without a procedure, while a handler runs."""
 
     __slots__ = ()

@@ -11,14 +11,20 @@ from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.rendering import as_text
 from actorflow.flows.values.sizes import Sizes, check_elements
-from actorflow.flows.values.values import Value, integral, is_reference, kind_name, truthy
+from actorflow.flows.values.values import (
+    GREATEST_INTEGER,
+    LEAST_INTEGER,
+    Value,
+    integral,
+    is_reference,
+    kind_name,
+    truthy,
+)
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
 
 
-_LEAST, _GREATEST = -(2**63), 2**64 - 1
-"""The integers that can be stored."""
 _NUMBER = re.compile(r"\s*[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
 
 
@@ -72,7 +78,7 @@ def _fitting(total: float, sign: str) -> Value:
     if not math.isfinite(total):
         raise FlowError(f"the result of {sign} is not a number")
     result = integral(total)
-    if type(result) is int and not _LEAST <= result <= _GREATEST:
+    if type(result) is int and not LEAST_INTEGER <= result <= GREATEST_INTEGER:
         if type(total) is float:
             return total
         raise FlowError(f"the result of {sign} is too big: a whole number has at most 64 bits")

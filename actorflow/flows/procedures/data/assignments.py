@@ -123,7 +123,7 @@ class Set(Procedure):
             raise FlowError(f"cannot destructure {kind_name(value)}: an array is needed")
         at = 0
         for position, path in enumerate(paths):
-            match = _SPLAT.match(path[-1]) if type(path[-1]) is str else None
+            match = _SPLAT.match(path[-1]) if path and type(path[-1]) is str else None
             if match is None:
                 self._write(path, value[at] if at < len(value) else None)
                 at += 1

@@ -201,6 +201,8 @@ def shuffle(call: Simple) -> Value:
     count = call.att("count")
     if count is None:
         count = next((one for one in given if type(one) is int), None)
+    if count is not None and (type(count) is not int or count < 0):
+        raise FlowError(f"{call.name} takes a number of elements, not {to_json(count)}")
     if call.run.rng is None:
         raise FlowError(
             f"{call.name} needs random numbers, and this run was given no source of them"

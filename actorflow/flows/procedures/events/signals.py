@@ -9,7 +9,15 @@ from actorflow.flows.execution.procedure import Procedure, emit_waiting
 from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.rendering import as_text
-from actorflow.flows.values.values import Value, is_function, is_reference, to_json, to_text, truthy
+from actorflow.flows.values.values import (
+    Value,
+    is_function,
+    is_reference,
+    stored_integer,
+    to_json,
+    to_text,
+    truthy,
+)
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
@@ -89,7 +97,7 @@ class Watcher(Procedure):
 
 def _number(count: Value) -> int:
     try:
-        return int(count)
+        return stored_integer(count)
     except (TypeError, ValueError, OverflowError):
         raise FlowError(f"count: must be a number, not {as_text(count)}") from None
 
