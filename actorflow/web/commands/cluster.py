@@ -112,7 +112,7 @@ def dev(
     asked = Signals()
     with asked, _server(on, directory) as server:
         url = f"{server.url}/dev" if on == "nats" else server.url
-        command = [sys.executable, "-m", "actorflow.cli", "cluster", "worker", url, "--app"]
+        command = [sys.executable, "-m", "actorflow_command", "cluster", "worker", url, "--app"]
         running = [
             subprocess.Popen([*command, app, "--name", f"dev-{number}"])  # noqa: S603 - ours
             for number in range(1, workers + 1)
