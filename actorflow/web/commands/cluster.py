@@ -133,6 +133,9 @@ def dev(
 
 def _server(on: str, directory: str | None) -> PostgresServer | NatsServer:
     """Start a server, which ends with the block that it is used in."""
+    if directory == "":
+        msg = "--directory '' names no folder: leave it out for a temporary one"
+        raise typer.BadParameter(msg)
     if on == "postgres":
         from actorflow.cluster.postgres.server import PostgresServer  # noqa: PLC0415 - an extra
 
