@@ -207,7 +207,7 @@ def _print_advice(found: Advice, goal: str) -> None:
         typer.echo("interrupted: this is what short runs say")
     count = f"{found.tried} {'policy' if found.tried == 1 else 'policies'}"
     typer.echo(f"{count} tried for: {goal}")
-    say = partial(Console(soft_wrap=True, highlight=False).print, markup=False)
+    say = partial(Console(soft_wrap=True, highlight=False, emoji=False).print, markup=False)
     for place, candidate in enumerate(found.best, 1):
         say(f"\n{place}. {candidate.policy}", style="bold")
         say(f"   {candidate.why(found.plain)}\n")
