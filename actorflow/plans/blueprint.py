@@ -138,14 +138,14 @@ class Blueprint:
         if type(function) is not Code:
             self._calls.check(function, args, kwargs)
 
-    def check_after(self, after: Any) -> None:
-        """Check what jobs are to wait for.
+    def check_upstream(self, args: tuple[Any, ...], kwargs: dict[str, Any], after: Any) -> None:
+        """Check what a job with these arguments would wait for.
 
         Raises:
-            BadPlan: it is not a job of this plan, a name, or a list of these.
+            BadPlan: one is a job of another plan, or `after` names none.
 
         """
-        self._upstream([], after)
+        self._upstream(_jobs_in(args, kwargs), after)
 
     def link(self, before: int | str, after: int) -> None:
         """Add an edge; a job that comes later in the plan may be given by its name."""

@@ -174,7 +174,8 @@ class Plan:
         blueprint = self.blueprint
         many = isinstance(after, Iterable) and not isinstance(after, str)
         waits = tuple(after) if many else after
-        blueprint.check_after(waits)
+        items = tuple(items)  # whatever is wrong with them is noticed before a job is added
+        blueprint.check_upstream(items, kwargs, waits)
         blueprint.check_call(function, (None,), kwargs)
         # The gathering job comes first, so that a name that is taken is refused before the rest.
         gather = blueprint.add(function, (), name=name, role=Role.GATHER)

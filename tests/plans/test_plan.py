@@ -311,6 +311,7 @@ def test_what_is_found_in_arguments_is_what_is_replaced(tree: Any) -> None:
         (lambda plan: plan.map(None, [1]), "None cannot be called"),
         (lambda plan: plan.job(len, "a", after=7), "after=7 must be a job"),
         (lambda plan: plan.map(len, ["a"], after=7), "after=7 must be a job"),
+        (lambda plan: plan.map(len, ["a", Plan().job(one)]), "belongs to another plan"),
         (lambda plan: plan.map(len, ["a"], after=[7]), "after=(7,) must be a job"),
         (lambda plan: plan.job(len, "a", priority=None), "priority=None must be a whole number"),
         (lambda plan: plan.run(workers=1, resources="gpu"), "resources='gpu' must be a dict"),
