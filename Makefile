@@ -11,7 +11,7 @@ BENCH_ARGS  ?=
 
 BIN     := $(VENV)/bin
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
-CHECKED := $(wildcard actorflow behaviours tests examples benchmarks)
+CHECKED := $(wildcard actorflow actorflow_command.py behaviours tests examples benchmarks)
 RECENT  := import sys; sys.exit(sys.version_info < (3, 11))
 USABLE  := import pip, sys; sys.exit(sys.version_info < (3, 11))
 

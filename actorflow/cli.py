@@ -19,7 +19,8 @@ def application() -> typer.Typer:
     def actorflow() -> None:
         """Workers that take everything that arrived while they were busy.
 
-        Exit codes: 0, it is done; 1, the engine or the store refused it; 2, wrong arguments.
+        Exit codes: 0, it is done; 1, the engine or the store refused it; 2, wrong arguments; 130,
+        Ctrl-C.
         """
 
     @app.command()

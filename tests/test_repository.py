@@ -172,6 +172,37 @@ def test_the_command_prints_the_version() -> None:
     assert done.stdout.strip() == actorflow.__version__
 
 
+INTERRUPTED_IMPORT = """
+import os, pkgutil, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["actorflow", "version"]
+sys.exit(pkgutil.resolve_name({command!r})())
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "actorflow",
+        "actorflow.runtime.errors",
+        "actorflow.cli",
+        "typer",
+        "actorflow.web.commands.mounting",
+        "actorflow.engine.kind",
+    ],
+)
+def test_ctrl_c_while_the_command_is_imported_ends_it_quietly(module: str) -> None:
+    command = PYPROJECT["project"]["scripts"]["actorflow"]
+    done = python("-c", INTERRUPTED_IMPORT.format(module=module, command=command))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_the_command_without_typer_says_what_to_install() -> None:
     missing = "import sys; sys.modules['typer'] = None; from actorflow.cli import main; main()"
     done = python("-c", missing)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections import deque
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from actorflow.engine.errors import NotStorable
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "decode", "encode"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "decode", "encode", "from_json"]
 
 MAX_DEPTH = 200
 """How deep lists and dicts of one message may be nested."""
@@ -61,6 +63,35 @@ def encode(value: Any) -> bytes:
 
 decode = _decoder.decode
 """Return the data that `encode` made bytes of. Tuples come back as lists."""
+
+
+def from_json(text: str) -> Any:
+    """Return what a text in JSON stands for, without the numbers that Python adds to JSON.
+
+    >>> from_json("1e999")
+    Traceback (most recent call last):
+    ...
+    ValueError: 1e999 is not a JSON number
+
+    Raises:
+        ValueError: it is not JSON, or has `NaN`, `Infinity` or a number that no float can hold.
+
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
+    except RecursionError:
+        msg = "it is nested too deeply"
+        raise ValueError(msg) from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    msg = f"{text:.40} is not a JSON number"
+    raise ValueError(msg)
 
 
 def _is_small(value: dict[Any, Any]) -> bool:

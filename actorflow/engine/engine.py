@@ -471,11 +471,11 @@ class Engine:
             known = ", ".join(repr(str(each)) for each in Status)
             msg = f"status={status!r:.80} is not a status; write one of {known}"
             raise BadOption(msg)
-        if kind is not None:
-            check_id(kind, "a kind")
-        chosen = None if status is None else str(status)
-        wanted = {"kind": kind, "status": chosen, "parent": parent, "tags": texts_of(tags or {})}
-        return self._executions(wanted)
+        for given, what in ((kind, "a kind"), (parent, "an execution")):
+            if given is not None:
+                check_id(given, what)
+        wanted = {"kind": kind, "parent": parent, "tags": texts_of(tags or {})}
+        return self._executions(wanted | {"status": None if status is None else str(status)})
 
     def _executions(self, wanted: dict[str, Any]) -> Iterator[Execution]:
         cursor = None

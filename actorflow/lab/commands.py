@@ -76,7 +76,9 @@ _Json = Annotated[
     Path | None, typer.Option("--json", help="Write everything as JSON; - is stdout.")
 ]
 _Csv = Annotated[Path | None, typer.Option("--csv", help="Write one line per policy; - is stdout.")]
-_Html = Annotated[Path | None, typer.Option("--html", help="Write a report with figures.")]
+_Html = Annotated[
+    Path | None, typer.Option("--html", help="Write a report with figures; - is stdout.")
+]
 _Figures = Annotated[Path | None, typer.Option("--figures", help="Write figures to this folder.")]
 
 
@@ -203,11 +205,13 @@ def _print_advice(found: Advice, goal: str) -> None:
     """Print the best policies, each with a program that can be pasted as it is."""
     if not found.complete:
         typer.echo("interrupted: this is what short runs say")
-    typer.echo(f"{found.tried} policies tried for: {goal}")
+    count = f"{found.tried} {'policy' if found.tried == 1 else 'policies'}"
+    typer.echo(f"{count} tried for: {goal}")
+    say = partial(Console(soft_wrap=True, highlight=False, emoji=False).print, markup=False)
     for place, candidate in enumerate(found.best, 1):
-        typer.secho(f"\n{place}. {candidate.policy}", bold=True)
-        typer.echo(f"   {candidate.why(found.plain)}\n")
-        typer.secho(candidate.code(), fg="green")
+        say(f"\n{place}. {candidate.policy}", style="bold")
+        say(f"   {candidate.why(found.plain)}\n")
+        say(candidate.code(), style="green")  # without colour where NO_COLOR is set
 
 
 @app.command("policies")

@@ -38,8 +38,12 @@ class Outputs:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be written."""
-        if self.json == _STDOUT and self.csv == _STDOUT:
-            msg = "--json - and --csv - cannot share standard output; write one of them to a file"
+        given = {"--json -": self.json, "--csv -": self.csv, "--html -": self.html}
+        shared = [name for name, path in given.items() if path == _STDOUT]
+        if len(shared) > 1:
+            msg = (
+                f"{' and '.join(shared)} cannot share standard output; write one of them to a file"
+            )
             raise BadOption(msg)
         for path in (self.json, self.csv, self.html):
             if path is not None and path != _STDOUT:
@@ -52,7 +56,7 @@ class Outputs:
     @property
     def on_stdout(self) -> bool:
         """Whether standard output belongs to a program, so that nothing else is printed there."""
-        return _STDOUT in (self.json, self.csv)
+        return _STDOUT in (self.json, self.csv, self.html)
 
     def write(self, path: Path | None, text: str) -> None:
         """Write a text to a file, or to standard output, if it is asked for."""

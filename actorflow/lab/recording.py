@@ -63,6 +63,9 @@ class Recorder:
         if path.exists():
             msg = f"{str(path)!r} exists already; a trace does not overwrite, choose another name"
             raise BadOption(msg)
+        if not callable(getattr(worker, "push", None)):
+            msg = f"record({worker!r:.80}) needs a worker, as in af.record(worker, 'trace.jsonl')"
+            raise BadOption(msg)
         if "push" in vars(worker):
             msg = f"{worker!r} is being recorded already; close that recorder first"
             raise BadOption(msg)

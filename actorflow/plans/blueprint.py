@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from actorflow.plans.arguments import find
@@ -22,9 +23,11 @@ from actorflow.runtime.lanes.process.packing import pack_value
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Blueprint", "Code"]
+
+_AFTER = "after={} must be a job, a name, or a list of these"
 
 _NUMBERED = re.compile(r"(.*)-([1-9][0-9]*)", re.DOTALL)
 _ITEM = re.compile(r"(.*)\[(0|[1-9][0-9]*)\]", re.DOTALL)
@@ -96,7 +99,7 @@ class Blueprint:
             BadPlan: it cannot be part of the plan.
 
         """
-        if function is not None and not callable(function):
+        if type(function) is not Code and not callable(function):
             msg = (
                 f"{brief(function)} cannot be called: plan.job(fit, data), not plan.job(fit(data))"
             )
@@ -135,6 +138,15 @@ class Blueprint:
         if type(function) is not Code:
             self._calls.check(function, args, kwargs)
 
+    def check_upstream(self, args: tuple[Any, ...], kwargs: dict[str, Any], after: Any) -> None:
+        """Check what a job with these arguments would wait for.
+
+        Raises:
+            BadPlan: one is a job of another plan, or `after` names none.
+
+        """
+        self._upstream(_jobs_in(args, kwargs), after)
+
     def link(self, before: int | str, after: int) -> None:
         """Add an edge; a job that comes later in the plan may be given by its name."""
         if isinstance(before, str):
@@ -155,14 +167,15 @@ class Blueprint:
         if isinstance(after, (Job, str)):
             waits = [*jobs, after]
         elif after:
+            if not isinstance(after, Iterable):
+                raise BadPlan(_AFTER.format(brief(after)))
             waits = [*jobs, *after]
         found: dict[int | str, None] = {}
         for job in waits:
             if isinstance(job, str):
                 found[job] = None
             elif not isinstance(job, Job):
-                msg = f"after={brief(after)} must be a job, a name, or a list of these"
-                raise BadPlan(msg)
+                raise BadPlan(_AFTER.format(brief(after)))
             elif job.blueprint is not self:
                 msg = f"{job!r} belongs to another plan: add it to this one first"
                 raise BadPlan(msg)

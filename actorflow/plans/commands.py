@@ -69,6 +69,8 @@ def run(
     """
     with _errors_as_text():
         found = _found(plan)
+        if plot is not None:
+            _require_drawable(plot)
         code = 0
         try:
             result = found.run(
@@ -87,6 +89,16 @@ def run(
             code = 1
         _show(found, plot)
     raise typer.Exit(code)
+
+
+def _require_drawable(plot: Path) -> None:
+    from actorflow.plans.report.figures import require_drawable  # noqa: PLC0415 - keeps --help fast
+    from actorflow.runtime.errors import BadOption  # noqa: PLC0415
+
+    try:
+        require_drawable(plot)
+    except BadOption as error:
+        _fail(f"--plot {error}", 2)
 
 
 def _show(plan: Plan, plot: Path | None) -> None:
@@ -152,6 +164,8 @@ def _errors_as_text() -> Iterator[None]:
 
     try:
         yield
+    except BrokenPipeError:  # `| head` has seen enough: typer ends quietly
+        raise
     except (ActorflowError, OSError) as error:
         _fail(str(error))
 
@@ -164,11 +178,17 @@ def _fail(text: str, code: int = 1) -> NoReturn:
 def _found(text: str) -> Plan:
     """Return the plan that an argument names."""
     from actorflow.plans.plan import Plan  # noqa: PLC0415 - keeps --help fast
+    from actorflow.runtime.errors import ActorflowError, told_with_place  # noqa: PLC0415
 
     place, _, name = text.partition(":")
     found: Any = getattr(_module(place), name or "plan", None)
     if not isinstance(found, Plan) and callable(found):
-        found = found()
+        try:
+            found = found()
+        except ActorflowError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a function of the user's may raise anything
+            _fail(f"{text} raised {told_with_place(error)}")
     if not isinstance(found, Plan):
         _fail(f"{place} has no plan called {name or 'plan'!r}: write FILE.py:PLAN", 2)
     return found
@@ -176,6 +196,8 @@ def _found(text: str) -> Plan:
 
 def _module(place: str) -> Any:
     """Import a file or a module under a name by which workers can import it, too."""
+    from actorflow.runtime.errors import told_with_place  # noqa: PLC0415 - keeps --help fast
+
     path = Path(place)
     if path.suffix == ".py":
         if not path.exists():
@@ -186,8 +208,8 @@ def _module(place: str) -> Any:
     sys.path.insert(0, folder)
     try:
         module = importlib.import_module(name)
-    except ImportError as error:
-        _fail(f"{place} cannot be imported: {error}", 2)
+    except Exception as error:  # noqa: BLE001 - a module of the user's may raise anything
+        _fail(f"{place or repr(place)} cannot be imported: {told_with_place(error)}", 2)
     file = getattr(module, "__file__", None)
     if path.suffix == ".py" and (file is None or not path.samefile(file)):
         _fail(f"{place} is hidden by another module of that name, {file}: rename it", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from behaviours.errors import brief
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     from actorflow.plans.report.report import Report
@@ -87,7 +88,7 @@ class Plan:
             BadPlan: it cannot be part of this plan, or the function does not take these arguments.
 
         """
-        plain = not priority and retries is None and timeout is None and weight == 1
+        plain = priority == 0 and retries is None and timeout is None and weight == 1
         if plain and resources is None and cache is True:
             options = DEFAULT
         else:
@@ -171,7 +172,10 @@ class Plan:
         options: JobOptions,
     ) -> Job:
         blueprint = self.blueprint
-        waits = tuple(after) if not isinstance(after, (Job, str)) else after
+        many = isinstance(after, Iterable) and not isinstance(after, str)
+        waits = tuple(after) if many else after
+        items = tuple(items)  # whatever is wrong with them is noticed before a job is added
+        blueprint.check_upstream(items, kwargs, waits)
         blueprint.check_call(function, (None,), kwargs)
         # The gathering job comes first, so that a name that is taken is refused before the rest.
         gather = blueprint.add(function, (), name=name, role=Role.GATHER)

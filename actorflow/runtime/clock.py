@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.runtime.bell import Bell
+from actorflow.runtime.errors import BadOption
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.shelter import SHELTER, attend, in_main_thread
 from actorflow.runtime.lanes.starting import (
@@ -21,11 +22,12 @@ from actorflow.runtime.lanes.starting import (
     start_thread,
 )
 from actorflow.runtime.log import log
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SYSTEM", "Clock", "SystemClock", "Timer", "TimerHeap"]
+__all__ = ["SYSTEM", "Clock", "SystemClock", "Timer", "TimerHeap", "checked_clock"]
 
 _FEW = 64  # cancelled timers that are not worth a pass over the heap
 
@@ -62,6 +64,19 @@ class Clock(Protocol):
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` once `now() >= when`, in a thread of the clock: it must be short."""
+
+
+def checked_clock(clock: Any) -> Clock:
+    """Return what was given as a clock.
+
+    Raises:
+        BadOption: it is none.
+
+    """
+    if not (callable(getattr(clock, "now", None)) and hasattr(clock, "call_at")):
+        msg = f"clock={brief(clock)} must have now() and call_at(when, callback)"
+        raise BadOption(msg)
+    return clock  # type: ignore[no-any-return]
 
 
 class TimerHeap:

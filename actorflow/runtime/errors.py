@@ -57,6 +57,7 @@ __all__ = [
     "WouldDeadlock",
     "near",
     "refuse_unhashable",
+    "told_with_place",
 ]
 
 
@@ -216,3 +217,17 @@ def near(given: object, known: Iterable[object]) -> str:
         return "; there are none at all"
     shown = ", ".join(list(names.values())[:10])
     return f"; there are {shown}{', ...' if len(names) > 10 else ''}"  # noqa: PLR2004
+
+
+def told_with_place(error: BaseException) -> str:
+    """Return what a user's code raised and where, in place of a traceback through our own code."""
+    import importlib  # noqa: PLC0415 - keeps the import light
+    import traceback  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415
+
+    ours = Path(__file__).parent.parent
+    strange = (f"{ours}", f"{Path(importlib.__file__).parent}", "<frozen")
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not frame.filename.startswith(strange)]
+    place = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+    return f"{type(error).__name__}: {error}{place}"

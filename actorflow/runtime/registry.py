@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pykka
 
-from actorflow.runtime.errors import AlreadyStarted
+from actorflow.runtime.errors import AlreadyStarted, refuse_unhashable
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -103,5 +103,11 @@ def forget_name(name: Hashable, ref: Any) -> None:
 
 
 def whereis(name: Hashable) -> Any | None:
-    """Return the running worker or supervisor of that name; `None` if there is none. O(1)."""
+    """Return the running worker or supervisor of that name; `None` if there is none. O(1).
+
+    Raises:
+        BadOption: no name can be that: it cannot be hashed.
+
+    """
+    refuse_unhashable(name, "name")
     return _names.get(name)

@@ -168,3 +168,10 @@ def test_a_trace_does_not_overwrite_and_a_worker_has_one_recorder(tmp_path: Path
             pytest.raises(af.BadOption, match="recorded already"),
         ):
             af.record(worker, tmp_path / "two.jsonl")
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "writer"], ids=repr)
+def test_what_is_no_worker_cannot_be_recorded(tmp_path: Path, wrong: Any) -> None:
+    with pytest.raises(af.BadOption, match="needs a worker"):
+        af.record(wrong, tmp_path / "trace.jsonl")
+    assert not (tmp_path / "trace.jsonl").exists()

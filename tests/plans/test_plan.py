@@ -17,6 +17,7 @@ from actorflow.plans.arguments import find, replace
 from actorflow.plans.errors import BadPlan, UnknownJob
 from actorflow.plans.plan import Plan
 from actorflow.plans.sources import job
+from actorflow.runtime.errors import ActorflowError
 from tests.plans.jobs import double, nothing, one, plus, upto
 
 Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - what users have
@@ -301,3 +302,26 @@ def test_what_is_found_in_arguments_is_what_is_replaced(tree: Any) -> None:
     assert seen == found
     assert copy == tree
     assert type(copy) is type(tree)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda plan: plan.job(None), "None cannot be called"),
+        (lambda plan: plan.map(None, [1]), "None cannot be called"),
+        (lambda plan: plan.job(len, "a", after=7), "after=7 must be a job"),
+        (lambda plan: plan.map(len, ["a"], after=7), "after=7 must be a job"),
+        (lambda plan: plan.map(len, ["a", Plan().job(one)]), "belongs to another plan"),
+        (lambda plan: plan.map(len, ["a"], after=[7]), "after=(7,) must be a job"),
+        (lambda plan: plan.job(len, "a", priority=None), "priority=None must be a whole number"),
+        (lambda plan: plan.run(workers=1, resources="gpu"), "resources='gpu' must be a dict"),
+        (lambda plan: plan.run(workers=1, setup=7), "setup=7"),
+        (lambda plan: plan.run(workers=1, cache=7), "cache=7 is not a path"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_the_call(wrong: Any, told: str) -> None:
+    plan = Plan()
+    with pytest.raises(ActorflowError) as refused:
+        wrong(plan)
+    assert told in str(refused.value)
+    assert len(plan.blueprint.functions) == 0

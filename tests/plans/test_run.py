@@ -20,9 +20,10 @@ from actorflow.plans.record import JobStatus
 from actorflow.plans.run.options import RunOptions
 from actorflow.plans.run.run import PlanRun
 from actorflow.runtime.errors import BadOption, LaunchFailed
-from actorflow.runtime.lanes.process.call import Call, Ended
+from actorflow.runtime.lanes.process.call import Call, CallOutcome, Ended
 from actorflow.runtime.lanes.process.crew import Crew
 from actorflow.runtime.lanes.process.launcher import Spawn
+from actorflow.runtime.worker.spec import spawn
 from tests.plans.jobs import (
     act,
     add,
@@ -232,6 +233,14 @@ def test_a13_large_results_stay_out_of_the_master() -> None:
     assert result.record(data).size > 5_000_000
     kept = sum(len(each.data) for each in run.desk.values.values() if hasattr(each, "data"))
     assert kept < 1_000
+
+
+def test_a_call_that_ends_after_a_second_ctrl_c_is_told_to_nobody() -> None:
+    run = PlanRun(Plan().blueprint, RunOptions(workers=1))
+    with spawn(lambda _batch, state: state) as master:
+        run._push = master.push
+    run._on_ended(Ended("a", CallOutcome.CANCELLED))  # the master has stopped, and nobody waits
+    run.run()
 
 
 def test_jobs_hand_over_results_inside_containers() -> None:

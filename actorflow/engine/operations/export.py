@@ -55,7 +55,7 @@ def readable(data: bytes | None) -> Any:
         return None
     try:
         value = bodies.decode(data)
-        if bodies.encode(json.loads(json.dumps(value))) == data:
+        if bodies.encode(json.loads(json.dumps(value, allow_nan=False))) == data:
             return {"json": value}
     except Exception:  # noqa: BLE001, S110 - a kind may store what it likes
         pass

@@ -22,6 +22,7 @@ from actorflow.runtime.lanes.relay import RELAY, Pace
 from actorflow.runtime.log import log
 from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.job.deferred import Deferred
+from actorflow.runtime.worker.options import MOST_AT_ONCE
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.process.options import Processes
 from actorflow.runtime.worker.spec import spawn
@@ -306,6 +307,10 @@ class Tasker:
             function(on_cancel, "on_cancel", "on_cancel=withdraw", error=BadOption)
         chosen = executor if isinstance(executor, Processes) else None
         choice("process" if chosen else executor, "executor", ("pool", "process"), error=BadOption)
+        pause: object = backoff
+        if not isinstance(pause, Backoff | None):
+            msg = f"backoff={pause!r:.80} must be a Backoff, as in af.Backoff(initial=1.0)"
+            raise BadOption(msg)
         self.board = board
         self.backoff = backoff or Backoff(initial=1.0, maximum=300.0, jitter=0.1)
         self.processes: Any = None
@@ -313,7 +318,7 @@ class Tasker:
             from actorflow.engine.tasks.process import ProcessTasker  # noqa: PLC0415 - loads processes
 
             places = options.get("concurrency", 1)
-            count(places, "concurrency", "concurrency=4", error=BadOption)
+            count(places, "concurrency", "concurrency=4", most=MOST_AT_ONCE, error=BadOption)
             self.processes = ProcessTasker(name, given, places, chosen or Processes())
         self.do = given
         self.timeout = timeout

@@ -93,10 +93,10 @@ def format_(
 
     with _errors_as_text():
         text = format_flow(_text(file), file=str(file))
-    if write and str(file) != "-":
-        file.write_text(text, encoding="utf-8")
-    else:
-        typer.echo(text, nl=False)
+        if write and str(file) != "-":
+            file.write_text(text, encoding="utf-8")
+        else:
+            typer.echo(text, nl=False)
 
 
 @commands.command()
@@ -108,6 +108,7 @@ def trace(
 ) -> None:
     """Print every message of an execution, run by run."""
     from actorflow.engine.stores.opening import open_store, without_password  # noqa: PLC0415
+    from actorflow.flows.service.kind import KIND  # noqa: PLC0415
     from actorflow.flows.service.trace import trace_lines  # noqa: PLC0415
     from actorflow.flows.service.view import FlowExecution  # noqa: PLC0415
 
@@ -117,6 +118,8 @@ def trace(
             row = opened.execution(exid)
             if row is None:
                 _fail(f"there is no execution {exid!r} in {without_password(store)}")
+            if row.kind != KIND:
+                _fail(f"execution {exid!r} is not a flow but of kind {row.kind!r}")
             for line in trace_lines(exid, FlowExecution(row, opened).runs()):
                 typer.echo(line)
         finally:
@@ -135,6 +138,8 @@ class _errors_as_text:  # noqa: N801 - used as a statement: with _errors_as_text
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         from actorflow.runtime.errors import ActorflowError  # noqa: PLC0415
 
+        if isinstance(error, BrokenPipeError):
+            return  # `| head` has seen enough: typer ends quietly
         if isinstance(error, (ActorflowError, OSError)):
             _fail(str(error))
 
@@ -167,8 +172,10 @@ def _parsed(file: Path) -> Tree:
 
 
 def _json(text: str) -> dict[str, Any]:
+    from actorflow.engine.bodies import from_json  # noqa: PLC0415 - keeps --help fast
+
     try:
-        value = json.loads(text)
+        value = from_json(text)
     except ValueError as error:
         _misuse(f"--payload is not JSON: {error}")
     if not isinstance(value, dict):
@@ -177,6 +184,8 @@ def _json(text: str) -> dict[str, Any]:
 
 
 def _function(text: str) -> tuple[str, Callable[..., Any]]:
+    from actorflow.runtime.errors import told_with_place  # noqa: PLC0415 - keeps --help fast
+
     name, _, place = text.rpartition("=")
     module, _, function = place.partition(":")
     if not module or not function:
@@ -184,6 +193,6 @@ def _function(text: str) -> tuple[str, Callable[..., Any]]:
     sys.path.insert(0, "")  # modules in the current directory, as with python -m
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        _fail(f"--tasker {text!r}: {error}")
+    except Exception as error:  # noqa: BLE001 - a module of the user's may raise anything
+        _fail(f"--tasker {text!r} cannot be loaded: {told_with_place(error)}")
     return name or function, found

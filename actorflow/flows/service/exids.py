@@ -13,7 +13,7 @@ import random
 import re
 import threading
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from actorflow.flows.errors import FlowError
 
@@ -46,9 +46,16 @@ def mnemonic(number: int) -> str:
             return text
 
 
-@functools.lru_cache(maxsize=256)
-def check_domain(domain: str, unit: str) -> None:
+def check_domain(domain: Any, unit: Any) -> None:
     """Raise BadName for a domain or a unit that would be ambiguous in an id."""
+    if not (isinstance(domain, str) and isinstance(unit, str)):
+        msg = f"domain={domain!r:.80}, unit={unit!r:.80}: use texts, such as 'org.sales' and 'u0'"
+        raise BadName(msg)
+    _check_texts(domain, unit)
+
+
+@functools.lru_cache(maxsize=256)
+def _check_texts(domain: str, unit: str) -> None:
     if not _DOMAIN.fullmatch(domain):
         msg = f"domain={domain!r}: use names of letters, digits and _, joined by dots: 'org.sales'"
         raise BadName(msg)

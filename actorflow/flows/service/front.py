@@ -335,7 +335,8 @@ class Flows:
 
     def _signal(self, exid: str, name: str, payload: Payload | None) -> Message:
         self._row(exid)
-        return signal_message(exid, name, check_payload(payload or {}))
+        check_id(name, "a signal")
+        return signal_message(exid, name, check_payload({} if payload is None else payload))
 
     def re_apply(
         self, exid: str, nid: str, flow: str | Tree, payload: Payload | None = None

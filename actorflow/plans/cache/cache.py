@@ -15,6 +15,7 @@ from actorflow.plans.cache.objects import Objects
 from actorflow.plans.errors import BadCache
 from actorflow.plans.lookup import Hit, Miss
 from actorflow.plans.values import Gathered, Inline, Spilled
+from behaviours.errors import brief
 
 if TYPE_CHECKING:
     import os
@@ -54,7 +55,11 @@ class FolderCache:
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
-        self.folder = Path(folder).absolute()
+        try:
+            self.folder = Path(folder).absolute()
+        except TypeError:
+            msg = f"cache={brief(folder)} is not a path: name a folder, as in cache='.cache'"
+            raise BadCache(msg) from None
         self._force = force
         self._keys = Keys()
         self._pending: dict[str, Description] = {}

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "FAILED", "FORMATS", "STATUS_COLOURS", "STYLE", "new_figure", "save"]
+__all__ = [
+    "COLOURS",
+    "FAILED",
+    "FORMATS",
+    "STATUS_COLOURS",
+    "STYLE",
+    "new_figure",
+    "require_drawable",
+    "save",
+]
 
 COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a4ea3", "#8c6d31",
@@ -54,6 +63,29 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def require_drawable(path: str | os.PathLike[str]) -> None:
+    """Check that a picture can be drawn there, before a run that takes hours.
+
+    Raises:
+        BadOption: its name ends with no known format, or its folder does not exist.
+        MissingExtra: matplotlib is not installed.
+
+    """
+    _format_of(path)
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise BadOption(f"{str(path)!r} cannot be drawn: there is no folder {str(folder)!r}")
+    new_figure(1, 1)
+
+
+def _format_of(path: str | os.PathLike[str]) -> str:
+    suffix = Path(path).suffix.lower().removeprefix(".")
+    if suffix not in FORMATS:
+        names = ", ".join(f".{each}" for each in FORMATS)
+        raise BadOption(f"{str(path)!r} must end with one of {names}")
+    return suffix
+
+
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Write a figure in the format that the name of the file ends with.
 
@@ -61,10 +93,7 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
         BadOption: it ends with none that is known.
 
     """
-    suffix = Path(path).suffix.lower().removeprefix(".")
-    if suffix not in FORMATS:
-        names = ", ".join(f".{each}" for each in FORMATS)
-        raise BadOption(f"{str(path)!r} must end with one of {names}")
+    suffix = _format_of(path)
     from matplotlib import rc_context  # noqa: PLC0415 - an extra, and slow to import
 
     # No date and no version in the file: the same run makes the same picture.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from actorflow.plans.master import CRASHES_MAX, OnFailure
 from actorflow.runtime.errors import BadOption
-from behaviours.arguments import count, flag, seconds
+from behaviours.arguments import count, flag, function, seconds
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from actorflow.plans.lookup import Cache
 
@@ -70,6 +71,12 @@ class RunOptions:
                 zero=False,
                 error=BadOption,
             )
+        if self.setup is not None:
+            function(self.setup, "setup", example.format("setup=load_model"), error=BadOption)
+        given: object = self.resources
+        if not isinstance(given, Mapping):
+            msg = f'resources={brief(given)} must be a dict, as in plan.run(resources={{"gpu": 1}})'
+            raise BadOption(msg)
         for name, amount in self.resources.items():
             count(
                 amount,

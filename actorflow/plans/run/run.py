@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from actorflow.plans.master import Ending, OnFailure, State
 from actorflow.plans.run.books import Books
 from actorflow.plans.run.desk import Desk, Refused
 from actorflow.plans.run.result import PlanResult
-from actorflow.runtime.errors import LaunchFailed
+from actorflow.runtime.errors import LaunchFailed, WorkerStopped
 from actorflow.runtime.lanes.process.call import Call, CallOutcome, Ended
 from actorflow.runtime.lanes.process.crew import Crew
 from actorflow.runtime.worker.spec import spawn
@@ -161,8 +162,9 @@ class PlanRun:
 
     def _on_ended(self, ended: Ended) -> None:
         """Pass on that a call has ended. In the crew's thread."""
-        if not self._over.is_set():  # or the master has stopped before, and nobody waits for it
-            self._push(ended)
+        if not self._over.is_set():
+            with suppress(WorkerStopped):  # a second Ctrl-C: nobody waits for it
+                self._push(ended)
 
     # In the master's thread.
 

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pykka
 
 from actorflow.runtime.actor.actor import CURRENT, Ref
-from actorflow.runtime.clock import SYSTEM
-from actorflow.runtime.errors import RequestRefused, StopTimeout, WouldDeadlock, near
+from actorflow.runtime.clock import SYSTEM, checked_clock
+from actorflow.runtime.errors import (
+    BadOption,
+    RequestRefused,
+    StopTimeout,
+    WouldDeadlock,
+    near,
+    refuse_unhashable,
+)
 from actorflow.runtime.exits import ExitReason, Normal
 from actorflow.runtime.registry import take_name
 from actorflow.runtime.supervision.actions import RequestRefusal
@@ -89,8 +96,12 @@ class Supervisor:
                 raise TypeError(msg)
         self.flags = Flags(**flags)
         self.children = [_as_child(child) for child in _listed(children)]
+        refuse_unhashable(name, "name")
+        if lane is not None and not callable(getattr(lane, "submit", None)):
+            msg = f"lane={brief(lane)} must be a lane, as in lane=ManualLane(), or None"
+            raise BadOption(msg)
         self.name = name
-        self.clock = clock
+        self.clock = checked_clock(clock)
         self.lane = lane
         self._entered: list[tuple[object, SupervisorRef]] = []  # by the open `with` blocks
         Family(self.children, self.flags)  # raises for what cannot work, here and now

@@ -22,6 +22,7 @@ happens by itself, so everything is deterministic.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,11 @@ from actorflow.runtime.worker.job.answers import Answers
 from actorflow.runtime.worker.job.jobs import Kind, kind_of
 from actorflow.runtime.worker.options import accumulation_of
 from actorflow.runtime.worker.pair.accumulation import Accumulation
-from actorflow.runtime.worker.spec import Worker  # noqa: TC001 - the doctest above uses it
+from actorflow.runtime.worker.spec import Worker
 from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from actorflow.runtime.worker.pair.batch import Batch, Ticket
     from behaviours.base import Tally
@@ -144,7 +145,11 @@ class Workers:
         self._workers: dict[Hashable, _Embedded] = {}
         self.rejections: list[tuple[Hashable, Sequence[Any], Exception]] = []
         """Messages that a behaviour refused, with the id of the worker and the reason."""
-        for spec in workers:
+        given: Any = workers
+        for spec in given if isinstance(given, Iterable) else (given,):
+            if not isinstance(spec, Worker):
+                msg = f"Workers takes a list of Worker(id, job, ...), not {brief(spec)}"
+                raise BadOption(msg)
             if spec.id in self._workers:
                 msg = f"two workers have the id {spec.id!r}; give each its own"
                 raise BadOption(msg)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 from weakref import ref
 
-from actorflow.runtime.clock import SYSTEM, Clock
+from actorflow.runtime.clock import SYSTEM, Clock, checked_clock
 from actorflow.runtime.errors import BadJob, BadOption, near, refuse_unhashable
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULTS",
+    "MOST_AT_ONCE",
     "Settings",
     "WorkerOptions",
     "accumulation_of",
@@ -44,6 +45,10 @@ __all__ = [
     "runs_elsewhere",
     "settings_of",
 ]
+
+
+MOST_AT_ONCE = 100_000
+"""Batches that one worker may have in flight: each has a seat, which takes memory."""
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -164,14 +169,18 @@ class Settings:
             msg = f"breaker={brief(self.breaker)} must be a Breaker, as in breaker=Breaker()"
             raise BadOption(msg)
         self.concurrency = count(
-            options["concurrency"], "concurrency", f"{call}concurrency=4)", error=BadOption
+            options["concurrency"],
+            "concurrency",
+            f"{call}concurrency=4)",
+            most=MOST_AT_ONCE,
+            error=BadOption,
         )
         if self.concurrency > 1:
             self._refuse_state(options["state"])
         self.policy: FailurePolicy = failure_policy(options["on_failure"])
         self.reruns = type(self.policy) is not Drop
         """Whether the policy may run a batch again."""
-        self.clock = _checked_clock(options["clock"])
+        self.clock = checked_clock(options["clock"])
         self.now: Callable[[], float] = self.clock.now
         """Returns the time. Calling it from a local variable is faster than `clock.now()`."""
         self.verbose = flag(options["verbose"], "verbose", f"{call}verbose=True)", error=BadOption)
@@ -255,13 +264,6 @@ class Settings:
                 f"but it returned {brief(outcome)}; return None, or Answers(None, answers)"
             )
         return outcome
-
-
-def _checked_clock(clock: Any) -> Clock:
-    if not (callable(getattr(clock, "now", None)) and hasattr(clock, "call_at")):
-        msg = f"clock={brief(clock)} must have now() and call_at(when, callback)"
-        raise BadOption(msg)
-    return clock  # type: ignore[no-any-return]
 
 
 def runs_elsewhere(executor: Any) -> bool:

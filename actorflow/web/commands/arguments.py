@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 
+from actorflow.engine import bodies
 from actorflow.engine.tags import tags_from
 from actorflow.runtime.errors import BadOption
 
@@ -36,15 +36,10 @@ def as_data(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+        return bodies.from_json(text)
+    except ValueError as error:
         msg = f"{text!r:.80} is not JSON ({error}): quote texts twice, '\"tea\"'"
         raise typer.BadParameter(msg) from None
-
-
-def _refuse(text: str) -> None:
-    msg = f"{text} is not a JSON number"
-    raise ValueError(msg)
 
 
 def as_object(text: str | None) -> dict[str, Any] | None:

@@ -112,7 +112,7 @@ def dev(
     asked = Signals()
     with asked, _server(on, directory) as server:
         url = f"{server.url}/dev" if on == "nats" else server.url
-        command = [sys.executable, "-m", "actorflow.cli", "cluster", "worker", url, "--app"]
+        command = [sys.executable, "-m", "actorflow_command", "cluster", "worker", url, "--app"]
         running = [
             subprocess.Popen([*command, app, "--name", f"dev-{number}"])  # noqa: S603 - ours
             for number in range(1, workers + 1)
@@ -133,6 +133,9 @@ def dev(
 
 def _server(on: str, directory: str | None) -> PostgresServer | NatsServer:
     """Start a server, which ends with the block that it is used in."""
+    if directory == "":
+        msg = "--directory '' names no folder: leave it out for a temporary one"
+        raise typer.BadParameter(msg)
     if on == "postgres":
         from actorflow.cluster.postgres.server import PostgresServer  # noqa: PLC0415 - an extra
 

@@ -18,9 +18,14 @@ from actorflow.web.plain import plain
 
 __all__ = ["COMMANDS"]
 
+_LAST = 2**63 - 1  # what a store can number
+_DAYS = 1_000_000.0
+
 Letters = Annotated[
     list[int] | None,
-    typer.Option("--letter", metavar="ID", help="Only this one; may be repeated."),
+    typer.Option(
+        "--letter", metavar="ID", min=1, max=_LAST, help="Only this one; may be repeated."
+    ),
 ]
 
 
@@ -49,7 +54,7 @@ def purge(
     store: StoreName,
     *,
     days: Annotated[
-        float, typer.Option(min=0, help="Keep what has ended within so many days.")
+        float, typer.Option(min=0, max=_DAYS, help="Keep what has ended within so many days.")
     ] = 30.0,
     dead: Annotated[bool, typer.Option("--dead", help="Delete all dead letters, too.")] = False,
     json: AsJson = False,
@@ -101,7 +106,7 @@ def import_(
     from actorflow.engine.operations.export import import_lines  # noqa: PLC0415
 
     is_file = scheme_of(store) is None
-    if is_file and Path(store).exists():
+    if is_file and store and Path(store).exists():
         msg = f"{store} is there already: an import makes a new store"
         raise StoreBroken(msg)
     made = open_store(store)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from actorflow.runtime.errors import ActorflowError
+from actorflow.runtime.errors import ActorflowError, told_with_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +43,8 @@ def load_setup(app: str) -> Callable[[Any], Any]:
     sys.path.insert(0, "")  # modules of the working directory, as python -m does
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        msg = f"--app {app!r} cannot be loaded: {error}"
+    except Exception as error:
+        msg = f"--app {app!r} cannot be loaded: {told_with_place(error)}"
         raise BadSetup(msg) from error
     if not callable(found):
         msg = f"--app {app!r} is {found!r:.80}, which cannot be called as setup(engine)"
@@ -65,5 +65,5 @@ def set_up(app: str, setup: Callable[[Any], Any], engine: Any) -> None:
     except ActorflowError:
         raise
     except Exception as error:
-        msg = f"--app {app!r} raised {type(error).__name__}: {error}"
+        msg = f"--app {app!r} raised {told_with_place(error)}"
         raise BadSetup(msg) from error

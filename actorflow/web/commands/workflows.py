@@ -64,6 +64,9 @@ def check(files: Files, *, app: App) -> None:
 def _record(file: Path) -> dict[str, object]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"{file} cannot be read: {error}"
+        raise typer.BadParameter(msg) from None
     except ValueError as error:
         msg = f"{file} is not JSON: {error}"
         raise BadOption(msg) from None

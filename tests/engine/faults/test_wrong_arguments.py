@@ -20,6 +20,7 @@ CALLS: dict[str, Callable[[Engine, Any], Any]] = {
     "wait, timeout": lambda engine, wrong: engine.wait("w", timeout=wrong),
     "executions, kind": lambda engine, wrong: engine.executions(kind=wrong),
     "executions, status": lambda engine, wrong: engine.executions(status=wrong),
+    "executions, parent": lambda engine, wrong: engine.executions(parent=wrong),
     "executions, tags": lambda engine, wrong: engine.executions(tags=wrong),
     "dead_letters": lambda engine, wrong: engine.dead_letters(wrong),
     "retry": lambda engine, wrong: engine.dead_letters().retry(wrong),
@@ -33,6 +34,8 @@ CALLS: dict[str, Callable[[Engine, Any], Any]] = {
     ),
     "fail_task": lambda engine, wrong: engine.fail_task("t", wrong),
     "on_cancel": lambda engine, wrong: engine.tasker("t", len, on_cancel=wrong),
+    "backoff": lambda engine, wrong: engine.tasker("t", len, retries=3, backoff=wrong),
+    "concurrency": lambda engine, wrong: engine.tasker("t", len, concurrency=wrong),
 }
 
 

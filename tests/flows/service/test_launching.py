@@ -14,9 +14,9 @@ from actorflow.engine.errors import ExecutionEnded, ExecutionFailed, KindMismatc
 from actorflow.engine.kind import NewTask, Options, Outcome, Status, TaskEnded
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.tasks.tasker import Task
-from actorflow.flows.errors import MessageRefused
+from actorflow.flows.errors import BadPayload, MessageRefused
 from actorflow.flows.language.checking import EmptyFlow
-from actorflow.flows.service.exids import ExidMaker
+from actorflow.flows.service.exids import BadName, ExidMaker
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.testing import VirtualClock
 from tests.engine.tasks import chores
@@ -270,3 +270,24 @@ def test_tasks_of_flows_run_in_other_processes() -> None:
         payload = engine.result(engine.launch("task 't' 'chore'", payload={"order": 7}), PATIENCE)
     assert payload["order"] == 7
     assert payload["ret"][0] != os.getpid()
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"x", ["a"], True], ids=repr)
+def test_a_domain_and_a_unit_that_are_no_texts_are_refused(wrong: Any) -> None:
+    with af.Engine(":memory:") as engine:
+        for options in ({"domain": wrong}, {"unit": wrong}):
+            with pytest.raises(BadName) as refused:
+                engine.launch("stall _", **options)
+            assert repr(wrong) in str(refused.value)
+        assert list(engine.executions()) == []
+
+
+def test_a_signal_needs_a_name_and_an_object() -> None:
+    nothing: Any = []
+    with af.Engine(":memory:") as engine:
+        exid = engine.launch("stall _")
+        for wrong in ("", 7, None):
+            with pytest.raises((TypeError, ValueError), match="the id of a signal must"):
+                engine.flows.signal(exid, wrong)  # type: ignore[arg-type] # wrong on purpose
+        with pytest.raises(BadPayload):
+            engine.flows.signal(exid, "go", nothing)

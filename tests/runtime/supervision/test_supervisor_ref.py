@@ -470,3 +470,16 @@ def test_requests_and_kills_from_many_threads_all_end() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    [("name", ["a"]), ("clock", None), ("clock", "now"), ("lane", "pool"), ("lane", 7)],
+)
+def test_an_option_that_cannot_work_is_refused_before_anything_starts(
+    option: str, wrong: Any
+) -> None:
+    options: dict[str, Any] = {option: wrong}
+    with pytest.raises(af.BadOption) as refused:
+        af.Supervisor([], **options)
+    assert f"{option}={wrong!r}" in str(refused.value)

@@ -223,3 +223,9 @@ def test_an_adaptive_behaviour_learns_from_embedded_calls() -> None:
     workers.handle_message(call.run())
     workers.push("slow", "b")
     assert (workers.due() or 0.0) - now < patience - 0.3  # so the next one waits less
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "x", ["x"]], ids=repr)
+def test_what_is_no_list_of_workers_is_refused(wrong: Any) -> None:
+    with pytest.raises(af.BadOption, match="takes a list of Worker"):
+        af.Workers(wrong)

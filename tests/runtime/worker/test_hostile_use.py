@@ -29,6 +29,17 @@ def fail(batch: Any, state: Any) -> Any:
     raise ValueError("bad")
 
 
+def test_more_at_once_than_memory_can_hold_is_refused_at_the_call() -> None:
+    with pytest.raises(af.BadOption, match="a whole number, from 1 to 100000"):
+        af.spawn(noop, concurrency=10**30)
+
+
+def test_a_name_that_none_can_be_is_refused() -> None:
+    unhashable: Any = ["a"]
+    with pytest.raises(af.BadOption, match=r"name=\['a'\] cannot be hashed"):
+        af.whereis(unhashable)
+
+
 # Time.
 
 
