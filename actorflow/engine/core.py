@@ -55,7 +55,7 @@ from actorflow.runtime.worker.tickets import ThreadTicket
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from actorflow.engine.execution.live import Ticket
+    from actorflow.engine.execution.ticket import Ticket
     from actorflow.engine.kind import Kind
     from actorflow.engine.stores.protocol import ExecutionRow, SharedStore, Store
 

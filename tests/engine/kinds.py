@@ -135,8 +135,7 @@ def quiet(engine: Engine) -> None:
     while True:
         flush(engine)
         if not engine.core.writer.waiting and not any(
-            live._door
-            or not live._gate
+            not (live.door is None or live.door.is_clear)
             or (live.port is not None and live.port.worker.status is PairState.RUNNING)
             for live in list(engine.core.host._live.values())
         ):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.errors import ExecutionEnded, StoreRefused
+from actorflow.engine.execution.door import nudge
 from actorflow.engine.execution.run import message_to_parent
 from actorflow.engine.execution.writing.writer import AGAIN
 from actorflow.engine.kind import ENDED, Status
@@ -169,7 +170,7 @@ class Ending:
         def tell() -> None:
             ended(live.id)
             if live.held:
-                live.nudge()
+                nudge(live)
 
         if ended is not None:
             self._core.in_lane("the end of an execution", tell)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.envelopes import failure_of
 from actorflow.engine.errors import EngineClosed, StoreRefused, UnknownKind
 from actorflow.engine.execution.backlog import LOW, Backlog
+from actorflow.engine.execution.door import tell_outcome
 from actorflow.engine.execution.letters import add_failure
 from actorflow.engine.execution.live import WINDOW, Live
 from actorflow.engine.execution.run import AlreadyThere
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.core import Core
     from actorflow.engine.envelopes import Envelope
-    from actorflow.engine.execution.live import Ticket
+    from actorflow.engine.execution.ticket import Ticket
     from actorflow.engine.execution.writing.entries import Append
     from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, TaskRow
     from actorflow.runtime.clock import Timer
@@ -141,7 +142,7 @@ class Host:
         live = self._live.get(append.execution)
         try:
             if live is not None:
-                live.tell_outcome(append.waiting, number)
+                tell_outcome(live, append.waiting, number)
                 return []
             refusal = self.refusal_of(number)
         except Exception as error:  # noqa: BLE001 - theirs; the others of this commit are stored
@@ -353,7 +354,8 @@ class Host:
             self.backlog.trials.end(live)
         if self._live.get(live.id) is not live:
             return
-        live.look_at_door()
+        if live.door is not None:
+            live.door.look()
         if live.outdated:
             self._replace_soon(live)
             return
@@ -370,9 +372,7 @@ class Host:
 
     def _retire(self, live: Live) -> bool:
         """Release an execution that has nothing to do; return whether that was so."""
-        if live.held or live.behind or live.port is None or not live.is_idle:
-            return False
-        if not live.port.retire():
+        if live.behind or not live.is_at_rest or live.port is None or not live.port.retire():
             return False
         if self._live.get(live.id) is live:
             del self._live[live.id]
@@ -418,7 +418,7 @@ class Host:
             if live.outdated:
                 self._replace_soon(live)
                 continue
-            if not live.is_idle:  # it has committed, but its lane may not have come to rest yet
+            if live.behind or not live.is_at_rest:  # its lane may come to rest after the commit
                 self.note(live)
                 continue
             if (live.status in ENDED or self.is_crowded) and not self._retire(live):

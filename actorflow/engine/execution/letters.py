@@ -19,7 +19,8 @@ from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
     from actorflow.engine.envelopes import Failure
-    from actorflow.engine.execution.live import Live, Ticket
+    from actorflow.engine.execution.live import Live
+    from actorflow.engine.execution.ticket import Ticket
     from actorflow.engine.stores.protocol import ExecutionRow
 
 __all__ = ["add_failure", "bury", "failure_left", "give_up"]

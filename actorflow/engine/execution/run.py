@@ -37,7 +37,8 @@ from actorflow.runtime.worker.job.deferred import Deferred
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from actorflow.engine.execution.live import Live, Ticket
+    from actorflow.engine.execution.live import Live
+    from actorflow.engine.execution.ticket import Ticket
     from actorflow.engine.kind import NewTask, SetTimer
 
 __all__ = ["BUDGET", "AlreadyThere", "Run", "RunFailed", "answered", "change_of"]
