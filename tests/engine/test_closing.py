@@ -491,6 +491,7 @@ def test_what_comes_to_life_while_the_engine_is_closed_does_not_run(
     engine = reopen()
     engine.register(Late())
     engine.start("script", "begin", id="x")
+    until(engine, lambda: state_of(engine, "x") == ["begin"])  # or it would wake up by itself
     engine = reopen()
     told.clear()
     kind = Late()
