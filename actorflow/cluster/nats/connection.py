@@ -33,7 +33,8 @@ NEEDED = (2, 12)
 FAILURES = (nats.errors.Error, OSError, asyncio.TimeoutError)
 """What goes wrong on the way to a server."""
 
-_PATIENCE = 10.0  # seconds for what is asked once, such as a connection
+_PATIENCE = 10.0  # seconds for what is asked once
+_OPENING = 30.0  # seconds for a connection: servers take some ten to choose a leader
 _NO_STREAM = 10_059  # a consumer may be gone as well: the server was started again
 _FULL = (10023, 10047, 10077)  # no resources, no storage, the stream has its maximum of bytes
 
@@ -42,7 +43,7 @@ class Connection:
     """A client that reconnects by itself. Thread-safe.
 
     Raises:
-        StoreRefused: no server can be reached, or denies access.
+        StoreRefused: no server can be reached, or denies access, or the servers have no leader.
         StoreBroken: the server is too old, or has no JetStream.
 
     """
@@ -57,7 +58,7 @@ class Connection:
         )
         self._thread.start()
         try:
-            self._client: Client = self.call(self._connect())
+            self._client: Client = self.call(self._connect(), _OPENING)
         except BaseException:
             self._end_loop()
             raise
@@ -109,17 +110,18 @@ class Connection:
             raise StoreBroken(msg) from error
         return client
 
-    @staticmethod
-    async def _wait_for_jetstream(client: Client) -> None:
+    async def _wait_for_jetstream(self, client: Client) -> None:
         """Return when JetStream answers: not before its servers have chosen a leader."""
         js = client.jetstream(timeout=1.0)
-        end = monotonic() + _PATIENCE - 2.0
+        begin = monotonic()
         while True:
             try:
                 await js.account_info()
-            except nats.errors.TimeoutError:
-                if monotonic() > end:
-                    raise
+            except nats.errors.TimeoutError as error:
+                waited = monotonic() - begin
+                if waited > _OPENING - 2.0:
+                    msg = f"the servers of {self._address.shown} have no leader for {waited:.0f} s"
+                    raise StoreRefused(msg) from error
             else:
                 return
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.cluster.nats import connection
 from actorflow.cluster.nats import store as store_module
 from actorflow.cluster.nats.log import VERSION
 from actorflow.cluster.nats.records import Checked, Commit, Fill, Purge, decode, encode
 from actorflow.cluster.nats.server import NatsServer
 from actorflow.cluster.nats.store import NatsStore
 from actorflow.cluster.ring import CheckIn
+from actorflow.cluster.server import free_port
 from actorflow.engine.errors import StoreBroken, StoreRefused
 from actorflow.engine.stores.protocol import (
     Answer,
@@ -366,6 +368,22 @@ def test_no_server_is_an_error_that_says_where(own_server: NatsServer) -> None:
 def test_a_server_without_jetstream_is_refused() -> None:
     with start_nats(jetstream=False) as server, pytest.raises(StoreBroken, match="no JetStream"):
         NatsStore(f"{server.url}/x")
+
+
+def test_servers_that_have_no_leader_yet_are_not_taken_for_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of three, which cannot be the majority alone."""
+    monkeypatch.setattr(connection, "_OPENING", 3.0)
+    start_nats(jetstream=False).close()  # skipped where there is none
+    ports = [free_port() for _ in range(3)]
+    routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
+    cluster = f"cluster {{ name: trio, listen: 127.0.0.1:{ports[0]}, routes: [{routes}] }}"
+    with (
+        NatsServer(settings=["server_name: n1", cluster]) as server,
+        pytest.raises(StoreRefused, match="have no leader for"),
+    ):
+        NatsStore(f"{server.url}/x?replicas=3")
 
 
 @pytest.mark.parametrize(
