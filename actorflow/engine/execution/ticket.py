@@ -23,7 +23,7 @@ class Both:
         self._other = other
 
     def resolve(self, error: BaseException | None = None) -> None:
-        """Tell both."""
+        """Resolve both."""
         self._one.resolve(error)
         self._other.resolve(error)
 

@@ -65,6 +65,20 @@ def test_nothing_overtakes_what_waits_for_room(engine: Engine) -> None:
     assert [letter.message for letter in worker.dead_letters] == ["too much"]
 
 
+def test_both_who_wait_for_a_message_are_told_that_it_is_rejected(engine: Engine) -> None:
+    gate = _Gate()
+    worker = engine.worker("w", gate, state=[], behaviour=lambda: Bounded(Queue(), 1))
+    worker.push_ack("runs")
+    assert gate.entered.wait(PATIENCE)
+    worker.push_ack("waits")
+    stored, processed = ThreadTicket(), ThreadTicket()
+    engine.core.append("w", "worker", ["too much"], stored=stored, processed=processed)
+    for ticket in (stored, processed):
+        assert ticket.wait(PATIENCE)
+        assert isinstance(ticket.error, Full)
+    gate.opened.set()
+
+
 def test_whoever_waits_for_room_is_told_when_the_engine_is_closed(
     reopen: Callable[..., Engine],
 ) -> None:
