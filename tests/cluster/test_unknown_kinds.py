@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from actorflow.cluster.status import ClusterStatus
     from tests.servers import Nats, Postgres
 
-NAMES = [f"ledger-{number}" for number in range(8)]
+NAMES = [f"ledger-{number}" for number in range(48)]  # so many that each engine gets some
 
 
 @pytest.fixture(params=["postgres", "nats"])
